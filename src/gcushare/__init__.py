@@ -1,0 +1,1 @@
+"""GCUShare: many pods share one accelerator card by memory on Kubernetes."""

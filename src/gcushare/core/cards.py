@@ -1,0 +1,95 @@
+"""Cards and inventories: what hardware a node has and how much of it may be granted."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gcushare.core.units import MemoryUnit
+
+
+class Health(enum.Enum):
+    """Whether new pods may be placed on a card; the values are the kubelet's words."""
+
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One physical accelerator, as its vendor's library names it.
+
+    ``index`` is the minor number (``/dev/gcu0`` is 0); ``uuid`` names the hardware: the same index with another uuid
+    is another card. ``numa_node`` is None where the machine does not tell.
+    """
+
+    index: int
+    uuid: str
+    memory_bytes: int
+    model: str = ""
+    serial: str = ""
+    pci_address: str = ""
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryCard:
+    """A card as a node offers it: ``units`` may be granted, ``reserved_units`` are kept back for the driver.
+
+    ``cordoned`` is an admin's wish (no new pods); ``health`` is the hardware's. Pods that run there stay in both.
+    """
+
+    card: Card
+    units: int
+    reserved_units: int = 0
+    health: Health = Health.HEALTHY
+    reason: str = ""
+    cordoned: bool = False
+
+    @property
+    def index(self) -> int:
+        return self.card.index
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new pods may be placed here."""
+        return self.health is Health.HEALTHY and not self.cordoned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutCard:
+    """A card that the node has but does not share, and why (MIG is on, say)."""
+
+    index: int
+    uuid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The cards of one node, by index, with the unit in which they are granted. Cards of one node may differ."""
+
+    unit: MemoryUnit
+    cards: tuple[InventoryCard, ...]
+    driver: str = ""
+    left_out: tuple[LeftOutCard, ...] = ()
+    modes: tuple[str, ...] = ("memory",)
+
+    @property
+    def total_units(self) -> int:
+        return sum(card.units for card in self.cards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardUse:
+    """What one card is really doing, where the library tells; None where it does not.
+
+    ``processes`` maps a host process id to the bytes of card memory it holds.
+    """
+
+    memory_used_bytes: int | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    utilization_percent: float | None = None
+    processes: Mapping[int, int] = field(default_factory=dict)

@@ -1,0 +1,184 @@
+"""The ledger: every number about cards that anyone sees comes from here.
+
+Its state is a function of what was last said of each node and each pod, whatever the order. Facts (``apply``) are
+counted even where they exceed a card, for the hardware is right; grants (``reserve``) never exceed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.errors import ConflictError, Refused
+from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.placement import CardPolicy, choose_cards
+from gcushare.core.requests import CardRequest
+from gcushare.core.units import MemoryUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A difference between what the ledger counts for a pod and what a fresh count says."""
+
+    uid: str
+    counted: Assignment | None
+    observed: Assignment | None
+
+
+class Ledger:
+    """Nodes, cards and assignments by pod uid. Not for several threads: one owner applies, reserves and asks.
+
+    An assignment is *reserved* from ``reserve`` until ``apply`` confirms it or ``roll_back`` returns it, and
+    *observed* after ``apply``. ``listen`` tells which node changed, after each change.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeState] = {}
+        self._node_of: dict[str, str] = {}
+        self._reserved: set[str] = set()
+        self._listeners: list[Callable[[NodeState], None]] = []
+
+    # Facts
+
+    def set_node(self, name: str, cards: Iterable[InventoryCard], unit: MemoryUnit | None) -> None:
+        """Say which cards a node has now; repeatable. Pods already counted there stay counted."""
+        node = self._nodes.setdefault(name, NodeState(name))
+        node.set_cards(cards, unit)
+        self._tell(node)
+
+    def remove_node(self, name: str) -> None:
+        """Say that a node is gone; its pods stay counted until they are forgotten, in case it comes back."""
+        node = self._nodes.get(name)
+        if node is not None:
+            node.drop_cards()
+            self._drop_if_void(node)
+            self._tell(node)
+
+    def apply(self, assignment: Assignment) -> None:
+        """Count what a pod holds as observed; replaces what was counted or reserved for the same uid."""
+        uid = assignment.pod.uid
+        self._reserved.discard(uid)
+        current = self.assignment(uid)
+        if current == assignment:
+            return
+        if current is not None:
+            self._remove(uid, tell=current.node != assignment.node)
+        self._add(assignment)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone or finished: return its units, observed or reserved; repeatable."""
+        self._reserved.discard(uid)
+        self._remove(uid)
+
+    # Grants
+
+    def reserve(self, pod: PodRef, node_name: str, request: CardRequest, policy: CardPolicy) -> Assignment:
+        """Choose the request's cards and hold them until ``apply`` confirms or ``roll_back`` returns them.
+
+        Raises:
+            ConflictError: the pod already holds cards.
+            Refused: the node is unknown or no cards of it can hold the request.
+        """
+        if (held := self._node_of.get(pod.uid)) is not None:
+            raise ConflictError(f"pod {pod} ({pod.uid}) already holds cards of node {held!r}")
+        node = self._nodes.get(node_name)
+        if node is None or not node.known:
+            raise Refused(f"node {node_name!r} has no cards that the scheduler extender knows of")
+        chosen = choose_cards(node, request, policy)
+        if chosen is None:
+            raise Refused(describe_shortage(node, request))
+        grants = tuple(CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in chosen)
+        assignment = Assignment(pod, node_name, grants)
+        self._reserved.add(pod.uid)
+        self._add(assignment)
+        return assignment
+
+    def stamp(self, uid: str, assign_time_ns: int) -> Assignment:
+        """Write the time of binding into a reservation, once it is known."""
+        node = self._nodes[self._node_of[uid]]
+        node.assignments[uid] = stamped = replace(node.assignments[uid], assign_time_ns=assign_time_ns)
+        return stamped
+
+    def roll_back(self, uid: str) -> bool:
+        """Return a reservation that will not come true; False when it was confirmed or forgotten meanwhile."""
+        if uid not in self._reserved:
+            return False
+        self._reserved.discard(uid)
+        self._remove(uid)
+        return True
+
+    # Questions
+
+    @property
+    def nodes(self) -> dict[str, NodeState]:
+        """Every node by name, the unknown ones that pods name included; for reading only."""
+        return self._nodes
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Uids whose binding is under way."""
+        return frozenset(self._reserved)
+
+    def assignment(self, uid: str) -> Assignment | None:
+        """What a pod holds, observed or reserved."""
+        name = self._node_of.get(uid)
+        return self._nodes[name].assignments[uid] if name is not None else None
+
+    def assignments(self) -> Iterator[Assignment]:
+        """Everything that is held, in no particular order."""
+        for node in self._nodes.values():
+            yield from node.assignments.values()
+
+    def drifts(self, observed: Iterable[Assignment]) -> list[Drift]:
+        """Compare with a fresh count of all bound pods; reservations under way are no drift. By uid."""
+        fresh = {assignment.pod.uid: assignment for assignment in observed}
+        counted = {a.pod.uid: a for a in self.assignments() if a.pod.uid not in self._reserved}
+        uids = sorted((fresh.keys() - self._reserved) | counted.keys())
+        return [Drift(uid, counted.get(uid), fresh.get(uid)) for uid in uids if counted.get(uid) != fresh.get(uid)]
+
+    def listen(self, listener: Callable[[NodeState], None]) -> None:
+        """Call ``listener`` with a node's state after each change to it."""
+        self._listeners.append(listener)
+
+    def _add(self, assignment: Assignment) -> None:
+        node = self._nodes.setdefault(assignment.node, NodeState(assignment.node))
+        node.add(assignment)
+        self._node_of[assignment.pod.uid] = assignment.node
+        self._tell(node)
+
+    def _remove(self, uid: str, *, tell: bool = True) -> None:
+        name = self._node_of.pop(uid, None)
+        if name is None:
+            return
+        node = self._nodes[name]
+        node.remove(uid)
+        self._drop_if_void(node)
+        if tell:
+            self._tell(node)
+
+    def _drop_if_void(self, node: NodeState) -> None:
+        if node.is_void():
+            del self._nodes[node.name]
+
+    def _tell(self, node: NodeState) -> None:
+        for listener in self._listeners:
+            listener(node)
+
+
+def describe_shortage(node: NodeState, request: CardRequest) -> str:
+    """Say with numbers why a request does not fit a node."""
+    if request.whole:
+        return (
+            f"needs {request.cards} whole cards of node {node.name}; {node.empty_cards} of {len(node.cards)} are free"
+        )
+    able = sorted(((s.grantable, -s.index) for s in node.cards.values()), reverse=True)
+    best = f"best card free: {able[0][0]} (card {-able[0][1]} of {node.name})" if able else f"{node.name} has no cards"
+    free = sum(s.grantable for s in node.cards.values())
+    wanted = (
+        f"needs {request.units} in one card"
+        if request.cards == 1
+        else f"needs {request.units} in each of {request.cards} cards"
+    )
+    chosen = " among the cards that the pod allows" if request.selection is not None else ""
+    return f"{wanted}{chosen}; {best}; total free {free} of {node.total}"

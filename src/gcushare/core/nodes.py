@@ -1,0 +1,218 @@
+"""The state of one node in the ledger: its cards, what they hold, and the figures that questions are answered from."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.requests import CardRequest
+from gcushare.core.units import MemoryUnit
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """A pod by its identity; ``uid`` decides, a name may be reused. ``created`` is the API server's RFC 3339 text."""
+
+    uid: str
+    namespace: str
+    name: str
+    created: str = ""
+    priority: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CardGrant:
+    """``units`` of one card, or all of it when ``whole``."""
+
+    index: int
+    units: int
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The card or cards that a pod holds on a node. ``assigned`` says that the node side has confirmed it."""
+
+    pod: PodRef
+    node: str
+    grants: tuple[CardGrant, ...]
+    assigned: bool = False
+    assign_time_ns: int = 0
+
+    @property
+    def units(self) -> int:
+        return sum(grant.units for grant in self.grants)
+
+
+class CardMode(enum.Enum):
+    """How a card is in use; shared and whole exclude each other."""
+
+    FREE = "free"
+    SHARED = "shared"
+    WHOLE = "whole"
+
+
+class CardState:
+    """One card of a node with what it holds. ``card`` is None for a card that pods name but the node does not have."""
+
+    __slots__ = ("card", "index", "pods", "used", "whole")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.card: InventoryCard | None = None
+        self.used = 0
+        self.whole = 0
+        self.pods = 0
+
+    @property
+    def total(self) -> int:
+        return self.card.units if self.card else 0
+
+    @property
+    def mode(self) -> CardMode:
+        if self.whole:
+            return CardMode.WHOLE
+        return CardMode.SHARED if self.pods else CardMode.FREE
+
+    @property
+    def free(self) -> int:
+        """Units that nobody holds, on any card, healthy or not; 0 where a pod holds the whole card."""
+        return 0 if self.whole else max(0, self.total - self.used)
+
+    @property
+    def held(self) -> int:
+        """Units that pods hold; all of them of a whole card. May exceed ``total`` when a node shrank."""
+        return max(self.used, self.total) if self.whole else self.used
+
+    @property
+    def grantable(self) -> int:
+        """Units that a new pod may be given here: none on a sick or cordoned card."""
+        return self.free if self.card is not None and self.card.is_usable else 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a pod may be given this card whole."""
+        return self.card is not None and self.card.is_usable and not self.pods and self.card.units > 0
+
+    def can_hold(self, request: CardRequest) -> bool:
+        """Whether this card can be one of the request's cards."""
+        if not (self.is_empty if request.whole else self.grantable >= request.units):
+            return False
+        if request.selection is None or self.card is None:
+            return True
+        return request.selection.allows(self.index, self.card.card.uuid, self.card.card.model)
+
+
+class NodeState:
+    """One node's cards by index, its assignments by pod uid, and cached answers that cost nothing to ask.
+
+    ``largest_free``: the most units one card can grant; ``largest_shared_free``: the same among cards in shared use;
+    ``empty_cards``: cards that can be granted whole. They follow every change; reading them is a look-up.
+    """
+
+    __slots__ = (
+        "assignments",
+        "cards",
+        "empty_cards",
+        "known",
+        "largest_free",
+        "largest_shared_free",
+        "name",
+        "total",
+        "unit",
+        "used",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.known = False
+        self.unit: MemoryUnit | None = None
+        self.cards: dict[int, CardState] = {}
+        self.assignments: dict[str, Assignment] = {}
+        self.largest_free = self.largest_shared_free = self.empty_cards = self.total = self.used = 0
+
+    def set_cards(self, cards: Iterable[InventoryCard], unit: MemoryUnit | None) -> None:
+        """Replace the node's cards; what pods hold stays counted, also on cards that are gone."""
+        offered = {card.index: card for card in cards}
+        for index in offered.keys() - self.cards.keys():
+            self.cards[index] = CardState(index)
+        for index, state in self.cards.items():
+            state.card = offered.get(index)
+        self.known, self.unit = True, unit
+        self._settle()
+
+    def drop_cards(self) -> None:
+        """Forget the node's cards (the node is gone); pods that still name it stay counted."""
+        for state in self.cards.values():
+            state.card = None
+        self.known, self.unit = False, None
+        self._settle()
+
+    def add(self, assignment: Assignment) -> None:
+        """Count an assignment; the pod must not be counted here yet."""
+        self.assignments[assignment.pod.uid] = assignment
+        for grant in assignment.grants:
+            state = self.cards.get(grant.index)
+            if state is None:
+                state = self.cards[grant.index] = CardState(grant.index)
+            state.used += grant.units
+            state.whole += grant.whole
+            state.pods += 1
+        self._settle()
+
+    def remove(self, uid: str) -> Assignment | None:
+        """Give an assignment's units back; None when the pod holds nothing here."""
+        assignment = self.assignments.pop(uid, None)
+        if assignment is None:
+            return None
+        for grant in assignment.grants:
+            state = self.cards[grant.index]
+            state.used -= grant.units
+            state.whole -= grant.whole
+            state.pods -= 1
+        self._settle()
+        return assignment
+
+    def fits(self, request: CardRequest) -> bool:
+        """Whether enough cards can hold the request; a comparison unless the pod is choosy."""
+        if request.selection is not None or (request.cards > 1 and not request.whole):
+            return sum(state.can_hold(request) for state in self.cards.values()) >= request.cards
+        if request.whole:
+            return self.empty_cards >= request.cards
+        return self.largest_free >= request.units > 0
+
+    def copy(self) -> NodeState:
+        """An independent copy for trying a plan: assignments are values and are shared."""
+        twin = NodeState(self.name)
+        twin.set_cards((state.card for state in self.cards.values() if state.card is not None), self.unit)
+        twin.known = self.known
+        for assignment in self.assignments.values():
+            twin.add(assignment)
+        return twin
+
+    def is_void(self) -> bool:
+        """Whether nothing is known of the node and nobody names it, so that it can be dropped."""
+        return not self.known and not self.assignments
+
+    def _settle(self) -> None:
+        for index in [i for i, state in self.cards.items() if state.card is None and not state.pods]:
+            del self.cards[index]
+        if list(self.cards) != sorted(self.cards):
+            self.cards = dict(sorted(self.cards.items()))
+        largest_free = largest_shared_free = empty_cards = total = used = 0
+        for state in self.cards.values():
+            total += state.total
+            used += state.held
+            grantable = state.grantable
+            largest_free = max(largest_free, grantable)
+            if state.pods:
+                largest_shared_free = max(largest_shared_free, grantable)
+            elif state.is_empty:
+                empty_cards += 1
+        self.largest_free, self.largest_shared_free = largest_free, largest_shared_free
+        self.empty_cards, self.total, self.used = empty_cards, total, used

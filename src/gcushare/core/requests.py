@@ -1,0 +1,169 @@
+"""What a pod asks for: units per container, and the effective request of the whole pod.
+
+Source of the effective request: Kubernetes' rule for init containers and sidecars. App containers run together, so
+they add up; an init container runs alone, beside the sidecars (init containers that restart always) started before
+it; the pod needs the larger of the two. All containers of a pod share its card or cards.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.quantities import parse_count
+
+
+class ContainerKind(enum.Enum):
+    """When a container runs: ``SIDECAR`` is an init container whose restartPolicy is Always."""
+
+    APP = "app"
+    INIT = "init"
+    SIDECAR = "sidecar"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerResources:
+    """One container's resource lists, as the pod's author wrote them."""
+
+    name: str
+    kind: ContainerKind
+    limits: Mapping[str, object]
+    requests: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceNames:
+    """The resources of one vendor that mean something to us."""
+
+    memory: str
+    count: str
+    whole_card: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardSelection:
+    """A pod author's wish for certain cards; each word is a card's uuid, index or model. Empty ``use`` means any."""
+
+    use: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+
+    def allows(self, index: int, uuid: str, model: str) -> bool:
+        words = {str(index), uuid, model} - {""}
+        return (not self.use or not words.isdisjoint(self.use)) and words.isdisjoint(self.avoid)
+
+
+@dataclass(frozen=True, slots=True)
+class CardRequest:
+    """What placement has to find on one node: ``cards`` cards with ``units`` free units each, or that many whole ones.
+
+    For whole cards ``units`` is 0: a whole card is granted whatever its size.
+    """
+
+    units: int
+    cards: int = 1
+    whole: bool = False
+    selection: CardSelection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """What one container holds: ``units`` of memory in all, or ``whole_cards``; never both."""
+
+    name: str
+    kind: ContainerKind
+    units: int = 0
+    whole_cards: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """A pod's request: its asking containers in the order in which the kubelet admits them, and the effective sum."""
+
+    containers: tuple[ContainerRequest, ...]
+    cards: CardRequest
+
+    @property
+    def total_units(self) -> int:
+        return self.cards.units * self.cards.cards
+
+
+def parse_pod_request(
+    containers: Sequence[ContainerResources],
+    names: ResourceNames,
+    *,
+    cards_per_pod: int = 1,
+    selection: CardSelection | None = None,
+) -> PodRequest | None:
+    """Read a pod's request; None when no container asks for a card.
+
+    ``containers`` are init containers first, then app containers, as in the pod's spec.
+
+    Raises:
+        RemoteContractError: a quantity is malformed, or requests differ from limits.
+        Refused: well-formed, but nothing that this system grants.
+    """
+    asking = tuple(
+        request for request in (_parse_container(c, names) for c in containers) if request.units or request.whole_cards
+    )
+    if not asking:
+        return None
+    units = effective_request((c.kind, c.units) for c in asking)
+    whole_cards = effective_request((c.kind, c.whole_cards) for c in asking)
+    if units and whole_cards:
+        raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
+    if whole_cards:
+        return PodRequest(asking, CardRequest(0, whole_cards, whole=True, selection=selection))
+    for container in asking:
+        if container.units % cards_per_pod:
+            raise Refused(
+                f"container {container.name!r} asks for {container.units} {names.memory}, which {cards_per_pod} cards "
+                "cannot share equally; use a multiple"
+            )
+    return PodRequest(asking, CardRequest(units // cards_per_pod, cards_per_pod, selection=selection))
+
+
+def effective_request(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
+    """Fold container amounts into what the pod holds at its peak."""
+    running = sidecars = peak_of_init = 0
+    for kind, amount in amounts:
+        match kind:
+            case ContainerKind.APP:
+                running += amount
+            case ContainerKind.SIDECAR:
+                sidecars += amount
+                peak_of_init = max(peak_of_init, sidecars)
+            case ContainerKind.INIT:
+                peak_of_init = max(peak_of_init, sidecars + amount)
+    return max(running + sidecars, peak_of_init)
+
+
+def _parse_container(container: ContainerResources, names: ResourceNames) -> ContainerRequest:
+    units = _amount(container, names.memory)
+    count = _amount(container, names.count)
+    whole_cards = _amount(container, names.whole_card)
+    if count > 1:
+        raise Refused(
+            f"container {container.name!r} asks for {names.count}: {count}; a container shares one card, so only 1 is "
+            "accepted beside the memory"
+        )
+    return ContainerRequest(container.name, container.kind, units, whole_cards)
+
+
+def _amount(container: ContainerResources, resource: str) -> int:
+    limit = container.limits.get(resource)
+    request = container.requests.get(resource)
+    if limit is None and request is None:
+        return 0
+    try:
+        amount = parse_count(limit if limit is not None else request)
+        asked = parse_count(request) if request is not None else amount
+    except RemoteContractError as error:
+        raise RemoteContractError(f"container {container.name!r}: {resource}: {error}") from error
+    if limit is None or asked != amount:
+        raise RemoteContractError(
+            f"container {container.name!r}: {resource}: limits {limit!r} and requests {request!r} must be equal; "
+            "set the limit and leave the request out"
+        )
+    return amount

@@ -1,0 +1,79 @@
+"""Memory units: the quantum in which a card's memory is granted, exact in integers.
+
+Every unit divides a GiB (2**30 bytes) into a whole number of parts, so bytes and units convert without floating
+point. The manual's "GB" is 2**30 bytes as far as its tables show (a 16 GB card counts 16 units).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.errors import ConfigError
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUnit:
+    """One quantum of card memory.
+
+    ``name`` is the word on the command line and in the inventory, ``per_gib`` how many units make 2**30 bytes,
+    ``label`` what a table's heading shows.
+    """
+
+    name: str
+    per_gib: int
+    label: str
+
+    def units_in(self, memory_bytes: int) -> int:
+        """Whole units that fit into ``memory_bytes``; what is left over is ``remainder_bytes``."""
+        return memory_bytes * self.per_gib // GIB
+
+    def bytes_of(self, units: int) -> int:
+        """The bytes that ``units`` stand for, rounded down to a whole byte (a third of a byte is nobody's)."""
+        return units * GIB // self.per_gib
+
+    def remainder_bytes(self, memory_bytes: int) -> int:
+        """Bytes of a card that no unit covers: what rounding loses."""
+        return memory_bytes - self.bytes_of(self.units_in(memory_bytes))
+
+    def units_covering(self, memory_bytes: int) -> int:
+        """The fewest units that hold ``memory_bytes``: how a reserve is rounded, in the card's favour."""
+        return -(-memory_bytes * self.per_gib // GIB)
+
+
+MEMORY_UNITS: tuple[MemoryUnit, ...] = (
+    MemoryUnit("GiB", 1, "GiB"),
+    MemoryUnit("MiB", 1024, "MiB"),
+    MemoryUnit("1", 1, "GB"),
+    MemoryUnit("0.1", 10, "0.1GB"),
+    MemoryUnit("0.01", 100, "0.01GB"),
+    MemoryUnit("0.001", 1000, "0.001GB"),
+)
+"""Every unit a node may use: Aliyun's two words and the four numbers of the Enflame manual, chapter 4.2."""
+
+_BY_NAME = {unit.name: unit for unit in MEMORY_UNITS}
+MEMORY_UNIT_NAMES: tuple[str, ...] = tuple(_BY_NAME)
+
+
+def parse_memory_unit(name: str) -> MemoryUnit:
+    """Look a unit up by its exact name.
+
+    Raises:
+        ConfigError: no such unit; the message lists the known ones.
+    """
+    unit = _BY_NAME.get(name)
+    if unit is None:
+        raise ConfigError(f"memory unit {name!r} is not known; accepted: {', '.join(MEMORY_UNIT_NAMES)}")
+    return unit
+
+
+def finest_unit(
+    memory_bytes: Sequence[int], names: Sequence[str], fits: Callable[[Sequence[int]], bool]
+) -> MemoryUnit | None:
+    """Choose the finest of ``names`` whose units per card satisfy ``fits``; None when not even the coarsest does."""
+    for unit in sorted((_BY_NAME[name] for name in names), key=lambda unit: -unit.per_gib):
+        if fits([unit.units_in(size) for size in memory_bytes]):
+            return unit
+    return None

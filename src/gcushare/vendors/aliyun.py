@@ -1,0 +1,40 @@
+"""NVIDIA GPU in the words of Aliyun's gpushare."""
+
+from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, RecordKeys, Vendor
+
+ALIYUN = Vendor(
+    name="aliyun",
+    device_word="GPU",
+    memory_resource="aliyun.com/gpu-mem",
+    count_resource="aliyun.com/gpu-count",
+    whole_card_resource="nvidia.com/gpu",
+    node_label="gpushare=true",
+    plugin_socket="aliyungpushare.sock",
+    whole_card_socket="aliyungpu.sock",
+    url_prefix="/gpushare-scheduler",
+    record=RecordKeys(
+        card_index="ALIYUN_COM_GPU_MEM_IDX",
+        card_units="ALIYUN_COM_GPU_MEM_DEV",
+        pod_units="ALIYUN_COM_GPU_MEM_POD",
+        assigned="ALIYUN_COM_GPU_MEM_ASSIGNED",
+        assign_time="ALIYUN_COM_GPU_MEM_ASSUME_TIME",
+    ),
+    environment=EnvironmentNames(
+        visible="NVIDIA_VISIBLE_DEVICES",
+        card_index="ALIYUN_COM_GPU_MEM_IDX",
+        card_units="ALIYUN_COM_GPU_MEM_DEV",
+        pod_units="ALIYUN_COM_GPU_MEM_POD",
+        container_units="ALIYUN_COM_GPU_MEM_CONTAINER",
+        container_bytes="GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM",
+    ),
+    device_nodes=DeviceNodes(
+        card="/dev/nvidia{index}", control=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+    ),
+    cdi_kind="nvidia.com/gpu",
+    refused_reason="insufficient GPU Memory in one device",
+    default_unit="GiB",
+    auto_units=("GiB", "MiB"),
+    inventory_annotation="gcushare.io/aliyun-inventory",
+    cordon_annotation="gcushare.io/aliyun-cordoned-cards",
+    multi_card_runtime=True,
+)

@@ -1,0 +1,38 @@
+"""Enflame GCU: the words of the GCUShare manual."""
+
+from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, RecordKeys, Vendor
+
+ENFLAME = Vendor(
+    name="enflame",
+    device_word="GCU",
+    memory_resource="enflame.com/gcu-memory",
+    count_resource="enflame.com/gcu-count",
+    whole_card_resource="enflame.com/gcu",
+    node_label="enflame.com/gcushare=true",
+    plugin_socket="enflamegcushare.sock",
+    whole_card_socket="enflamegcu.sock",
+    url_prefix="/gcushare-scheduler",
+    record=RecordKeys(
+        card_index="enflame.com/gcu-device-id",
+        card_units="enflame.com/gcu-device-memory",
+        pod_units="enflame.com/gcu-device-memory-request",
+        assigned="enflame.com/gcu-device-assigned",
+        assign_time="enflame.com/gcu-device-assign-time",
+    ),
+    environment=EnvironmentNames(
+        visible="ENFLAME_VISIBLE_DEVICES",
+        card_index="ENFLAME_COM_GCU_MEM_IDX",
+        card_units="ENFLAME_COM_GCU_MEM_DEV",
+        pod_units="ENFLAME_COM_GCU_MEM_POD",
+        container_units="ENFLAME_COM_GCU_MEM_CONTAINER",
+        container_bytes="ENFLAME_CONTAINER_USABLE_GLOBAL_MEM",
+    ),
+    device_nodes=DeviceNodes(card="/dev/gcu{index}", control=("/dev/gcuctl",)),
+    cdi_kind="enflame.com/gcu",
+    refused_reason="insufficient GCU Memory in one gcu device",
+    default_unit="1",
+    auto_units=("1", "0.1", "0.01", "0.001"),
+    inventory_annotation="gcushare.io/enflame-inventory",
+    cordon_annotation="gcushare.io/enflame-cordoned-cards",
+    multi_card_runtime=True,
+)

@@ -1,0 +1,51 @@
+"""Values for tests, built from the few words that matter to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.requests import CardRequest
+from gcushare.core.units import GIB, parse_memory_unit
+
+GIB_UNIT = parse_memory_unit("GiB")
+
+
+def card(index: int, units: int = 16, *, sick: bool = False, cordoned: bool = False, model: str = "") -> InventoryCard:
+    return InventoryCard(
+        card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=units * GIB, model=model),
+        units=units,
+        health=Health.UNHEALTHY if sick else Health.HEALTHY,
+        cordoned=cordoned,
+    )
+
+
+def cards(*units: int) -> list[InventoryCard]:
+    return [card(index, size) for index, size in enumerate(units)]
+
+
+def pod(name: str, *, namespace: str = "default", created: str = "") -> PodRef:
+    return PodRef(f"uid-{name}", namespace, name, created)
+
+
+def held(name: str, node: str, *grants: tuple[int, int], whole: bool = False) -> Assignment:
+    """What a pod holds: (card index, units) pairs."""
+    return Assignment(pod(name), node, tuple(CardGrant(index, units, whole) for index, units in grants))
+
+
+def asks(units: int, cards: int = 1) -> CardRequest:
+    return CardRequest(units, cards)
+
+
+def asks_whole(cards: int = 1) -> CardRequest:
+    return CardRequest(0, cards, whole=True)
+
+
+def used_by_card(assignments: Sequence[Assignment]) -> dict[tuple[str, int], int]:
+    """Units held per (node, card), summed from the assignments alone."""
+    used: dict[tuple[str, int], int] = {}
+    for assignment in assignments:
+        for grant in assignment.grants:
+            used[assignment.node, grant.index] = used.get((assignment.node, grant.index), 0) + grant.units
+    return used

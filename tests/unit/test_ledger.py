@@ -1,0 +1,238 @@
+import itertools
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gcushare.core.errors import ConflictError, Refused
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import CardMode, NodeState
+from gcushare.core.placement import CARD_POLICIES
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod, used_by_card
+
+BINPACK = CARD_POLICIES["binpack"]
+
+
+def ledger_of(**nodes: tuple[int, ...]) -> Ledger:
+    ledger = Ledger()
+    for name, sizes in nodes.items():
+        ledger.set_node(name, cards(*sizes), GIB_UNIT)
+    return ledger
+
+
+def picture(ledger: Ledger) -> dict[str, object]:
+    """All that can be asked of a ledger, for comparing two."""
+    return {
+        name: (
+            [node.total, node.used, node.largest_free, node.largest_shared_free, node.empty_cards],
+            dict(sorted(node.assignments.items())),
+            [(s.index, s.used, s.whole, s.free, s.mode) for s in node.cards.values()],
+        )
+        for name, node in sorted(ledger.nodes.items())
+    }
+
+
+def test_the_manuals_four_pods() -> None:
+    ledger = ledger_of(n=(16,) * 8)
+    for name, units, index in [("pod-1", 4, 0), ("pod-2", 8, 0), ("pod-3", 12, 1)]:
+        assert ledger.reserve(pod(name), "n", asks(units), BINPACK).grants[0].index == index
+    with pytest.raises(
+        Refused, match=r"needs 20 in one card; best card free: 16 \(card 2 of n\); total free 104 of 128"
+    ):
+        ledger.reserve(pod("pod-4"), "n", asks(20), BINPACK)
+    assert (ledger.nodes["n"].used, ledger.nodes["n"].total) == (24, 128)
+
+
+def test_a_reservation_is_rolled_back_once_and_never_after_it_was_confirmed() -> None:
+    ledger = ledger_of(n=(16,))
+    reserved = ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+    assert ledger.reserved == {"uid-a"}
+    assert ledger.roll_back("uid-a")
+    assert not ledger.roll_back("uid-a")
+    ledger.apply(ledger.reserve(pod("a"), "n", asks(4), BINPACK))
+    assert not ledger.roll_back("uid-a")
+    assert ledger.assignment("uid-a") == reserved
+
+
+def test_a_pod_cannot_reserve_twice() -> None:
+    ledger = ledger_of(n=(16,))
+    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+    with pytest.raises(ConflictError, match="already holds cards of node 'n'"):
+        ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+
+
+def test_the_same_name_with_another_uid_is_another_pod() -> None:
+    ledger = ledger_of(n=(16,))
+    ledger.apply(held("a", "n", (0, 4)))
+    other = held("b", "n", (0, 4))
+    ledger.apply(other)
+    ledger.forget("uid-a")
+    assert ledger.nodes["n"].used == 4
+
+
+def test_hardware_truth_is_counted_even_beyond_a_card_and_nothing_more_is_granted() -> None:
+    ledger = ledger_of(n=(16,))
+    ledger.apply(held("a", "n", (0, 12)))
+    ledger.apply(held("b", "n", (0, 12)))
+    state = ledger.nodes["n"].cards[0]
+    assert (state.used, state.free, ledger.nodes["n"].largest_free) == (24, 0, 0)
+    with pytest.raises(Refused):
+        ledger.reserve(pod("c"), "n", asks(1), BINPACK)
+
+
+def test_a_corrected_record_moves_the_units_to_the_other_card() -> None:
+    ledger = ledger_of(n=(16, 16))
+    ledger.apply(held("a", "n", (0, 4)))
+    ledger.apply(held("a", "n", (1, 4)))
+    assert [s.used for s in ledger.nodes["n"].cards.values()] == [0, 4]
+
+
+def test_a_node_that_shrinks_or_goes_keeps_what_its_pods_hold() -> None:
+    ledger = ledger_of(n=(16, 16))
+    ledger.apply(held("a", "n", (1, 4)))
+    ledger.set_node("n", cards(16), GIB_UNIT)
+    assert ledger.nodes["n"].cards[1].used == 4
+    assert ledger.nodes["n"].total == 16
+    ledger.remove_node("n")
+    assert ledger.nodes["n"].total == 0
+    with pytest.raises(Refused, match="no cards that the scheduler extender knows"):
+        ledger.reserve(pod("b"), "n", asks(1), BINPACK)
+    ledger.set_node("n", cards(16, 16), GIB_UNIT)
+    assert [s.free for s in ledger.nodes["n"].cards.values()] == [16, 12]
+
+
+def test_what_nobody_names_is_dropped() -> None:
+    ledger = ledger_of(n=(16,))
+    ledger.apply(held("a", "elsewhere", (3, 4)))
+    ledger.remove_node("n")
+    ledger.forget("uid-a")
+    assert ledger.nodes == {}
+
+
+def test_a_card_is_free_shared_or_whole() -> None:
+    ledger = ledger_of(n=(16, 16))
+    ledger.apply(held("a", "n", (0, 4)))
+    whole = ledger.reserve(pod("w"), "n", asks_whole(), BINPACK)
+    node = ledger.nodes["n"]
+    assert whole.grants[0].index == 1
+    assert [s.mode for s in node.cards.values()] == [CardMode.SHARED, CardMode.WHOLE]
+    assert (node.used, node.empty_cards, node.largest_free) == (20, 0, 12)
+    with pytest.raises(Refused, match="needs 1 whole cards of node n; 0 of 2 are free"):
+        ledger.reserve(pod("w2"), "n", asks_whole(), BINPACK)
+    ledger.forget("uid-w")
+    assert node.empty_cards == 1
+
+
+def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way() -> None:
+    ledger = ledger_of(n=(16, 16))
+    ledger.apply(held("stale", "n", (0, 4)))
+    ledger.apply(held("moved", "n", (0, 4)))
+    ledger.reserve(pod("binding"), "n", asks(4), BINPACK)
+    drifts = ledger.drifts([held("moved", "n", (1, 4)), held("missed", "n", (1, 2))])
+    assert [(d.uid, d.counted is None, d.observed is None) for d in drifts] == [
+        ("uid-missed", True, False), ("uid-moved", False, False), ("uid-stale", False, True),
+    ]  # fmt: skip
+
+
+def test_listeners_hear_of_each_changed_node_only() -> None:
+    ledger = ledger_of(n=(16,), m=(16,))
+    heard: list[str] = []
+    ledger.listen(lambda node: heard.append(node.name))
+    ledger.apply(held("a", "n", (0, 4)))
+    ledger.apply(held("a", "n", (0, 4)))
+    ledger.apply(held("a", "m", (0, 4)))
+    assert heard == ["n", "n", "m"]
+
+
+def test_a_copy_of_a_node_is_independent() -> None:
+    ledger = ledger_of(n=(16,))
+    ledger.apply(held("a", "n", (0, 12)))
+    twin = ledger.nodes["n"].copy()
+    twin.remove("uid-a")
+    assert twin.fits(asks(16))
+    assert not ledger.nodes["n"].fits(asks(16))
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("reserve"), st.integers(0, 7), st.integers(1, 20), st.sampled_from(["n", "m"])),
+        st.tuples(st.just("reserve_whole"), st.integers(0, 7), st.integers(1, 2), st.sampled_from(["n", "m"])),
+        st.tuples(st.sampled_from(["confirm", "roll_back", "forget"]), st.integers(0, 7), st.just(0), st.just("")),
+        st.tuples(st.sampled_from(["sick", "well"]), st.integers(0, 1), st.just(0), st.sampled_from(["n", "m"])),
+    ),
+    max_size=60,
+)
+
+
+def replay(ledger: Ledger, kind: str, number: int, amount: int, node: str) -> None:
+    uid = f"uid-p{number}"
+    match kind:
+        case "reserve" | "reserve_whole":
+            request = asks(amount) if kind == "reserve" else asks_whole(amount)
+            try:
+                ledger.reserve(pod(f"p{number}"), node, request, BINPACK)
+            except (Refused, ConflictError):
+                return
+        case "confirm":
+            if (assignment := ledger.assignment(uid)) is not None:
+                ledger.apply(assignment)
+        case "roll_back":
+            ledger.roll_back(uid)
+        case "forget":
+            ledger.forget(uid)
+        case _:
+            ledger.set_node(node, [card(0, sick=kind == "sick" and number == 0), card(1, 8)], GIB_UNIT)
+
+
+@settings(max_examples=300)
+@given(EVENTS)
+def test_no_sequence_of_grants_overcommits_a_card_or_loses_a_unit(events: list[tuple[str, int, int, str]]) -> None:
+    ledger = ledger_of(n=(16, 8), m=(16, 8))
+    for event in events:
+        replay(ledger, *event)
+        used = used_by_card(list(ledger.assignments()))
+        for name, node in ledger.nodes.items():
+            for state in node.cards.values():
+                assert state.used == used.get((name, state.index), 0) <= state.total
+                assert not (state.whole and state.pods > 1)
+            assert node.used == sum(s.held for s in node.cards.values())
+            assert node.largest_free == max(s.grantable for s in node.cards.values())
+            assert_fits_agrees(node)
+    for number in range(8):
+        ledger.forget(f"uid-p{number}")
+    assert [(n.used, len(n.assignments)) for n in ledger.nodes.values()] == [(0, 0), (0, 0)]
+
+
+def assert_fits_agrees(node: NodeState) -> None:
+    for request in (asks(1), asks(9), asks(16), asks(2, cards=2), asks_whole(1), asks_whole(2)):
+        able = sum(state.can_hold(request) for state in node.cards.values())
+        assert node.fits(request) == (able >= request.cards)
+
+
+@given(st.permutations(range(6)))
+def test_the_state_is_the_same_from_any_order_of_the_same_events(order: list[int]) -> None:
+    facts: list[Callable[[Ledger], None]] = [
+        lambda ledger: ledger.set_node("n", cards(16, 16), GIB_UNIT),
+        lambda ledger: ledger.set_node("m", cards(8), GIB_UNIT),
+        lambda ledger: ledger.apply(held("a", "n", (0, 4))),
+        lambda ledger: ledger.apply(held("b", "n", (0, 8))),
+        lambda ledger: ledger.apply(held("c", "m", (0, 2))),
+        lambda ledger: ledger.apply(held("d", "n", (1, 16), whole=True)),
+    ]
+    straight, shuffled = Ledger(), Ledger()
+    for fact in facts:
+        fact(straight)
+    for position in order:
+        facts[position](shuffled)
+    assert picture(shuffled) == picture(straight)
+
+
+def test_facts_may_be_repeated() -> None:
+    once, often = ledger_of(n=(16,)), ledger_of(n=(16,))
+    once.apply(held("a", "n", (0, 4)))
+    for _ in itertools.repeat(None, 3):
+        often.set_node("n", cards(16), GIB_UNIT)
+        often.apply(held("a", "n", (0, 4)))
+        often.forget("uid-nobody")
+    assert picture(once) == picture(often)

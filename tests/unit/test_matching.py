@@ -1,0 +1,55 @@
+from gcushare.core.matching import Candidate, choose_card, match, order_candidates
+from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
+from tests.builders import pod
+
+
+def candidate(
+    name: str, *units: int, cards: tuple[int, ...] = (0,), assumed: int = 1, served: int = 0, created: str = ""
+) -> Candidate:
+    containers = tuple(ContainerRequest(f"c{number}", ContainerKind.APP, size) for number, size in enumerate(units))
+    request = PodRequest(containers, CardRequest(sum(units)))
+    return Candidate(pod(name, created=created), request, cards, assumed, served)
+
+
+def names(candidates: list[Candidate]) -> list[str]:
+    return [c.pod.name for c in candidates]
+
+
+def test_only_a_pod_whose_next_container_has_that_size_can_be_meant() -> None:
+    pods = [candidate("a", 4), candidate("b", 2, 4), candidate("c", 2, 4, served=1), candidate("d", 4, served=1)]
+    assert names(order_candidates(pods, 4)) == ["c", "a"]
+
+
+def test_a_pod_half_served_comes_first_then_assume_time_then_creation_then_uid() -> None:
+    pods = [
+        candidate("unassigned", 4, cards=(), assumed=0, created="2026-01-01T00:00:00Z"),
+        candidate("later", 4, assumed=9),
+        candidate("b", 4, assumed=5, created="2026-01-01T00:00:02Z"),
+        candidate("a", 4, assumed=5, created="2026-01-01T00:00:02Z"),
+        candidate("older", 4, assumed=5, created="2026-01-01T00:00:01Z"),
+        candidate("half", 1, 4, assumed=20, served=1),
+    ]
+    assert names(order_candidates(pods, 4)) == ["half", "older", "a", "b", "later", "unassigned"]
+
+
+def test_among_equals_one_whose_card_has_room_is_taken() -> None:
+    first, second = candidate("first", 4, cards=(0,), assumed=1), candidate("second", 4, cards=(1,), assumed=2)
+    assert match([first, second], 4, {0: 3, 1: 8}) is second
+    assert match([first, second], 4, {0: 4, 1: 8}) is first
+    assert match([first, second], 4, {0: 3, 1: 3}) is first
+
+
+def test_a_pod_half_served_keeps_its_turn_even_where_its_card_is_full() -> None:
+    half, other = candidate("half", 1, 4, served=1), candidate("other", 4, cards=(1,))
+    assert match([half, other], 4, {0: 0, 1: 8}) is half
+
+
+def test_nobody_is_meant_by_a_size_that_nobody_asks_for() -> None:
+    assert match([candidate("a", 4)], 5, {0: 16}) is None
+
+
+def test_an_unassigned_pod_gets_the_fullest_card_that_breaks_no_promise() -> None:
+    assert choose_card({0: 6, 1: 8, 2: 16}, {}, 4) == 0
+    assert choose_card({0: 6, 1: 8, 2: 16}, {0: 4}, 4) == 1
+    assert choose_card({0: 6, 1: 8}, {0: 4, 1: 8}, 4) == 0
+    assert choose_card({0: 3, 1: 2}, {}, 4) is None

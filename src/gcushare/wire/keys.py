@@ -1,0 +1,21 @@
+"""Annotation keys of our own, beside the seeds' record: qualified, literal, and the same for every vendor."""
+
+CARD_UUID = "gcushare.io/card-uuid"
+"""On the pod, by the plugin: the uuids of its cards, comma-separated in the order of their indexes."""
+CARD_MODE = "gcushare.io/card-mode"
+"""On the pod, by the extender: ``whole`` where the pod holds whole cards; absent for shared memory."""
+CORRECTED = "gcushare.io/corrected"
+"""On the pod, by the plugin: ``0->1`` when the kubelet gave it another card than the record said."""
+
+NODE_POLICY = "gcushare.io/node-policy"
+"""On the pod, by its author: a node policy's name instead of the extender's default."""
+CARD_POLICY = "gcushare.io/card-policy"
+"""On the pod, by its author: a card policy's name instead of the extender's default."""
+USE_CARDS = "gcushare.io/use-cards"
+"""On the pod, by its author: only cards with one of these uuids, indexes or models, comma-separated."""
+AVOID_CARDS = "gcushare.io/avoid-cards"
+"""On the pod, by its author: no card with one of these uuids, indexes or models, comma-separated."""
+CARDS = "gcushare.io/cards"
+"""On the pod, by its author: spread the memory asked for equally over this many cards of one node."""
+
+MODE_WHOLE = "whole"

@@ -1,0 +1,70 @@
+"""What a Node object says about its cards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.quantities import parse_count
+from gcushare.core.units import MemoryUnit
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.inventory import decode_inventory
+
+MAX_FALLBACK_CARDS = 64
+"""A node that claims more cards than this without an inventory is not believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCards:
+    """A node's cards of one vendor. ``unit`` is None where only the seeds' capacity figures are known."""
+
+    cards: tuple[InventoryCard, ...]
+    unit: MemoryUnit | None
+
+
+def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping[str, object]) -> NodeCards | None:
+    """Read a node's cards; None where it has none of this vendor.
+
+    The inventory annotation is the source. A node without one (another system's plugin) is read as the seeds' systems
+    do: its memory capacity divided equally by its card count.
+
+    Raises:
+        RemoteContractError: the inventory or the capacity cannot be read.
+    """
+    text = annotations.get(vendor.inventory_annotation)
+    if text is None:
+        return _equal_cards(vendor, capacity)
+    inventory = decode_inventory(text)
+    cordoned = parse_card_words(annotations.get(vendor.cordon_annotation, ""))
+    cards = tuple(_with_cordon(card, cordoned) for card in inventory.cards)
+    return NodeCards(cards, inventory.unit)
+
+
+def parse_card_words(text: str) -> frozenset[str]:
+    """Read a comma-separated list of card indexes or uuids, as in the cordon annotation."""
+    return frozenset(word.strip() for word in text.split(",")) - {""}
+
+
+def is_named(card: Card, words: frozenset[str]) -> bool:
+    """Whether a card's index or uuid is among ``words``."""
+    return str(card.index) in words or bool(card.uuid and card.uuid in words)
+
+
+def _with_cordon(offered: InventoryCard, cordoned: frozenset[str]) -> InventoryCard:
+    wanted = is_named(offered.card, cordoned)
+    return offered if offered.cordoned == wanted else replace(offered, cordoned=wanted)
+
+
+def _equal_cards(vendor: Vendor, capacity: Mapping[str, object]) -> NodeCards | None:
+    total = parse_count(capacity.get(vendor.memory_resource, 0))
+    count = parse_count(capacity.get(vendor.count_resource, 0))
+    if not total or not count:
+        return None
+    if count > MAX_FALLBACK_CARDS:
+        raise RemoteContractError(
+            f"{vendor.count_resource} {count} is not believed; at most {MAX_FALLBACK_CARDS} cards"
+        )
+    cards = (Card(index=index, uuid="", memory_bytes=0) for index in range(count))
+    return NodeCards(tuple(InventoryCard(card=card, units=total // count) for card in cards), None)

@@ -1,0 +1,178 @@
+"""What a Pod object says to us: its request, its author's wishes, and the cards that it holds.
+
+The extender, the plugin, the inspect tables and the simulator all read pods through this module: one accounting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES
+from gcushare.core.requests import (
+    CardSelection,
+    ContainerKind,
+    ContainerResources,
+    PodRequest,
+    ResourceNames,
+    parse_pod_request,
+)
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire import keys
+from gcushare.wire.objects import Container, Pod
+from gcushare.wire.records import PodRecord, decode_record
+
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+"""A pod in one of these phases holds nothing any more; one that is being deleted holds until it is gone."""
+
+MAX_CARDS_PER_POD = 16
+_MAX_WORDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PodWishes:
+    """What a pod's author asked for by annotation; None leaves it to the extender's settings."""
+
+    node_policy: str | None = None
+    card_policy: str | None = None
+    selection: CardSelection | None = None
+    cards: int = 1
+
+
+NO_WISHES = PodWishes()
+
+
+def resource_names(vendor: Vendor) -> ResourceNames:
+    """The vendor's resources, as the core takes them."""
+    return ResourceNames(
+        memory=vendor.memory_resource, count=vendor.count_resource, whole_card=vendor.whole_card_resource
+    )
+
+
+def pod_ref(pod: Pod) -> PodRef:
+    """A pod's identity."""
+    meta = pod.metadata
+    return PodRef(meta.uid, meta.namespace, meta.name, meta.creation_timestamp or "", pod.spec.priority or 0)
+
+
+def pod_wishes(annotations: Mapping[str, str]) -> PodWishes:
+    """Read the author's wishes.
+
+    Raises:
+        RemoteContractError: a wish is malformed; names the key, the value and what is accepted.
+    """
+    if not any(key in annotations for key in (keys.NODE_POLICY, keys.CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS)):
+        cards = _cards_wish(annotations)
+        return NO_WISHES if cards == 1 else PodWishes(cards=cards)
+    use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
+    return PodWishes(
+        node_policy=_policy(annotations, keys.NODE_POLICY, NODE_POLICIES),
+        card_policy=_policy(annotations, keys.CARD_POLICY, CARD_POLICIES),
+        selection=CardSelection(use, avoid) if use or avoid else None,
+        cards=_cards_wish(annotations),
+    )
+
+
+def pod_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
+    """A pod's request, its author's wishes for cards included; None when it asks for no card of this vendor.
+
+    Raises:
+        RemoteContractError: a quantity or a wish is malformed.
+        Refused: well-formed, but nothing that this system grants.
+    """
+    names = resource_names(vendor)
+    containers = [
+        *(_resources(c, _init_kind(c)) for c in pod.spec.init_containers),
+        *(_resources(c, ContainerKind.APP) for c in pod.spec.containers),
+    ]
+    if not any(name in c.limits or name in c.requests for c in containers for name in (names.memory, names.whole_card)):
+        return None
+    wishes = pod_wishes(pod.metadata.annotations)
+    return parse_pod_request(containers, names, cards_per_pod=wishes.cards, selection=wishes.selection)
+
+
+def is_finished(pod: Pod) -> bool:
+    """Whether the pod has ended, so that it holds nothing."""
+    return pod.status.phase in FINISHED_PHASES
+
+
+def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
+    """The pod's record where it may be believed: an unbound pod's could have been written by its author.
+
+    Raises:
+        RemoteContractError: the record is malformed.
+    """
+    return decode_record(vendor, pod.metadata.annotations) if pod.spec.node_name else None
+
+
+def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
+    """The cards that a bound, unfinished pod holds; None when it holds none.
+
+    The cards come from the record, the units from the pod's spec, which nobody can change. A pod without a record
+    (bound by others, not yet corrected by the plugin) has no cards: its assignment has no grants.
+
+    Raises:
+        RemoteContractError, Refused: the request or the record cannot be read.
+    """
+    if not pod.spec.node_name or is_finished(pod):
+        return None
+    request = pod_request(pod, vendor)
+    if request is None:
+        return None
+    record = pod_record(pod, vendor)
+    if record is None:
+        return Assignment(pod_ref(pod), pod.spec.node_name, ())
+    return Assignment(
+        pod_ref(pod), pod.spec.node_name, grants_of(request, record), record.assigned, record.assign_time_ns
+    )
+
+
+def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
+    """A pod's grants: the record's cards, with the units that its request puts on each."""
+    if request.cards.whole:
+        return tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
+    share, rest = divmod(request.total_units, len(record.card_indexes))
+    return tuple(
+        CardGrant(index, share + (position < rest)) for position, index in enumerate(sorted(record.card_indexes))
+    )
+
+
+def _resources(container: Container, kind: ContainerKind) -> ContainerResources:
+    return ContainerResources(container.name, kind, container.resources.limits, container.resources.requests)
+
+
+def _init_kind(container: Container) -> ContainerKind:
+    return ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
+
+
+def _policy(annotations: Mapping[str, str], key: str, table: Mapping[str, object]) -> str | None:
+    name = annotations.get(key)
+    if name is not None and name not in table:
+        raise RemoteContractError(f"annotation {key}={name[:80]!r} is not known; accepted: {', '.join(table)}")
+    return name
+
+
+def _words(annotations: Mapping[str, str], key: str) -> tuple[str, ...]:
+    text = annotations.get(key)
+    if text is None:
+        return ()
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",", _MAX_WORDS)))
+    if "" in words or len(words) > _MAX_WORDS:
+        raise RemoteContractError(
+            f"annotation {key}={text[:80]!r} is malformed; write 1 to {_MAX_WORDS} card uuids, indexes or models "
+            "separated by commas"
+        )
+    return words
+
+
+def _cards_wish(annotations: Mapping[str, str]) -> int:
+    text = annotations.get(keys.CARDS)
+    if text is None:
+        return 1
+    if not (text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= MAX_CARDS_PER_POD):
+        raise RemoteContractError(
+            f"annotation {keys.CARDS}={text[:80]!r} is not accepted; write a whole number from 1 to {MAX_CARDS_PER_POD}"
+        )
+    return int(text)

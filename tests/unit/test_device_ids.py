@@ -1,0 +1,109 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.wire.device_ids import (
+    FIRST_CHARACTERS_PER_CARD,
+    KUBELET_MESSAGE_LIMIT_BYTES,
+    MAX_CARDS,
+    MAX_UNITS_PER_NODE,
+    UNITS_PER_CARD,
+    cards_of_ids,
+    check_fits_kubelet,
+    decode_device_id,
+    device_ids_of_card,
+    encode_device_id,
+    fits_kubelet,
+    is_device_id,
+)
+from gcushare.wire.device_lists import encode_device_list
+
+UNITS = st.integers(0, MAX_CARDS - 1).flatmap(
+    lambda index: st.tuples(st.just(index), st.integers(0, UNITS_PER_CARD[index] - 1))
+)
+
+
+@given(UNITS)
+def test_an_id_names_its_card_and_unit_and_nothing_else(named: tuple[int, int]) -> None:
+    device_id = encode_device_id(*named)
+    assert len(device_id) == 3
+    assert device_id.isascii()
+    assert device_id.isprintable()
+    assert " " not in device_id
+    assert decode_device_id(device_id) == named
+    assert is_device_id(device_id)
+
+
+def test_ids_are_fixed_for_ever() -> None:
+    """They stand in kubelets' checkpoints: a change here orphans running pods."""
+    named = [(0, 0), (0, 15), (1, 0), (7, 32_767), (15, 0)]
+    assert [encode_device_id(*pair) for pair in named] == ["000", "00F", "L00", ",%t", "}00"]
+
+
+@pytest.mark.parametrize(("cards", "units"), [(8, 32_768), (8, 32_000), (16, 16_384), (2, 131_072), (4, 65_536)])
+def test_a_full_node_has_distinct_ids_in_one_message_the_kubelet_accepts(cards: int, units: int) -> None:
+    check_fits_kubelet(dict.fromkeys(range(cards), units))
+    ids = [device_id for index in range(cards) for device_id in device_ids_of_card(index, units)]
+    assert len(set(ids)) == cards * units <= MAX_UNITS_PER_NODE == 262_144
+    assert len(encode_device_list(ids, [])) == len(ids) * 16 <= KUBELET_MESSAGE_LIMIT_BYTES
+
+
+def test_a_sick_card_on_a_full_node_does_not_carry_the_message_over_the_limit() -> None:
+    cards = [device_ids_of_card(index, 32_768) for index in range(8)]
+    healthy = [device_id for ids in cards[1:] for device_id in ids]
+    assert len(encode_device_list(healthy, cards[0])) <= KUBELET_MESSAGE_LIMIT_BYTES
+    assert b"Unhealthy" in encode_device_list(healthy[:100], cards[0][:100])
+
+
+def test_ids_of_a_card_agree_with_single_ids_and_do_not_move_when_it_grows() -> None:
+    small, large = device_ids_of_card(3, 9_000), device_ids_of_card(3, 20_000)
+    assert large[:9_000] == small
+    assert [large[0], large[8_836], large[19_999]] == [encode_device_id(3, unit) for unit in (0, 8_836, 19_999)]
+    assert device_ids_of_card(3, 0) == []
+
+
+def test_every_card_has_its_own_first_characters() -> None:
+    assert sum(FIRST_CHARACTERS_PER_CARD) == 94
+    firsts = [{device_id[0] for device_id in device_ids_of_card(i, UNITS_PER_CARD[i])} for i in range(MAX_CARDS)]
+    assert sum(map(len, firsts)) == len(set().union(*firsts)) == 94
+
+
+@pytest.mark.parametrize(
+    ("foreign", "origin"),
+    [
+        ("GPU-1234-_-5", "Aliyun's gpushare or the Go gcushare"),
+        ("GPU-8f2e", "NVIDIA's device plugin"),
+        ("00", "its layout is unknown"),
+        ("0é0", "its layout is unknown"),
+        ("", "its layout is unknown"),
+    ],
+)
+def test_an_id_of_another_layout_is_explained_and_never_misread(foreign: str, origin: str) -> None:
+    assert not is_device_id(foreign)
+    with pytest.raises(RemoteContractError, match=origin):
+        decode_device_id(foreign)
+
+
+@pytest.mark.parametrize(
+    ("units", "why"),
+    [
+        ({16: 4}, "card index 16 cannot be named"),
+        ({0: 185_557}, "card 0 has 185557 units, and at most 185556"),
+        (dict.fromkeys(range(8), 32_769), "8 cards with 262152 units in all make a message of 4194432 bytes"),
+    ],
+)
+def test_what_the_kubelet_would_not_take_is_refused_with_numbers(units: dict[int, int], why: str) -> None:
+    assert not fits_kubelet(units)
+    with pytest.raises(Refused, match=why):
+        check_fits_kubelet(units)
+
+
+@pytest.mark.parametrize(("index", "unit"), [(16, 0), (-1, 0), (0, -1), (0, 185_556)])
+def test_what_the_layout_cannot_name_is_refused(index: int, unit: int) -> None:
+    with pytest.raises(Refused, match="cannot be named"):
+        encode_device_id(index, unit)
+
+
+def test_ids_are_counted_by_card() -> None:
+    assert cards_of_ids([*device_ids_of_card(0, 3), *device_ids_of_card(5, 2)]) == {0: 3, 5: 2}

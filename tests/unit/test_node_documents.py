@@ -1,0 +1,105 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.cards import Card, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.units import GIB, MEMORY_UNITS, parse_memory_unit
+from gcushare.vendors import ENFLAME
+from gcushare.wire.inventory import decode_inventory, encode_inventory
+from gcushare.wire.nodes import node_cards
+
+CARDS = st.builds(
+    InventoryCard,
+    card=st.builds(
+        Card,
+        index=st.integers(0, 15),
+        uuid=st.text(max_size=20),
+        memory_bytes=st.integers(0, 1 << 40),
+        model=st.text(max_size=10),
+        numa_node=st.none() | st.integers(0, 7),
+    ),
+    units=st.integers(0, 10**6),
+    reserved_units=st.integers(0, 100),
+    health=st.sampled_from(Health),
+    reason=st.text(max_size=20),
+    cordoned=st.booleans(),
+)
+INVENTORIES = st.builds(
+    Inventory,
+    unit=st.sampled_from(MEMORY_UNITS),
+    cards=st.lists(CARDS, max_size=8, unique_by=lambda card: card.index).map(
+        lambda cards: tuple(sorted(cards, key=lambda card: card.index))
+    ),
+    driver=st.text(max_size=10),
+    left_out=st.lists(st.builds(LeftOutCard, index=st.integers(0, 9), uuid=st.text(), reason=st.text())).map(tuple),
+)
+
+
+def two_cards(*, cordon: str | None = None) -> dict[str, str]:
+    inventory = Inventory(
+        unit=parse_memory_unit("1"),
+        cards=tuple(
+            InventoryCard(card=Card(index=index, uuid=f"GCU-{index}", memory_bytes=16 * GIB), units=16)
+            for index in range(2)
+        ),
+    )
+    annotations = {ENFLAME.inventory_annotation: encode_inventory(inventory)}
+    return annotations if cordon is None else {**annotations, ENFLAME.cordon_annotation: cordon}
+
+
+@given(INVENTORIES)
+def test_an_inventory_survives_the_way_through_the_annotation(inventory: Inventory) -> None:
+    assert decode_inventory(encode_inventory(inventory)) == inventory
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"version": 2}, "version 2; this program knows 1"),
+        ({"unit": "GB"}, "memory unit 'GB' is not known"),
+        ({"cards": "many"}, "cannot be read"),
+        ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": 1}] * 2}, "names cards twice"),
+        ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": -1}]}, "below zero"),
+        ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": 1, "health": "Odd"}]}, "'Odd' is not a valid"),
+    ],
+)
+def test_a_document_that_cannot_be_trusted_is_refused(change: dict[str, object], why: str) -> None:
+    document = {"version": 1, "unit": "GiB", "cards": [], **change}
+    with pytest.raises(RemoteContractError, match=why):
+        decode_inventory(msgspec.json.encode(document).decode())
+
+
+def test_fields_of_a_newer_plugin_are_skipped() -> None:
+    assert decode_inventory('{"version":1,"unit":"GiB","cards":[],"colour":"red"}').cards == ()
+
+
+@pytest.mark.parametrize("words", ["1", "GCU-1", " 1 , 7", "GCU-1,GCU-1"])
+def test_a_card_is_cordoned_by_index_or_uuid(words: str) -> None:
+    found = node_cards(ENFLAME, two_cards(cordon=words), {})
+    assert found is not None
+    assert [card.is_usable for card in found.cards] == [True, False]
+
+
+def test_an_empty_cordon_uncordons() -> None:
+    found = node_cards(ENFLAME, two_cards(cordon=""), {})
+    assert found is not None
+    assert all(card.is_usable for card in found.cards)
+
+
+def test_a_node_without_inventory_is_divided_equally_as_the_seeds_systems_do() -> None:
+    found = node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": "128", "enflame.com/gcu-count": "8"})
+    assert found is not None
+    assert [card.units for card in found.cards] == [16] * 8
+    assert found.unit is None
+
+
+@pytest.mark.parametrize("capacity", [{}, {"enflame.com/gcu-memory": "0", "enflame.com/gcu-count": "8"}, {"cpu": "4"}])
+def test_a_node_without_cards_is_none_of_ours(capacity: dict[str, object]) -> None:
+    assert node_cards(ENFLAME, {}, capacity) is None
+
+
+def test_an_absurd_count_is_not_believed() -> None:
+    with pytest.raises(RemoteContractError, match="gcu-count 1000000000 is not believed"):
+        node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": "4", "enflame.com/gcu-count": "1000000000"})

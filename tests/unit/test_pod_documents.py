@@ -1,0 +1,118 @@
+import msgspec
+import pytest
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.nodes import CardGrant
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import PodWishes, pod_assignment, pod_request, pod_wishes
+
+RECORD = {
+    "enflame.com/gcu-device-id": "2",
+    "enflame.com/gcu-device-memory": "16",
+    "enflame.com/gcu-device-assigned": "true",
+}
+
+
+def pod(
+    units: object = 4, *, node: str = "n", phase: str = "Running", annotations: dict[str, str] | None = None,
+    resource: str = "enflame.com/gcu-memory", init: list[dict[str, object]] | None = None,
+) -> Pod:  # fmt: skip
+    document = {
+        "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": annotations or {}},
+        "spec": {
+            "nodeName": node,
+            "initContainers": init or [],
+            "containers": [{"name": "app", "resources": {"limits": {resource: units}}}],
+        },
+        "status": {"phase": phase},
+    }
+    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def test_a_bound_pod_holds_what_its_record_names_in_the_amount_of_its_spec() -> None:
+    forged = {**RECORD, "enflame.com/gcu-device-memory-request": "9999"}
+    assignment = pod_assignment(pod(4, annotations=forged), ENFLAME)
+    assert assignment is not None
+    assert assignment.grants == (CardGrant(2, 4),)
+    assert assignment.assigned
+
+
+def test_an_unbound_pods_record_is_ignored_since_its_author_may_have_written_it() -> None:
+    assert pod_assignment(pod(node="", annotations=RECORD), ENFLAME) is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_finished_pod_holds_nothing(phase: str) -> None:
+    assert pod_assignment(pod(phase=phase, annotations=RECORD), ENFLAME) is None
+
+
+def test_a_bound_pod_without_a_record_is_known_to_have_no_card_yet() -> None:
+    assignment = pod_assignment(pod(), ENFLAME)
+    assert assignment is not None
+    assert assignment.grants == ()
+
+
+def test_a_pod_of_another_vendor_is_none_of_ours() -> None:
+    assert pod_request(pod(), ALIYUN) is None
+    assert pod_assignment(pod(annotations=RECORD), ALIYUN) is None
+
+
+def test_memory_over_several_cards_is_divided_over_the_record() -> None:
+    annotations = {**RECORD, "enflame.com/gcu-device-id": "3,1", "gcushare.io/cards": "2"}
+    assignment = pod_assignment(pod(8, annotations=annotations), ENFLAME)
+    assert assignment is not None
+    assert assignment.grants == (CardGrant(1, 4), CardGrant(3, 4))
+
+
+def test_a_whole_card_is_held_whole() -> None:
+    assignment = pod_assignment(pod(1, resource="enflame.com/gcu", annotations=RECORD), ENFLAME)
+    assert assignment is not None
+    assert assignment.grants == (CardGrant(2, 16, whole=True),)
+
+
+def test_a_sidecar_is_told_from_an_init_container() -> None:
+    limits = {"limits": {"enflame.com/gcu-memory": 3}}
+    init: list[dict[str, object]] = [
+        {"name": "s", "restartPolicy": "Always", "resources": limits},
+        {"name": "i", "resources": limits},
+    ]
+    request = pod_request(pod(4, init=init), ENFLAME)
+    assert request is not None
+    assert request.cards.units == 7
+    assert [container.name for container in request.containers] == ["s", "i", "app"]
+
+
+@pytest.mark.parametrize("units", ["1.5", "-1", "many", "1e40"])
+def test_a_malformed_quantity_is_an_error_that_names_it(units: str) -> None:
+    with pytest.raises(RemoteContractError, match=f"'{units}'"):
+        pod_request(pod(units), ENFLAME)
+
+
+def test_wishes_are_read() -> None:
+    wishes = pod_wishes(
+        {"gcushare.io/card-policy": "spread", "gcushare.io/use-cards": "0, S60", "gcushare.io/avoid-cards": "GCU-1"}
+    )
+    assert wishes.card_policy == "spread"
+    assert wishes.selection is not None
+    assert (wishes.selection.use, wishes.selection.avoid) == (("0", "S60"), ("GCU-1",))
+    assert pod_wishes({"someone.else/key": "x"}) == PodWishes()
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"gcushare.io/node-policy": "tetris"}, {"gcushare.io/use-cards": ""}, {"gcushare.io/avoid-cards": "0,,1"},
+        {"gcushare.io/cards": "0"}, {"gcushare.io/cards": "two"}, {"gcushare.io/cards": "17"},
+        {"gcushare.io/use-cards": ",".join(map(str, range(65)))},
+    ],
+)  # fmt: skip
+def test_a_malformed_wish_is_refused_by_key_and_value(annotations: dict[str, str]) -> None:
+    (key,) = annotations
+    with pytest.raises(RemoteContractError, match=f"annotation {key}="):
+        pod_wishes(annotations)
+
+
+def test_an_unequal_share_is_refused() -> None:
+    with pytest.raises(Refused, match="3 cards cannot share equally"):
+        pod_request(pod(8, annotations={"gcushare.io/cards": "3"}), ENFLAME)

@@ -1,0 +1,60 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
+from gcushare.wire.records import PodRecord, decode_record, encode_record, record_keys
+
+RECORDS = st.builds(
+    PodRecord,
+    card_indexes=st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple),
+    card_units=st.integers(0, 10**6),
+    pod_units=st.integers(0, 10**6),
+    assigned=st.booleans(),
+    assign_time_ns=st.integers(0, 2**63),
+    whole=st.booleans(),
+)
+
+
+@given(st.sampled_from(VENDORS), RECORDS)
+def test_a_record_survives_the_way_through_annotations(vendor: Vendor, record: PodRecord) -> None:
+    annotations = encode_record(vendor, record)
+    assert decode_record(vendor, annotations) == record
+    assert annotations.keys() <= set(record_keys(vendor))
+
+
+def test_the_annotations_are_the_manuals() -> None:
+    record = PodRecord(card_indexes=(0,), card_units=16, pod_units=8, assigned=True, assign_time_ns=1662452889753946045)
+    assert encode_record(ENFLAME, record) == {
+        "enflame.com/gcu-device-assign-time": "1662452889753946045",
+        "enflame.com/gcu-device-assigned": "true",
+        "enflame.com/gcu-device-id": "0",
+        "enflame.com/gcu-device-memory": "16",
+        "enflame.com/gcu-device-memory-request": "8",
+    }
+    assert encode_record(ALIYUN, record).keys() == {
+        "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_DEV", "ALIYUN_COM_GPU_MEM_POD", "ALIYUN_COM_GPU_MEM_ASSIGNED",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
+    }  # fmt: skip
+
+
+def test_a_record_with_the_card_alone_is_enough() -> None:
+    record = decode_record(ALIYUN, {"ALIYUN_COM_GPU_MEM_IDX": "3"})
+    assert record == PodRecord(card_indexes=(3,), card_units=0, pod_units=0)
+
+
+def test_no_record_is_none() -> None:
+    assert decode_record(ENFLAME, {"ALIYUN_COM_GPU_MEM_IDX": "3"}) is None
+
+
+@pytest.mark.parametrize("value", ["-1", "zero", "", "0,", "1.0", "9" * 21, "0x1", "²"])
+def test_a_malformed_card_names_the_key_and_the_value(value: str) -> None:
+    with pytest.raises(RemoteContractError, match=r"enflame\.com/gcu-device-id=") as caught:
+        decode_record(ENFLAME, {"enflame.com/gcu-device-id": value})
+    assert "is not a whole number" in str(caught.value)
+
+
+def test_a_card_named_twice_is_refused() -> None:
+    with pytest.raises(RemoteContractError, match="names a card twice"):
+        decode_record(ENFLAME, {"enflame.com/gcu-device-id": "2,2"})

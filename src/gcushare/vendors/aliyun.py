@@ -36,5 +36,6 @@ ALIYUN = Vendor(
     auto_units=("GiB", "MiB"),
     inventory_annotation="gcushare.io/aliyun-inventory",
     cordon_annotation="gcushare.io/aliyun-cordoned-cards",
+    visible_by_uuid=True,
     multi_card_runtime=True,
 )

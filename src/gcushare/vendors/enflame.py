@@ -34,5 +34,6 @@ ENFLAME = Vendor(
     auto_units=("1", "0.1", "0.01", "0.001"),
     inventory_annotation="gcushare.io/enflame-inventory",
     cordon_annotation="gcushare.io/enflame-cordoned-cards",
+    visible_by_uuid=False,
     multi_card_runtime=True,
 )

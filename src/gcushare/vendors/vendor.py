@@ -60,6 +60,8 @@ class Vendor:
     """On the Node, written by the plugin: the cards and their state (``wire.inventory``)."""
     cordon_annotation: str
     """On the Node, written by an admin: comma-separated card indexes or uuids that take no new pods."""
+    visible_by_uuid: bool
+    """Whether the container toolkit is told cards by uuid (safe against renumbering) or by index."""
     multi_card_runtime: bool
     """Whether the container runtime of this family can hand several cards to one container."""
 

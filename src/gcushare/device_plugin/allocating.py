@@ -1,0 +1,164 @@
+"""Answers the kubelet's two calls: waits for the pod that is meant, decides, remembers, and has the record checked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.errors import Refused
+from gcushare.core.matching import Candidate, match, order_candidates
+from gcushare.device_plugin.allocation import Preference, card_of_ids, choose_ids
+from gcushare.device_plugin.delivery import Delivery, Grant
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.runtime.logs import fields
+from gcushare.wire.device_lists import DeviceIds, PreferredRequest
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """The preference last given: the Allocate that follows it is for the same container."""
+
+    preference: Preference
+    size: int
+
+
+class Allocator:
+    """Serves one node's memory resource from its pod book and inventory. Never waits on the API server.
+
+    ``on_allocated`` is called after each grant, so that the kubelet's record is asked soon.
+    """
+
+    def __init__(
+        self,
+        book: PodBook,
+        delivery: Delivery,
+        *,
+        wait_for_pod_s: float,
+        clock: Callable[[], float],
+        on_allocated: Callable[[], None],
+    ) -> None:
+        self._book = book
+        self._delivery = delivery
+        self._wait_for_pod_s = wait_for_pod_s
+        self._clock = clock
+        self._on_allocated = on_allocated
+        self._inventory: Inventory | None = None
+        self._expected: _Expected | None = None
+        self._pods_changed = asyncio.Event()
+
+    def set_inventory(self, inventory: Inventory) -> None:
+        """Use these cards for the calls that follow."""
+        self._inventory = inventory
+
+    def pods_changed(self) -> None:
+        """Wake calls that wait for a pod: the book has changed."""
+        self._pods_changed.set()
+        self._pods_changed = asyncio.Event()
+
+    async def prefer(self, request: PreferredRequest) -> list[bytes]:
+        """Choose the ids of one container.
+
+        Raises:
+            Refused, RemoteContractError: no card fits, or the ids are of another layout; the pod is failed with it.
+        """
+        inventory = self._require_inventory()
+        await self._wait_for_candidate(request.size)
+        totals = {card.index: card.units for card in inventory.cards}
+        preference = choose_ids(request, self._book.candidates(), self._book.promised(), totals)
+        self._expected = _Expected(preference, request.size)
+        _log_preference(preference, request.size)
+        return preference.entries
+
+    async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse:
+        """Grant one container the cards that its ids name.
+
+        Raises:
+            Refused, RemoteContractError: the ids name no card of this node, several cards, or another layout.
+        """
+        inventory = self._require_inventory()
+        counts = ids.count_by_card()
+        candidate = self._meant_by(len(ids), counts)
+        known = {card.index: card for card in inventory.cards}
+        limit = candidate.request.cards.cards if candidate else 1
+        indexes = card_of_ids(ids, {index: card.units for index, card in known.items()}, cards_per_pod=limit)
+        self._check_same_card(candidate, indexes)
+        cards = tuple(known[index] for index in indexes)
+        uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
+        self._book.note_allocated(uid, container, counts, self._clock())
+        self._on_allocated()
+        _log_grant(candidate, cards, len(ids))
+        return self._delivery.answer(Grant(cards, len(ids), self._pod_units(len(ids), candidate)), inventory.unit)
+
+    async def _wait_for_candidate(self, size: int) -> None:
+        """Wait, bounded, for a bound pod that the kubelet has seen before our own watch has."""
+        deadline = asyncio.get_running_loop().time() + self._wait_for_pod_s
+        while not order_candidates(self._book.candidates(), size):
+            changed = self._pods_changed
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
+            except TimeoutError:
+                logger.warning("no bound pod asks for this size %s", fields(units=size, waited_s=self._wait_for_pod_s))
+                return
+
+    def _meant_by(self, size: int, counts: dict[int, int]) -> Candidate | None:
+        expected, self._expected = self._expected, None
+        candidates = self._book.candidates()
+        if expected is not None and expected.size == size and set(expected.preference.card_indexes) == set(counts):
+            wanted = expected.preference.candidate
+            if wanted is None:
+                return match(candidates, size, counts)
+            return next((c for c in candidates if c.pod.uid == wanted.pod.uid and c.served == wanted.served), None)
+        return match(candidates, size, counts)
+
+    def _check_same_card(self, candidate: Candidate | None, indexes: tuple[int, ...]) -> None:
+        if candidate is None or not candidate.served:
+            return
+        held = self._book.entries[candidate.pod.uid].held_cards
+        if not set(indexes) <= set(held):
+            raise Refused(
+                f"container {candidate.next_container!r} of pod {candidate.pod} was given card {list(indexes)}, and "
+                f"its other containers hold card {list(held)}: all containers of a pod share one card; delete the pod"
+            )
+
+    def _pod_units(self, size: int, candidate: Candidate | None) -> int | None:
+        if candidate is None:
+            return None
+        sums = {candidate.request.total_units}
+        if not candidate.served:
+            sums |= {c.request.total_units for c in order_candidates(self._book.candidates(), size)}
+        return sums.pop() if len(sums) == 1 else None
+
+    def _require_inventory(self) -> Inventory:
+        if self._inventory is None:
+            raise Refused("the plugin has not found this node's cards yet; the pod can be created again in a moment")
+        return self._inventory
+
+
+def _log_preference(preference: Preference, size: int) -> None:
+    pod = preference.candidate.pod if preference.candidate else None
+    logger.debug("preferring %s", fields(pod=pod, units=size, card=preference.card_indexes))
+    if preference.moved_from:
+        logger.warning(
+            "the recorded card has no room, another is used %s",
+            fields(pod=pod, units=size, recorded=preference.moved_from, card=preference.card_indexes),
+        )
+
+
+def _log_grant(candidate: Candidate | None, cards: tuple[InventoryCard, ...], units: int) -> None:
+    logger.info(
+        "allocated %s",
+        fields(
+            pod=candidate.pod if candidate else "unknown",
+            uid=candidate.pod.uid if candidate else "unknown",
+            container=candidate.next_container if candidate else "unknown",
+            card=",".join(str(card.index) for card in cards),
+            units=units,
+        ),
+    )

@@ -1,0 +1,135 @@
+"""Which ids a container gets, and what the ids that it got mean: the plugin's two answers to the kubelet, decided.
+
+Pure. The preferred answer is ids of the pod's recorded card; the answer to Allocate follows from the ids alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.errors import Refused
+from gcushare.core.matching import Candidate, choose_card, match
+from gcushare.wire.device_lists import DeviceIds, PreferredRequest, check_no_foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The chosen ids of one container, as wire entries, with the cards they belong to and the pod that is meant."""
+
+    entries: list[bytes]
+    card_indexes: tuple[int, ...]
+    candidate: Candidate | None
+    moved_from: tuple[int, ...] = ()
+    """The recorded cards, where they had no room and others were chosen; the record is corrected afterwards."""
+
+
+def choose_ids(
+    request: PreferredRequest, candidates: Sequence[Candidate], promised: Mapping[int, int], totals: Mapping[int, int]
+) -> Preference:
+    """Choose a container's ids of those available: of the pod's card, or where that has no room of one that fits.
+
+    ``promised`` are units per card that records of waiting pods name; ``totals`` the units per card, for the message.
+
+    Raises:
+        Refused: no card has that many free ids; names the cards and their free units.
+        RemoteContractError: the ids are of another plugin's layout.
+    """
+    check_no_foreign(request.must_include)
+    available = request.available
+    free = available.count_by_card()
+    included = request.must_include.count_by_card()
+    candidate = match(candidates, request.size, free)
+    wanted = tuple(included) or (candidate.card_indexes if candidate else ())
+    shares = _shares(wanted, request.size)
+    if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
+        shares = _other_cards(request, candidate, free, promised, totals)
+    entries = _entries(request, shares)
+    cards = tuple(sorted(shares))
+    recorded = candidate.card_indexes if candidate else ()
+    return Preference(entries, cards, candidate, recorded if recorded and set(recorded) != set(cards) else ())
+
+
+def card_of_ids(ids: DeviceIds, known: Mapping[int, int], *, cards_per_pod: int = 1) -> tuple[int, ...]:
+    """The card, or cards, that a container's ids name; what Allocate answers follows from this alone.
+
+    Raises:
+        Refused: no ids, more cards than the pod may have, or a card that the node does not have (any more).
+        RemoteContractError: an id is of another plugin's layout.
+    """
+    check_no_foreign(ids)
+    counts = ids.count_by_card()
+    if not counts:
+        raise Refused("the kubelet asked to allocate no device ids; nothing was granted")
+    for index in counts:
+        if index not in known:
+            raise Refused(f"card {index} is not on this node any more; its cards are {sorted(known)}")
+    if len(counts) > cards_per_pod:
+        spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
+        raise Refused(
+            f"{len(ids)} units were taken from {len(counts)} cards ({spread}), and a container gets one card: the "
+            "kubelet did not follow the plugin's preference; delete the pod to have it placed again"
+        )
+    return tuple(sorted(counts))
+
+
+def describe_no_room(size: int, free: Mapping[int, int], totals: Mapping[int, int]) -> str:
+    """Say what was asked for and what each card has; the kubelet shows it on the pod."""
+    cards = ", ".join(f"card {index}: {free.get(index, 0)} of {total}" for index, total in sorted(totals.items()))
+    return f"no card of this node has {size} free units ({cards or 'it has no cards'}); the pod must be scheduled again"
+
+
+def _shares(cards: Sequence[int], size: int) -> dict[int, int]:
+    if not cards:
+        return {}
+    share, rest = divmod(size, len(cards))
+    return {index: share + (position < rest) for position, index in enumerate(sorted(cards))}
+
+
+def _other_cards(
+    request: PreferredRequest,
+    candidate: Candidate | None,
+    free: Mapping[int, int],
+    promised: Mapping[int, int],
+    totals: Mapping[int, int],
+) -> dict[int, int]:
+    """Cards other than the recorded ones: none may be guessed for a pod whose other containers hold ids already."""
+    if request.must_include or (candidate is not None and candidate.served):
+        held = sorted(request.must_include.count_by_card()) or list(candidate.card_indexes if candidate else ())
+        raise Refused(
+            f"the pod holds card {held}, which has no room for {request.size} units more: "
+            f"{describe_no_room(request.size, free, totals)}"
+        )
+    others = _promised_to_others(promised, candidate)
+    count = candidate.request.cards.cards if candidate else 1
+    share = request.size // count
+    left = dict(free)
+    shares: dict[int, int] = {}
+    for _ in range(count):
+        index = choose_card(left, others, share)
+        if index is None:
+            raise Refused(describe_no_room(share, free, totals))
+        shares[index] = share
+        del left[index]
+    return shares
+
+
+def _promised_to_others(promised: Mapping[int, int], candidate: Candidate | None) -> dict[int, int]:
+    others = dict(promised)
+    if candidate is not None and candidate.card_indexes:
+        for index, share in _shares(candidate.card_indexes, candidate.request.total_units).items():
+            others[index] = others.get(index, 0) - share
+    return others
+
+
+def _entries(request: PreferredRequest, shares: Mapping[int, int]) -> list[bytes]:
+    if not request.must_include:
+        return [entry for index, share in shares.items() for entry in request.available.of_card(index, share)]
+    chosen: list[bytes] = []
+    for index, share in shares.items():
+        included = request.must_include.of_card(index, share)
+        have = set(included)
+        others = (entry for entry in request.available.of_card(index, len(request.available)) if entry not in have)
+        chosen += included
+        chosen += [entry for entry, _ in zip(others, range(share - len(included)), strict=False)]
+    return chosen

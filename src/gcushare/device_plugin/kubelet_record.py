@@ -1,0 +1,165 @@
+"""The kubelet's own record of who holds which ids: podresources, or its checkpoint file where that does not answer.
+
+This is the truth that records on pods are corrected by. Both sources name ids of other layouts as they are; those are
+counted apart and never read as cards of ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import msgspec
+
+from gcushare.core.errors import DeviceError, RetryableError
+from gcushare.runtime.logs import fields
+from gcushare.wire.device_ids import card_of_device_id, is_device_id
+from gcushare.wire.protos import podresources_pb2 as pb
+from gcushare.wire.protos import services
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_NAME = "kubelet_internal_checkpoint"
+LIST_TIMEOUT_S = 2.0
+QUIET_S = 60.0
+"""After podresources did not answer, the checkpoint is read at once for this long before it is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignHolding:
+    """A container that holds ids of another layout: it was started under another plugin."""
+
+    pod: str
+    container: str
+    ids: int
+    example: str
+
+
+@dataclass(slots=True)
+class KubeletRecord:
+    """Units per pod, container and card, the held ids per card, and ids not ours; ``source`` is where it is from."""
+
+    source: str
+    holdings: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
+    held_ids: dict[int, set[str]] = field(default_factory=dict)
+    foreign: list[ForeignHolding] = field(default_factory=list)
+
+    def add(self, pod: str, container: str, ids: Iterable[str]) -> None:
+        """Count one container's ids."""
+        ours: dict[int, set[str]] = {}
+        strangers: list[str] = []
+        for device_id in ids:
+            if is_device_id(device_id):
+                ours.setdefault(card_of_device_id(device_id), set()).add(device_id)
+            else:
+                strangers.append(device_id)
+        if strangers:
+            self.foreign.append(ForeignHolding(pod, container, len(strangers), strangers[0]))
+        if ours:
+            self.holdings.setdefault(pod, {})[container] = {index: len(found) for index, found in ours.items()}
+        for index, found in ours.items():
+            self.held_ids.setdefault(index, set()).update(found)
+
+
+class KubeletRecordReader:
+    """Reads the record of one resource. ``fetch`` never waits longer than ``LIST_TIMEOUT_S``."""
+
+    def __init__(
+        self, resource: str, *, pod_resources_socket: Path, checkpoint: Path, clock: Callable[[], float]
+    ) -> None:
+        self._resource = resource
+        self._socket = pod_resources_socket
+        self._checkpoint = checkpoint
+        self._clock = clock
+        self._channel: grpc.aio.Channel | None = None
+        self._ask_again_at = float("-inf")
+
+    async def fetch(self, *, timeout_s: float = LIST_TIMEOUT_S) -> KubeletRecord:
+        """Read who holds what.
+
+        Raises:
+            RetryableError: neither source can be read; says why.
+        """
+        try:
+            return await self._list(timeout_s)
+        except RetryableError as error:
+            self._ask_again_at = self._clock() + QUIET_S
+            try:
+                record = read_checkpoint(self._checkpoint, self._resource)
+            except DeviceError as broken:
+                raise RetryableError(f"the kubelet's record cannot be read: {error}; {broken}") from broken
+            logger.debug("read the checkpoint instead %s", fields(reason=error))
+            return record
+
+    async def close(self) -> None:
+        """Close the connection to the kubelet."""
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            await channel.close()
+
+    async def _list(self, timeout_s: float) -> KubeletRecord:
+        if self._clock() < self._ask_again_at or not self._socket.exists():
+            raise RetryableError(f"podresources at {self._socket} does not answer")
+        if self._channel is None:
+            limit = services.POD_RESOURCES_ANSWER_LIMIT_BYTES
+            options = [("grpc.max_receive_message_length", limit), ("grpc.max_reconnect_backoff_ms", 1000)]
+            self._channel = grpc.aio.insecure_channel(f"unix:{self._socket}", options=options)
+        call = self._channel.unary_unary(services.POD_RESOURCES_LIST)
+        try:
+            answer = pb.ListPodResourcesResponse.FromString(await call(b"", timeout=timeout_s))
+        except grpc.aio.AioRpcError as error:
+            await self.close()
+            raise RetryableError(f"podresources at {self._socket}: {error.code().name} {error.details()}") from error
+        record = KubeletRecord("podresources")
+        for pod, container, ids in _devices(answer, self._resource):
+            record.add(pod, container, ids)
+        return record
+
+
+def _devices(answer: pb.ListPodResourcesResponse, resource: str) -> Iterator[tuple[str, str, list[str]]]:
+    for pod in answer.pod_resources:
+        for container in pod.containers:
+            ids = [i for devices in container.devices if devices.resource_name == resource for i in devices.device_ids]
+            if ids:
+                yield f"{pod.namespace}/{pod.name}", container.name, ids
+
+
+class _PodDevices(msgspec.Struct):
+    pod_uid: str = msgspec.field(name="PodUID")
+    container: str = msgspec.field(name="ContainerName")
+    resource: str = msgspec.field(name="ResourceName")
+    device_ids: dict[str, list[str]] | list[str] | None = msgspec.field(name="DeviceIDs", default=None)
+
+
+class _Data(msgspec.Struct):
+    entries: list[_PodDevices] | None = msgspec.field(name="PodDeviceEntries", default=None)
+
+
+class _Checkpoint(msgspec.Struct):
+    data: _Data = msgspec.field(name="Data")
+
+
+_checkpoint_decoder = msgspec.json.Decoder(_Checkpoint)
+
+
+def read_checkpoint(path: Path, resource: str) -> KubeletRecord:
+    """Read the kubelet's checkpoint, which names pods by uid. Below 1.20 its ids are a list, from then on by NUMA node.
+
+    Raises:
+        DeviceError: the file is missing, unreadable or not a checkpoint.
+    """
+    try:
+        checkpoint = _checkpoint_decoder.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise DeviceError(f"the kubelet's checkpoint {path} cannot be read: {error}") from error
+    record = KubeletRecord("checkpoint")
+    for entry in checkpoint.data.entries or []:
+        if entry.resource == resource and entry.device_ids:
+            ids = entry.device_ids
+            flat = ids if isinstance(ids, list) else [i for of_numa in ids.values() for i in of_numa]
+            record.add(entry.pod_uid, entry.container, flat)
+    return record

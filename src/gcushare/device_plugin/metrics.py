@@ -1,0 +1,140 @@
+"""What Prometheus sees of one node: a collector that reads the plugin's state when it is scraped.
+
+Nothing is counted twice: gauges are read from the inventory, the pod book and the monitor at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gcushare.cards.roster import CardState
+from gcushare.core.cards import Health
+from gcushare.device_plugin.endpoint import Endpoint
+from gcushare.device_plugin.node_agent import NodeAgent
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.record_keeping import RecordKeeper
+
+_CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
+_LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The parts whose state is shown. ``states`` is what the card monitor knows now."""
+
+    vendor: str
+    node: str
+    agent: NodeAgent
+    book: PodBook
+    keeper: RecordKeeper
+    endpoint: Endpoint
+    states: Callable[[], tuple[CardState, ...]]
+
+
+class PluginMetrics(Collector):
+    """The plugin's metrics; ``observe_call`` takes the kubelet's calls in, the rest is read at each scrape."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._calls = Histogram(
+            "gcushare_plugin_call_seconds",
+            "Time of the kubelet's calls, the wait for a pod included, by call and outcome (ok or the error's family).",
+            ("call", "outcome"),
+            buckets=_LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._observed: Observed | None = None
+
+    def observe_call(self, call: str, seconds: float, error: str) -> None:
+        """Take one call of the kubelet in."""
+        self._calls.labels(call, error or "ok").observe(seconds)
+
+    def follow(self, observed: Observed) -> None:
+        """Show these parts from now on."""
+        self._observed = observed
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the state of now."""
+        if self._observed is None:
+            return
+        yield from _card_metrics(self._observed)
+        yield from _use_metrics(self._observed)
+        yield from _record_metrics(self._observed)
+
+
+def _card_metrics(observed: Observed) -> Iterator[Metric]:
+    total = GaugeMetricFamily("gcushare_card_units", "Units that a card offers.", labels=_CARD_LABELS)
+    granted = GaugeMetricFamily("gcushare_card_granted_units", "Units that pods hold.", labels=_CARD_LABELS)
+    granted_bytes = GaugeMetricFamily("gcushare_card_granted_bytes", "Bytes that pods hold.", labels=_CARD_LABELS)
+    reserved = GaugeMetricFamily("gcushare_card_reserved_units", "Units kept back.", labels=_CARD_LABELS)
+    healthy = GaugeMetricFamily("gcushare_card_healthy", "1 where new pods may come as to health.", labels=_CARD_LABELS)
+    cordoned = GaugeMetricFamily("gcushare_card_cordoned", "1 where an admin cordoned the card.", labels=_CARD_LABELS)
+    inventory = observed.agent.inventory
+    held = observed.book.held_units()
+    for card in inventory.cards if inventory is not None else ():
+        labels = _labels(observed, card.index, card.card.uuid, card.card.model)
+        units = held.get(card.index, 0)
+        total.add_metric(labels, card.units)
+        granted.add_metric(labels, units)
+        granted_bytes.add_metric(labels, inventory.unit.bytes_of(units) if inventory is not None else 0)
+        reserved.add_metric(labels, card.reserved_units)
+        healthy.add_metric(labels, card.health is Health.HEALTHY)
+        cordoned.add_metric(labels, card.cordoned)
+    yield from (total, granted, granted_bytes, reserved, healthy, cordoned)
+
+
+def _use_metrics(observed: Observed) -> Iterator[Metric]:
+    memory = GaugeMetricFamily("gcushare_card_memory_used_bytes", "Bytes really in use.", labels=_CARD_LABELS)
+    temperature = GaugeMetricFamily("gcushare_card_temperature_celsius", "Temperature.", labels=_CARD_LABELS)
+    power = GaugeMetricFamily("gcushare_card_power_watts", "Power draw.", labels=_CARD_LABELS)
+    utilization = GaugeMetricFamily("gcushare_card_utilization_percent", "Utilization.", labels=_CARD_LABELS)
+    for state in observed.states():
+        if state.use is None:
+            continue
+        labels = _labels(observed, state.card.index, state.card.uuid, state.card.model)
+        for family, value in (
+            (memory, state.use.memory_used_bytes),
+            (temperature, state.use.temperature_celsius),
+            (power, state.use.power_watts),
+            (utilization, state.use.utilization_percent),
+        ):
+            if value is not None:
+                family.add_metric(labels, value)
+    yield from (memory, temperature, power, utilization)
+
+
+def _record_metrics(observed: Observed) -> Iterator[Metric]:
+    labels = (observed.vendor, observed.node)
+    names = ("vendor", "node")
+    counters = observed.keeper.counters
+    for name, text, value in (
+        ("gcushare_plugin_registrations", "Registrations with the kubelet.", observed.endpoint.registrations),
+        ("gcushare_plugin_record_writes", "Records written on pods.", counters.writes),
+        (
+            "gcushare_plugin_record_corrections",
+            "Records that were corrected.",
+            counters.corrections,
+        ),
+        ("gcushare_plugin_record_write_failures", "Record writes that failed.", counters.failed_writes),
+        ("gcushare_plugin_kubelet_record_reads", "Looks at the kubelet's own record.", counters.checks),
+        ("gcushare_plugin_kubelet_record_failures", "Looks that failed.", counters.failed_checks),
+    ):
+        family = CounterMetricFamily(name, text, labels=names)
+        family.add_metric(labels, value)
+        yield family
+    registered = GaugeMetricFamily("gcushare_plugin_registered", "1 while the kubelet reads the list.", labels=names)
+    registered.add_metric(labels, not observed.endpoint.problem)
+    yield registered
+    pods = GaugeMetricFamily("gcushare_plugin_pods", "Pods of this node that ask for cards.", labels=names)
+    pods.add_metric(labels, len(observed.book.entries))
+    yield pods
+
+
+def _labels(observed: Observed, index: int, uuid: str, model: str) -> tuple[str, ...]:
+    return (observed.vendor, observed.node, str(index), uuid, model)

@@ -1,0 +1,248 @@
+"""Where the node's facts meet: cards, cordons, the kubelet's record and pods; out come the list, records and events.
+
+Synchronous, with one owner task's worth of callers on the loop: each ``..._changed`` takes one fact in and brings
+everything that follows from it up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gcushare.core.cards import Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.errors import Refused
+from gcushare.core.nodes import PodRef
+from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.allocating import Allocator
+from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.device_plugin.planning import AUTO_UNIT, CardStatus, Offer, plan_inventory
+from gcushare.device_plugin.pod_book import PodBook, RecordWrite
+from gcushare.device_plugin.publishing import Publisher
+from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.runtime.logs import fields
+from gcushare.wire.objects import Node, Pod
+
+logger = logging.getLogger(__name__)
+
+NO_CARDS: frozenset[int] = frozenset()
+MAX_NAMES = 10
+"""Pods named in one message."""
+
+
+class Announcer(Protocol):
+    """Who tells people: Kubernetes events on this node and on its pods. Never waited for."""
+
+    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CardsSeen:
+    """What the source of cards says now."""
+
+    statuses: tuple[CardStatus, ...]
+    left_out: tuple[LeftOutCard, ...] = ()
+    driver: str = ""
+    problem: str = ""
+    """Why there are no cards, where the source as a whole does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the agent keeps up to date."""
+
+    book: PodBook
+    table: DeviceTable
+    allocator: Allocator
+    keeper: RecordKeeper
+    publisher: Publisher
+    announcer: Announcer
+
+
+class NodeAgent:
+    """One vendor's cards of this node. ``offered`` is set once the kubelet may be told a list."""
+
+    def __init__(self, offer: Offer, parts: Parts) -> None:
+        self._offer = offer
+        self._parts = parts
+        self._cards: CardsSeen | None = None
+        self._record: KubeletRecord | None = None
+        self._listed: tuple[Inventory, dict[int, frozenset[str]]] | None = None
+        self._told: set[str] = set()
+        self.inventory: Inventory | None = None
+        self.problem = "the cards were not looked up yet"
+        self.offered = asyncio.Event()
+
+    def cards_changed(self, cards: CardsSeen) -> None:
+        """Take in what the source of cards says."""
+        self._cards = cards
+        self._replan()
+
+    def node_changed(self, node: Node) -> None:
+        """Take in this node's Node object: its cordons, and whether what was published still stands there."""
+        self._parts.publisher.node_changed(node)
+        if self._parts.publisher.cordoned != self._offer.cordoned:
+            self._offer = replace(self._offer, cordoned=self._parts.publisher.cordoned)
+            self._replan()
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Take in a pod of this node."""
+        if self._parts.book.apply(pod):
+            self._parts.keeper.check_soon()
+        self._pods_changed()
+
+    def pod_gone(self, uid: str) -> None:
+        """Take in that a pod of this node is gone."""
+        if self._parts.book.forget(uid):
+            self._parts.keeper.check_soon()
+        self._pods_changed()
+
+    def pods_retained(self, uids: frozenset[str]) -> None:
+        """Take in that a full list of this node's pods ended."""
+        self._parts.book.retain(uids)
+        self._parts.keeper.check_soon()
+        self._pods_changed()
+
+    def record_written(self, write: RecordWrite) -> None:
+        """Tell people of a correction."""
+        if write.corrected_from:
+            before, after = _names(write.corrected_from), _names(write.cards)
+            self._parts.announcer.about_pod(
+                write.pod,
+                "CardCorrected",
+                f"the record said card {before}, the kubelet gave card {after}; the record was corrected",
+                warning=False,
+            )
+
+    def kubelet_record_read(self, record: KubeletRecord) -> None:
+        """Take in who really holds what."""
+        self._record = record
+        for holding in record.foreign:
+            self._tell_once(
+                "ForeignDeviceIds",
+                f"pod {holding.pod} holds {holding.ids} device foreign device ids such as {holding.example[:60]!r}: it "
+                "was started under another plugin and is not accounted here; delete it to free its memory",
+            )
+        self._replan()
+
+    def _pods_changed(self) -> None:
+        self._parts.allocator.pods_changed()
+        self._parts.keeper.write_soon()
+
+    def _replan(self) -> None:
+        if self._cards is None:
+            return
+        if not self._cards.statuses:
+            self._have_no_cards(self._cards)
+            return
+        try:
+            inventory = self._plan(self._cards)
+        except Refused as refusal:
+            self._refuse("MemoryUnitRefused", str(refusal))
+            return
+        before, self.inventory, self.problem = self.inventory, inventory, ""
+        if self._update_list(inventory) or before != inventory:
+            self._parts.allocator.set_inventory(inventory)
+            self._parts.keeper.set_inventory(inventory)
+            self._parts.publisher.publish(inventory)
+            self._announce_changes(before, inventory)
+        self.offered.set()
+
+    def _plan(self, cards: CardsSeen) -> Inventory:
+        published = self._parts.publisher.published_unit()
+        current = self.inventory.unit.name if self.inventory is not None else published
+        offer = self._offer
+        if offer.unit == AUTO_UNIT and current in offer.vendor.auto_units:
+            # A unit that was chosen stays while it fits, so that a card's coming or going does not change it.
+            kept = replace(offer, unit=current)
+            try:
+                return plan_inventory(cards.statuses, kept, driver=cards.driver, left_out=cards.left_out)
+            except Refused:
+                logger.info("the unit in use does not fit any more, choosing another %s", fields(unit=current))
+        inventory = plan_inventory(cards.statuses, offer, driver=cards.driver, left_out=cards.left_out)
+        self._check_unit_change(current, inventory.unit.name)
+        return inventory
+
+    def _check_unit_change(self, before: str | None, now: str) -> None:
+        """Refuse another unit while pods hold units of the old one: their numbers would mean other amounts."""
+        if before is None or parse_memory_unit(before).per_gib == parse_memory_unit(now).per_gib:
+            return
+        holders = sorted(self._record.holdings) if self._record is not None else []
+        if holders:
+            raise Refused(
+                f"the memory unit changes from {before!r} to {now!r} while {len(holders)} pods hold units of the old "
+                f"one ({_some(holders)}): delete these pods, or set --memory-unit {before}"
+            )
+
+    def _update_list(self, inventory: Inventory) -> bool:
+        """Bring the kubelet's list up to date; a card is closed only once it is known which of its ids are held."""
+        record = self._record
+        closed = frozenset(card.index for card in inventory.cards if card.cordoned) if record is not None else NO_CARDS
+        held = {index: frozenset(record.held_ids.get(index, ())) for index in closed} if record is not None else {}
+        if (inventory, held) == self._listed:
+            return False
+        self._listed = (inventory, held)
+        return self._parts.table.offer(inventory, closed=closed, held=held)
+
+    def _have_no_cards(self, cards: CardsSeen) -> None:
+        reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
+        if self.inventory is not None and not cards.problem:
+            empty = replace(self.inventory, cards=(), left_out=cards.left_out)
+            self.inventory = empty
+            self._parts.table.offer(empty, closed=(), held={})
+            self._parts.allocator.set_inventory(empty)
+            self._parts.publisher.publish(empty)
+        self._refuse("NoCards", reason)
+
+    def _refuse(self, reason: str, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            logger.error("cards are not offered %s", fields(reason=reason, problem=problem))
+        self._parts.announcer.about_node(reason, problem, warning=True)
+
+    def _announce_changes(self, before: Inventory | None, now: Inventory) -> None:
+        known = {card.card.uuid: card for card in before.cards} if before is not None else {}
+        for card in now.cards:
+            was = known.pop(card.card.uuid, None)
+            if was is None and card.health is Health.HEALTHY:
+                continue
+            if was is None or was.health is not card.health:
+                self._announce_health(card)
+            if was is not None and was.cordoned != card.cordoned:
+                word = "cordoned: no new pods" if card.cordoned else "uncordoned"
+                self._parts.announcer.about_node("CardCordon", f"card {card.index} is {word}", warning=False)
+        for gone in known.values():
+            self._parts.announcer.about_node(
+                "CardGone", f"card {gone.index} ({gone.card.uuid}) is gone or was replaced", warning=True
+            )
+
+    def _announce_health(self, card: InventoryCard) -> None:
+        is_sick = card.health is Health.UNHEALTHY
+        reason = "CardUnhealthy" if is_sick else "CardRecovered"
+        state = f"unhealthy: {card.reason}" if is_sick else "healthy again"
+        text = f"card {card.index} ({card.card.uuid}) is {state}"
+        logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
+        self._parts.announcer.about_node(reason, text, warning=is_sick)
+        for entry in self._parts.book.entries.values():
+            if card.index in entry.held_cards:
+                self._parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
+
+    def _tell_once(self, reason: str, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            logger.warning("%s %s", reason, message)
+            self._parts.announcer.about_node(reason, message, warning=True)
+
+
+def _names(indexes: Sequence[int]) -> str:
+    return ",".join(str(index) for index in indexes)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

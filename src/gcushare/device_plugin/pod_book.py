@@ -1,0 +1,279 @@
+"""The pods of this node, what their records say, and what the kubelet really gave them.
+
+Pure state with one owner. Calls of the kubelet name no pod, so what ``note_allocated`` writes is a guess until
+``reconcile`` brings the kubelet's own record (podresources, or its checkpoint), which always wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gcushare.core.errors import GcushareError
+from gcushare.core.matching import Candidate
+from gcushare.core.nodes import PodRef
+from gcushare.core.requests import PodRequest
+from gcushare.vendors import Vendor
+from gcushare.wire.keys import CARD_UUID, CORRECTED
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import grants_of, is_finished, pod_record, pod_ref, pod_request
+from gcushare.wire.records import PodRecord, encode_record
+
+CardCounts = Mapping[int, int]
+"""Units (ids) per card index."""
+
+Holdings = Mapping[str, Mapping[str, CardCounts]]
+"""The kubelet's record: pod key -> container name -> units per card."""
+
+
+@dataclass(slots=True)
+class PodEntry:
+    """One bound, unfinished pod of this node that asks for cards."""
+
+    ref: PodRef
+    request: PodRequest
+    record: PodRecord | None
+    annotations: Mapping[str, str]
+    held: dict[str, CardCounts] = field(default_factory=dict)
+    guessed: set[str] = field(default_factory=set)
+
+    @property
+    def served(self) -> int:
+        """How many of its asking containers hold ids, in the kubelet's order."""
+        for position, container in enumerate(self.request.containers):
+            if container.name not in self.held:
+                return position
+        return len(self.request.containers)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every asking container holds ids, confirmed by the kubelet."""
+        return self.served == len(self.request.containers) and not self.guessed
+
+    @property
+    def held_cards(self) -> tuple[int, ...]:
+        return tuple(sorted({index for counts in self.held.values() for index in counts}))
+
+    def as_candidate(self) -> Candidate:
+        """The pod as matching sees it; a pod half served is bound to the card that it already holds."""
+        cards = self.held_cards or (self.record.card_indexes if self.record else ())
+        assume_time = self.record.assign_time_ns if self.record else 0
+        return Candidate(self.ref, self.request, cards, assume_time, self.served)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordWrite:
+    """Annotations to write on one pod. ``corrected_from`` are the cards that the record named wrongly, else empty."""
+
+    pod: PodRef
+    annotations: Mapping[str, str]
+    cards: tuple[int, ...]
+    corrected_from: tuple[int, ...] = ()
+    placed_here: bool = False
+    """The pod had no record at all: it was placed by this plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePod:
+    """A pod whose request or record cannot be read, and why."""
+
+    pod: PodRef
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """One Allocate, and for whom it probably was."""
+
+    uid: str
+    container: str
+    counts: CardCounts
+    made_at_s: float
+
+
+class PodBook:
+    """The pods bound to this node, by uid. A pod of the same name with another uid is another pod."""
+
+    def __init__(self, vendor: Vendor) -> None:
+        self._vendor = vendor
+        self._entries: dict[str, PodEntry] = {}
+        self._unreadable: dict[str, UnreadablePod] = {}
+        self._guesses: list[_Guess] = []
+        self._shown: set[tuple[str, str]] = set()
+
+    @property
+    def entries(self) -> Mapping[str, PodEntry]:
+        return self._entries
+
+    @property
+    def unreadable(self) -> tuple[UnreadablePod, ...]:
+        return tuple(self._unreadable.values())
+
+    def apply(self, pod: Pod) -> bool:
+        """Take a pod's new state in; True where it is new here, or has ended, so that the kubelet should be asked."""
+        ref = pod_ref(pod)
+        if not pod.is_bound or is_finished(pod):
+            return self.forget(ref.uid)
+        self._unreadable.pop(ref.uid, None)
+        try:
+            request = pod_request(pod, self._vendor)
+            record = pod_record(pod, self._vendor)
+        except GcushareError as error:
+            self._unreadable[ref.uid] = UnreadablePod(ref, str(error))
+            return self.forget(ref.uid)
+        if request is None:
+            return self.forget(ref.uid)
+        entry = self._entries.get(ref.uid)
+        if entry is None:
+            self._entries[ref.uid] = PodEntry(ref, request, record, pod.metadata.annotations)
+            return True
+        entry.ref, entry.record, entry.annotations = ref, record, pod.metadata.annotations
+        return False
+
+    def forget(self, uid: str) -> bool:
+        """Drop a pod that is gone or finished; False where it was not here."""
+        return self._entries.pop(uid, None) is not None
+
+    def retain(self, uids: Collection[str]) -> None:
+        """Forget every pod but these: a full list has ended."""
+        for uid in [uid for uid in self._entries if uid not in uids]:
+            self.forget(uid)
+        for uid in [uid for uid in self._unreadable if uid not in uids]:
+            del self._unreadable[uid]
+
+    def candidates(self) -> list[Candidate]:
+        """The pods that a call of the kubelet can mean: those with containers that hold no ids yet."""
+        return [
+            entry.as_candidate() for entry in self._entries.values() if entry.served < len(entry.request.containers)
+        ]
+
+    def promised(self) -> dict[int, int]:
+        """Units per card that records name and that the kubelet has not handed out yet."""
+        promised: dict[int, int] = {}
+        for entry in self._entries.values():
+            if entry.record is None or entry.held:
+                continue
+            for grant in grants_of(entry.request, entry.record):
+                promised[grant.index] = promised.get(grant.index, 0) + grant.units
+        return promised
+
+    def note_allocated(self, uid: str, container: str, counts: CardCounts, now_s: float) -> None:
+        """Remember a guess: these units were handed out, likely to this pod's container ("" where nobody is meant)."""
+        self._guesses.append(_Guess(uid, container, dict(counts), now_s))
+        self._place_guesses()
+
+    @property
+    def open_guesses(self) -> int:
+        """Allocations that the kubelet's record has not shown yet."""
+        return len(self._guesses)
+
+    def reconcile(self, holdings: Holdings) -> None:
+        """Take the kubelet's record, which is by pod uid, or ``namespace/name`` where it knows none.
+
+        Every container that it shows for the first time settles one open guess: the one made for it, else one of the
+        same units, which was then made for the wrong pod.
+        """
+        shown = {(key, name) for key, containers in holdings.items() for name in containers}
+        for key, name in sorted(shown - self._shown):
+            self._settle(key, name, holdings[key][name])
+        self._shown = shown
+        for entry in self._entries.values():
+            found = holdings.get(entry.ref.uid) or holdings.get(str(entry.ref)) or {}
+            asking = {container.name for container in entry.request.containers}
+            entry.held = {name: dict(counts) for name, counts in found.items() if name in asking and counts}
+            entry.guessed = set()
+        self._place_guesses()
+
+    def end_guesses(self, made_before_s: float, *, believe: bool) -> None:
+        """End guesses that the kubelet's record did not settle in time.
+
+        ``believe`` them where the record cannot be read at all; where it can and does not show them, drop them: the
+        pod was not admitted after all.
+        """
+        ended = [guess for guess in self._guesses if guess.made_at_s < made_before_s]
+        self._guesses = [guess for guess in self._guesses if guess.made_at_s >= made_before_s]
+        for guess in ended:
+            entry = self._entries.get(guess.uid)
+            if entry is not None and guess.container in entry.guessed:
+                entry.guessed.discard(guess.container)
+                if not believe:
+                    del entry.held[guess.container]
+
+    def _settle(self, key: str, container: str, counts: CardCounts) -> None:
+        total = sum(counts.values())
+
+        def rank(guess: _Guess) -> tuple[bool, bool, float]:
+            entry = self._entries.get(guess.uid)
+            is_exact = entry is not None and key in (guess.uid, str(entry.ref)) and guess.container == container
+            return (not is_exact, guess.counts != counts, guess.made_at_s)
+
+        meant = [guess for guess in self._guesses if sum(guess.counts.values()) == total]
+        if meant:
+            self._guesses.remove(min(meant, key=rank))
+
+    def _place_guesses(self) -> None:
+        for guess in self._guesses:
+            entry = self._entries.get(guess.uid)
+            if entry is not None and guess.container not in entry.held:
+                entry.held[guess.container] = guess.counts
+                entry.guessed.add(guess.container)
+
+    def writes(self, uuids: Mapping[int, str], units: CardCounts, now_ns: int) -> list[RecordWrite]:
+        """What the records must be told: pods served completely whose record does not say so, by creation and uid."""
+        due = [write for entry in self._entries.values() if (write := self._write_for(entry, uuids, units, now_ns))]
+        return sorted(due, key=lambda write: (write.pod.created, write.pod.uid))
+
+    def held_units(self) -> dict[int, int]:
+        """Units per card that pods of this node hold, guesses included."""
+        held: dict[int, int] = {}
+        for entry in self._entries.values():
+            for index, units in peak_per_card(entry).items():
+                held[index] = held.get(index, 0) + units
+        return held
+
+    def _write_for(
+        self, entry: PodEntry, uuids: Mapping[int, str], units: CardCounts, now_ns: int
+    ) -> RecordWrite | None:
+        if not entry.is_complete:
+            return None
+        cards = entry.held_cards
+        record = entry.record
+        recorded = record.card_indexes if record else ()
+        if record is not None and record.assigned and set(recorded) == set(cards):
+            return None
+        moved = bool(recorded) and set(recorded) != set(cards)
+        truth = replace(
+            record or PodRecord(card_indexes=cards, card_units=0, pod_units=0, assign_time_ns=now_ns),
+            card_indexes=cards,
+            card_units=units.get(cards[0], 0),
+            pod_units=entry.request.total_units,
+            assigned=True,
+            whole=entry.request.cards.whole,
+        )
+        annotations = encode_record(self._vendor, truth)
+        annotations[CARD_UUID] = ",".join(uuids.get(index, "") for index in cards)
+        if moved:
+            annotations[CORRECTED] = f"{_names(recorded)}->{_names(cards)}"
+        return RecordWrite(
+            pod=entry.ref,
+            annotations=annotations,
+            cards=cards,
+            corrected_from=recorded if moved else (),
+            placed_here=not recorded,
+        )
+
+
+def peak_per_card(entry: PodEntry) -> dict[int, int]:
+    """Units per card that a pod holds: its containers' ids overlap where init containers' are used again."""
+    cards = entry.held_cards
+    if len(cards) == 1 and entry.served == len(entry.request.containers):
+        return {cards[0]: entry.request.total_units}
+    sums: dict[int, int] = {}
+    for counts in entry.held.values():
+        for index, units in counts.items():
+            sums[index] = sums.get(index, 0) + units
+    return sums
+
+
+def _names(cards: Iterable[int]) -> str:
+    return ",".join(str(index) for index in cards)

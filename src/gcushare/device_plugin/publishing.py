@@ -1,0 +1,111 @@
+"""What this node says of its cards on its Node object: their count in the capacity, their inventory as an annotation.
+
+The Node is watched, so that what the kubelet zeroes when it registers anew, or what somebody removed, is written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gcushare.core.cards import Inventory
+from gcushare.core.errors import GcushareError
+from gcushare.runtime.logs import fields
+from gcushare.vendors import Vendor
+from gcushare.wire.inventory import decode_inventory, encode_inventory
+from gcushare.wire.nodes import parse_card_words
+from gcushare.wire.objects import Node
+
+logger = logging.getLogger(__name__)
+
+LEAST_INTERVAL_S = 0.5
+"""Between two writes, so that a fight over the Node with another program stays a quiet one."""
+_RETRY_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
+
+
+class NodePatcher(Protocol):
+    """Who writes on this node's Node object."""
+
+    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None: ...
+
+    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What is known of this node's Node object."""
+
+    annotations: Mapping[str, str]
+    capacity: Mapping[str, object]
+
+
+class Publisher:
+    """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
+
+    def __init__(self, vendor: Vendor, patcher: NodePatcher) -> None:
+        self._vendor = vendor
+        self._patcher = patcher
+        self._inventory: Inventory | None = None
+        self._node: NodeView | None = None
+        self._wake = asyncio.Event()
+        self.problem = ""
+
+    @property
+    def cordoned(self) -> frozenset[str]:
+        """Cards that the admin cordoned by annotation, as indexes or uuids."""
+        if self._node is None:
+            return frozenset()
+        return parse_card_words(self._node.annotations.get(self._vendor.cordon_annotation, ""))
+
+    def published_unit(self) -> str | None:
+        """The unit of the inventory on the Node, perhaps by a plugin before this one; None where none is readable."""
+        if self._node is None:
+            return None
+        try:
+            return decode_inventory(self._node.annotations.get(self._vendor.inventory_annotation, "")).unit.name
+        except GcushareError:
+            return None
+
+    def publish(self, inventory: Inventory) -> None:
+        """Have this inventory written."""
+        self._inventory = inventory
+        self._wake.set()
+
+    def node_changed(self, node: Node) -> None:
+        """Take the Node's new state in."""
+        self._node = NodeView(node.metadata.annotations, node.status.capacity)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what differs, whenever something changed, until cancelled."""
+        failures = 0
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._write()
+            except GcushareError as error:
+                failures += 1
+                self.problem = f"the Node could not be written: {error}"
+                delay_s = _RETRY_DELAYS_S[min(failures, len(_RETRY_DELAYS_S)) - 1]
+                logger.warning("node not written; will retry %s", fields(error=error, delay_s=delay_s))
+                await asyncio.sleep(delay_s)
+                self._wake.set()
+            else:
+                failures, self.problem = 0, ""
+                await asyncio.sleep(LEAST_INTERVAL_S)
+
+    async def _write(self) -> None:
+        if self._inventory is None:
+            return
+        text = encode_inventory(self._inventory)
+        count = len(self._inventory.cards)
+        if self._node is None or self._node.annotations.get(self._vendor.inventory_annotation) != text:
+            await self._patcher.patch_annotations({self._vendor.inventory_annotation: text})
+            logger.info("published the inventory %s", fields(cards=count, unit=self._inventory.unit.name))
+        if self._node is None or str(self._node.capacity.get(self._vendor.count_resource, "")) != str(count):
+            await self._patcher.patch_capacity({self._vendor.count_resource: count})
+            logger.info("published the card count %s", fields(count=count))

@@ -1,0 +1,96 @@
+import pytest
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.matching import Candidate
+from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
+from gcushare.device_plugin.allocation import Preference, card_of_ids, choose_ids
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.device_lists import DeviceIds, PreferredRequest, device_ids
+from tests.builders import pod
+
+TOTALS = {0: 16, 1: 16, 2: 16}
+
+
+def request(free: dict[int, int], size: int, must: list[str] | None = None) -> PreferredRequest:
+    available = [
+        device_id for index, count in free.items() for device_id in device_ids_of_card(index, 16)[16 - count :]
+    ]
+    return PreferredRequest(device_ids([*available, *(must or [])]), device_ids(must or []), size)
+
+
+def candidate(name: str, units: int, *cards: int, served: int = 0, per_pod: int = 1) -> Candidate:
+    containers = tuple(ContainerRequest(f"c{number}", ContainerKind.APP, units) for number in range(served + 1))
+    return Candidate(pod(name), PodRequest(containers, CardRequest(units // per_pod, per_pod)), cards, 1, served)
+
+
+def cards_of(preference: Preference) -> dict[int, int]:
+    return DeviceIds(b"".join(preference.entries)).count_by_card()
+
+
+def test_ids_of_the_recorded_card_are_preferred() -> None:
+    preference = choose_ids(request(TOTALS, 4), [candidate("a", 4, 2)], {2: 4}, TOTALS)
+    assert cards_of(preference) == {2: 4}
+    assert preference.moved_from == ()
+
+
+def test_where_the_recorded_card_is_full_another_that_fits_is_taken_without_breaking_promises() -> None:
+    preference = choose_ids(request({0: 3, 1: 6, 2: 8}, 4), [candidate("a", 4, 0)], {0: 4, 1: 6}, TOTALS)
+    assert cards_of(preference) == {2: 4}
+    assert preference.moved_from == (0,)
+
+
+def test_a_pod_that_nobody_assigned_gets_the_fullest_card_that_fits() -> None:
+    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [candidate("a", 4)], {}, TOTALS)) == {1: 4}
+    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [], {}, TOTALS)) == {1: 4}
+
+
+def test_where_no_card_fits_the_message_names_every_card() -> None:
+    with pytest.raises(
+        Refused, match=r"no card of this node has 9 free units \(card 0: 3 of 16, card 1: 6 of 16, card 2"
+    ):
+        choose_ids(request({0: 3, 1: 6, 2: 8}, 9), [candidate("a", 9, 0)], {}, TOTALS)
+
+
+def test_ids_that_must_be_included_decide_the_card_and_are_in_the_answer() -> None:
+    must = device_ids_of_card(1, 2)
+    preference = choose_ids(request({0: 16, 1: 10}, 5, must), [candidate("a", 5, 0)], {}, TOTALS)
+    assert cards_of(preference) == {1: 5}
+    assert set(must) <= set(DeviceIds(b"".join(preference.entries)).text())
+    assert len(set(preference.entries)) == 5
+
+
+def test_a_further_container_never_goes_to_another_card_than_its_pod() -> None:
+    with pytest.raises(Refused, match=r"the pod holds card \[0\], which has no room for 4 units more"):
+        choose_ids(request({0: 3, 1: 16}, 4), [candidate("a", 4, 0, served=1)], {}, TOTALS)
+
+
+def test_memory_over_two_cards_is_taken_equally_from_both() -> None:
+    preference = choose_ids(request(TOTALS, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, TOTALS)
+    assert cards_of(preference) == {0: 4, 2: 4}
+    moved = choose_ids(request({0: 1, 1: 16, 2: 16}, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, TOTALS)
+    assert cards_of(moved) == {1: 4, 2: 4}
+
+
+@pytest.mark.parametrize(
+    ("ids", "why"),
+    [
+        ([], "no device ids"),
+        (device_ids_of_card(5, 1), "card 5 is not on this node any more"),
+        (
+            [*device_ids_of_card(0, 2), *device_ids_of_card(1, 1)],
+            r"3 units were taken from 2 cards \(2 of card 0, 1 of card 1\)",
+        ),
+    ],
+)
+def test_ids_that_name_no_single_card_of_the_node_are_refused(ids: list[str], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        card_of_ids(device_ids(ids), TOTALS)
+
+
+def test_ids_of_another_layout_are_refused_and_explained() -> None:
+    with pytest.raises(RemoteContractError, match="Aliyun's gpushare"):
+        card_of_ids(device_ids(["GPU-1-_-0"]), TOTALS)
+
+
+def test_the_answer_follows_from_the_ids_alone() -> None:
+    assert card_of_ids(device_ids(device_ids_of_card(2, 3)), TOTALS) == (2,)

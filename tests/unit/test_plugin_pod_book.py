@@ -1,0 +1,201 @@
+"""What the plugin believes of its pods, against every order in which the kubelet may really have served them."""
+
+import itertools
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.matching import match
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.vendors import ENFLAME
+from gcushare.wire.objects import Pod
+from gcushare.wire.records import decode_record
+
+UNITS = dict.fromkeys(range(8), 16)
+UUIDS = {index: f"uuid-{index}" for index in range(8)}
+
+
+def pod(
+    name: str, *units: int, card: int | None = 0, assigned: bool = False, uid: str = "", phase: str = "Pending"
+) -> Pod:
+    annotations = {}
+    if card is not None:
+        annotations = {
+            "enflame.com/gcu-device-id": str(card),
+            "enflame.com/gcu-device-assigned": str(assigned).lower(),
+            "enflame.com/gcu-device-assign-time": "7",
+        }
+    containers = [
+        {"name": f"c{n}", "resources": {"limits": {"enflame.com/gcu-memory": size}}} for n, size in enumerate(units)
+    ]
+    metadata = {"name": name, "namespace": "d", "uid": uid or f"uid-{name}", "annotations": annotations}
+    document = {"metadata": metadata, "spec": {"nodeName": "n", "containers": containers}, "status": {"phase": phase}}
+    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def book_of(*pods: Pod) -> PodBook:
+    book = PodBook(ENFLAME)
+    for each in pods:
+        book.apply(each)
+    return book
+
+
+def written(book: PodBook) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    return {write.pod.name: (write.cards, write.corrected_from) for write in book.writes(UUIDS, UNITS, 1)}
+
+
+def test_nothing_is_written_before_the_kubelets_record_shows_it() -> None:
+    book = book_of(pod("a", 4))
+    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    assert written(book) == {}
+    book.reconcile({"d/a": {"c0": {0: 4}}})
+    assert written(book) == {"a": ((0,), ())}
+
+
+def test_a_pod_on_another_card_than_recorded_is_corrected_and_says_from_where() -> None:
+    book = book_of(pod("a", 4, card=0))
+    book.reconcile({"d/a": {"c0": {3: 4}}})
+    (write,) = book.writes(UUIDS, UNITS, 1)
+    record = decode_record(ENFLAME, write.annotations)
+    assert record is not None
+    assert (record.card_indexes, record.assigned, record.assign_time_ns) == ((3,), True, 7)
+    assert write.annotations["gcushare.io/corrected"] == "0->3"
+    assert write.annotations["gcushare.io/card-uuid"] == "uuid-3"
+
+
+def test_a_true_record_is_left_alone() -> None:
+    book = book_of(pod("a", 4, card=0, assigned=True))
+    book.reconcile({"d/a": {"c0": {0: 4}}})
+    assert written(book) == {}
+
+
+def test_a_pod_that_nobody_assigned_is_recorded() -> None:
+    book = book_of(pod("a", 4, card=None))
+    book.reconcile({"uid-a": {"c0": {2: 4}}})
+    (write,) = book.writes(UUIDS, UNITS, 99)
+    record = decode_record(ENFLAME, write.annotations)
+    assert record is not None
+    assert write.placed_here
+    assert (record.card_indexes, record.pod_units, record.assign_time_ns) == ((2,), 4, 99)
+
+
+def test_a_pod_half_served_is_not_written_and_holds_its_card() -> None:
+    book = book_of(pod("a", 4, 2, card=0))
+    book.reconcile({"d/a": {"c0": {5: 4}}})
+    assert written(book) == {}
+    (candidate,) = book.candidates()
+    assert (candidate.served, candidate.next_units, candidate.card_indexes) == (1, 2, (5,))
+
+
+def test_a_wrong_guess_frees_the_pod_that_it_was_made_for() -> None:
+    book = book_of(pod("a", 4, card=0), pod("b", 4, card=1))
+    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    assert [c.pod.name for c in book.candidates()] == ["b"]
+    book.reconcile({"d/b": {"c0": {0: 4}}})
+    assert [c.pod.name for c in book.candidates()] == ["a"]
+    assert book.open_guesses == 0
+    assert written(book) == {"b": ((0,), (1,))}
+
+
+def test_a_guess_too_young_for_the_kubelets_record_stands() -> None:
+    book = book_of(pod("a", 4), pod("b", 4))
+    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    book.reconcile({})
+    assert [c.pod.name for c in book.candidates()] == ["b"]
+
+
+@pytest.mark.parametrize(("believe", "left"), [(False, ["a"]), (True, [])])
+def test_a_guess_that_is_never_shown_ends(believe: bool, left: list[str]) -> None:
+    book = book_of(pod("a", 4))
+    book.note_allocated("uid-a", "c0", {0: 4}, 5.0)
+    book.end_guesses(5.0, believe=believe)
+    assert book.open_guesses == 1
+    book.end_guesses(6.0, believe=believe)
+    assert [c.pod.name for c in book.candidates()] == left
+    assert ("a" in written(book)) is believe
+
+
+def test_another_pod_of_the_same_name_is_another_pod() -> None:
+    book = book_of(pod("a", 4, uid="old"))
+    book.reconcile({"old": {"c0": {0: 4}}})
+    book.apply(pod("a", 4, uid="new", card=1))
+    book.forget("old")
+    book.reconcile({})
+    assert [c.pod.uid for c in book.candidates()] == ["new"]
+
+
+def test_a_finished_or_unreadable_pod_is_no_candidate_and_is_explained() -> None:
+    book = book_of(pod("a", 4), pod("b", 4))
+    assert book.apply(pod("a", 4, phase="Failed"))
+    broken = pod("b", 4)
+    broken.metadata.annotations["enflame.com/gcu-device-id"] = "zero"
+    book.apply(broken)
+    assert book.candidates() == []
+    assert [(u.pod.name, "is not a whole number" in u.reason) for u in book.unreadable] == [("b", True)]
+
+
+def test_a_full_list_forgets_what_it_does_not_name() -> None:
+    book = book_of(pod("a", 4), pod("b", 4))
+    book.retain({"uid-b"})
+    assert [c.pod.name for c in book.candidates()] == ["b"]
+
+
+def test_promises_are_what_records_name_and_nobody_holds_yet() -> None:
+    book = book_of(pod("a", 4, card=0), pod("b", 2, 3, card=0), pod("c", 4, card=None))
+    assert book.promised() == {0: 9}
+    book.note_allocated("uid-b", "c0", {0: 2}, 0.0)
+    assert book.promised() == {0: 4}
+
+
+def serve(
+    book: PodBook, units: int, free: dict[int, int], truth: str, holdings: dict[str, dict[str, dict[int, int]]]
+) -> None:
+    """One admission as the kubelet double does it: our preference decides the card, the kubelet knows for whom."""
+    candidate = match(book.candidates(), units, free)
+    assert candidate is not None
+    card = next(c for c in (*candidate.card_indexes, *free) if free[c] >= units)
+    free[card] -= units
+    book.note_allocated(candidate.pod.uid, candidate.next_container, {card: units}, 0.0)
+    holdings.setdefault(f"d/{truth}", {})[f"c{len(holdings.get(f'd/{truth}', {}))}"] = {card: units}
+
+
+@given(
+    st.randoms(use_true_random=False), st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=12), st.integers(1, 4)
+)
+def test_any_order_of_admission_ends_in_true_records(rng: random.Random, sizes: list[int], look_every: int) -> None:
+    free = dict(UNITS)
+    planned = dict(UNITS)
+    pods = []
+    for number, units in enumerate(sizes):
+        card = next(index for index in planned if planned[index] >= units)
+        planned[card] -= units
+        pods.append(pod(f"p{number}", units, card=card))
+    book = book_of(*pods)
+    holdings: dict[str, dict[str, dict[int, int]]] = {}
+    order = list(enumerate(sizes))
+    rng.shuffle(order)
+    for step, (number, units) in enumerate(order):
+        serve(book, units, free, f"p{number}", holdings)
+        if step % look_every == 0:
+            book.reconcile(holdings)
+    book.reconcile(holdings)
+    assert book.open_guesses == 0
+    assert book.candidates() == []
+    truth = {each.metadata.name: tuple(holdings[f"d/{each.metadata.name}"]["c0"]) for each in pods}
+    assert {name: cards for name, (cards, _) in written(book).items()} == truth
+    assert sum(book.held_units().values()) == sum(sizes)
+    assert all(amount >= 0 for amount in free.values())
+
+
+def test_twelve_equal_pods_in_every_rotation_end_true() -> None:
+    names = [f"p{number}" for number in range(12)]
+    for shift in range(12):
+        book = book_of(*(pod(name, 4, card=number // 4) for number, name in enumerate(names)))
+        free, holdings = dict(UNITS), dict[str, dict[str, dict[int, int]]]()
+        for name in itertools.islice(itertools.cycle(names), shift, shift + 12):
+            serve(book, 4, free, name, holdings)
+        book.reconcile(holdings)
+        assert {n: c for n, (c, _) in written(book).items()} == {n: tuple(holdings[f"d/{n}"]["c0"]) for n in names}

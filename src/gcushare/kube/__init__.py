@@ -1,0 +1,83 @@
+"""The only door to the API server: configuration, client, reflector, leader election and events.
+
+Not a general Kubernetes client: it speaks of the objects in ``gcushare.wire.objects`` and sends the few writes that
+this project needs. The programs, the playground and the demo import it; no error of aiohttp, ssl or msgspec passes it.
+What only a kubeconfig needs (a YAML reader, ``kubernetes_asyncio`` for older login providers) is imported on first use.
+"""
+
+from __future__ import annotations
+
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.errors import (
+    AlreadyExistsError,
+    GoneError,
+    InvalidError,
+    UnauthorizedError,
+    UnknownOutcomeError,
+)
+from gcushare.kube.events import EventRecorder, RecorderLimits
+from gcushare.kube.lease import LeaseTimes
+from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
+from gcushare.kube.patches import Patch, PatchKind, PodIdentity, Precondition
+from gcushare.kube.reflector import Reflector, ReflectorCounters, ReflectorSettings, Sink
+from gcushare.kube.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    EVERYTHING,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Resource,
+    Selector,
+)
+from gcushare.kube.transport import Limits, Observer, RequestReport
+from gcushare.kube.watching import RawWatchEvent
+
+__all__ = [
+    "CONFIG_MAPS",
+    "DEPLOYMENTS",
+    "EVENTS",
+    "EVERYTHING",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "AlreadyExistsError",
+    "ApiLease",
+    "Backoff",
+    "BackoffPolicy",
+    "Clock",
+    "ConfigSources",
+    "EventRecorder",
+    "GoneError",
+    "InvalidError",
+    "KubeClient",
+    "KubeConfig",
+    "LeaderElector",
+    "LeaseTimes",
+    "Limits",
+    "Observer",
+    "Patch",
+    "PatchKind",
+    "PodIdentity",
+    "Precondition",
+    "RawWatchEvent",
+    "RecorderLimits",
+    "Reflector",
+    "ReflectorCounters",
+    "ReflectorSettings",
+    "RequestReport",
+    "Resource",
+    "Selector",
+    "Sink",
+    "SystemClock",
+    "TokenBucket",
+    "UnauthorizedError",
+    "UnknownOutcomeError",
+    "load_config",
+]

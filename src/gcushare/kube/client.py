@@ -1,0 +1,296 @@
+"""The client: what the programs ask of the API server, in their own words and types."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from gcushare._version import __version__
+from gcushare.core.errors import ConflictError, RemoteContractError
+from gcushare.kube.config import KubeConfig
+from gcushare.kube.errors import Attempt, InvalidError
+from gcushare.kube.patches import (
+    Patch,
+    PatchKind,
+    PodIdentity,
+    Precondition,
+    annotations_patch,
+    binding,
+    capacity_patch,
+    delete_options,
+)
+from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
+from gcushare.kube.transport import Limits, Observer, Request, Transport
+from gcushare.kube.watching import RawWatchEvent, watch_events
+from gcushare.wire.objects import Event, ListOf, Node, Pod
+
+T = TypeVar("T")
+
+PAGE_SIZE = 500
+"""Objects per page of a list, kubectl's number: a page of pods is 2 to 5 MB of JSON, decoded in some 10 ms."""
+
+_JSON = "application/json"
+_RAW_LIST = msgspec.json.Decoder(ListOf[msgspec.Raw])
+_ENCODER = msgspec.json.Encoder()
+NO_PRECONDITION = Precondition()
+
+
+class KubeClient:
+    """One API server. Open it with ``async with``; every method may be used by any number of tasks at once.
+
+    Raises, in every method: the errors of ``gcushare.kube.errors`` and nothing else. No method tries again by itself
+    (a 401 aside): whether repeating is right is the caller's knowledge.
+    """
+
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        program: str = "gcushare",
+        limits: Limits | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._transport = Transport(config, f"{program}/{__version__}", self._limits, observer)
+        self._decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+        self.config = config
+
+    async def __aenter__(self) -> Self:
+        await self._transport.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; repeatable."""
+        await self._transport.close()
+
+    async def version(self) -> str:
+        """Return the server's version, such as ``v1.36.2``."""
+        document: JsonObject = self._decode(
+            dict, await self._get_raw("/version", "version"), Attempt("GET /version", False)
+        )
+        return str(document.get("gitVersion", ""))
+
+    async def get(
+        self, resource: Resource[T], name: str, *, namespace: str | None = None, timeout_s: float | None = None
+    ) -> T:
+        """Read one object."""
+        path = resource.path(name, namespace=namespace)
+        request = Request("GET", path, "get", resource.plural, timeout_s=timeout_s)
+        return self._decode(resource.type, await self._transport.send(request), request.attempt)
+
+    async def pages(
+        self,
+        resource: Resource[Any],
+        selector: Selector = EVERYTHING,
+        *,
+        page_size: int | None = PAGE_SIZE,
+        not_older_than: str | None = None,
+    ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
+        """Read a collection page by page, items undecoded; one page is in memory at a time.
+
+        ``page_size`` None asks for everything at once. ``not_older_than`` None reads the newest state; a version lets
+        the server answer from its cache ("0": however old it is), which may then ignore the page size.
+
+        Raises:
+            GoneError: the pages took so long that the server forgot the version they belong to.
+        """
+        query = {**selector.query(), **({"limit": str(page_size)} if page_size else {})}
+        first = {} if not_older_than is None else {"resourceVersion": not_older_than}
+        token = ""
+        while True:
+            # A continue token carries its version and excludes the parameter.
+            query = {**query, "continue": token} if token else {**query, **first}
+            path = with_query(resource.path(namespace=selector.namespace), query)
+            request = Request("GET", path, "list", resource.plural, timeout_s=self._limits.list_page_s)
+            page = _decode_page(await self._transport.send(request), request.attempt)
+            token = page.metadata.continue_
+            yield page
+            if not token:
+                return
+            query.pop("resourceVersion", None)
+
+    async def list_all(
+        self, resource: Resource[T], selector: Selector = EVERYTHING, *, page_size: int | None = PAGE_SIZE
+    ) -> list[T]:
+        """Read a whole collection; use ``pages`` or a ``Reflector`` for large ones."""
+        attempt = Attempt(f"GET {resource.path(namespace=selector.namespace)}", False)
+        found: list[T] = []
+        async with aclosing(self.pages(resource, selector, page_size=page_size)) as pages:
+            async for page in pages:
+                found.extend(self._decode(resource.type, item, attempt) for item in page.entries)
+        return found
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource[Any],
+        selector: Selector = EVERYTHING,
+        *,
+        resource_version: str,
+        timeout_s: float = 300.0,
+        stall_s: float = 75.0,
+    ) -> AsyncIterator[AsyncIterator[RawWatchEvent]]:
+        """Follow a collection from a version on; the server ends the stream after about ``timeout_s``.
+
+        Bookmarks are asked for: real servers send one about every minute, so ``stall_s`` without a byte means that
+        the connection is dead.
+
+        Raises:
+            GoneError: ``resource_version`` is too old: list again.
+        """
+        query = {
+            **selector.query(),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, round(timeout_s))),
+        }
+        path = with_query(resource.path(namespace=selector.namespace), query)
+        request = Request("GET", path, "watch", resource.plural)
+        async with (
+            self._transport.stream(request, stall_s) as chunks,
+            aclosing(watch_events(chunks, request.attempt)) as events,
+        ):
+            yield events
+
+    async def create(
+        self,
+        resource: Resource[T],
+        body: object,
+        *,
+        namespace: str | None = None,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Create an object.
+
+        Raises:
+            AlreadyExistsError: there is one of that name.
+            UnknownOutcomeError: it may have been created.
+        """
+        path = resource.path(namespace=namespace)
+        request = Request("POST", path, "create", resource.plural, _ENCODER.encode(body), _JSON, timeout_s)
+        return self._decode(resource.type, await self._transport.send(request), request.attempt)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Change an object, or its ``subresource``, and return it as it is then.
+
+        Raises:
+            ConflictError: a resourceVersion in the patch is not the object's.
+            UnknownOutcomeError: it may have been changed; repeating a merge patch is safe.
+        """
+        path = resource.path(name, namespace=namespace, subresource=subresource)
+        body = _ENCODER.encode(patch.body)
+        request = Request("PATCH", path, "patch", resource.plural, body, patch.kind.value, timeout_s)
+        return self._decode(resource.type, await self._transport.send(request), request.attempt)
+
+    async def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        *,
+        namespace: str | None = None,
+        precondition: Precondition = NO_PRECONDITION,
+        grace_s: int | None = None,
+    ) -> None:
+        """Delete an object, or start its graceful deletion.
+
+        Raises:
+            ConflictError: the precondition does not hold.
+        """
+        path = resource.path(name, namespace=namespace)
+        body = _ENCODER.encode(delete_options(precondition, grace_s))
+        await self._transport.send(Request("DELETE", path, "delete", resource.plural, body, _JSON))
+
+    async def bind_pod(
+        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> None:
+        """Bind a pod and record its cards, in one request that does both or neither.
+
+        Raises:
+            ConflictError: the pod is bound already, is being deleted, or is another pod of that name.
+            NotFoundError: there is no such pod.
+            UnknownOutcomeError: it may be bound: read the pod before deciding again.
+        """
+        path = PODS.path(pod.name, namespace=pod.namespace, subresource="binding")
+        body = _ENCODER.encode(binding(pod, node, annotations))
+        await self._transport.send(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
+
+    async def patch_pod_annotations(
+        self,
+        pod: PodIdentity,
+        annotations: Mapping[str, str | None],
+        *,
+        resource_version: str | None = None,
+    ) -> Pod:
+        """Set annotations of exactly this pod, remove those whose value is None; repeatable.
+
+        Raises:
+            ConflictError: another pod has that name now, or ``resource_version`` is not the pod's.
+            NotFoundError: there is no such pod.
+        """
+        patch = annotations_patch(annotations, Precondition(pod.uid, resource_version))
+        try:
+            return await self.patch(PODS, pod.name, patch, namespace=pod.namespace)
+        except InvalidError as error:
+            # To a patch with another uid the server answers 422, as to any change of an immutable field.
+            if "metadata.uid" in error.fields:
+                raise ConflictError(f"pod {pod.namespace}/{pod.name} is no longer uid {pod.uid!r}: {error}") from error
+            raise
+
+    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> Node:
+        """Set annotations of a node, remove those whose value is None; repeatable."""
+        return await self.patch(NODES, name, annotations_patch(annotations, NO_PRECONDITION))
+
+    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> Node:
+        """Set resources in a node's status.capacity, remove those whose value is None; repeatable.
+
+        The kubelet copies them to allocatable within its next status update, and zeroes them when it registers anew.
+        """
+        return await self.patch(NODES, name, capacity_patch(capacity), subresource="status")
+
+    async def create_event(self, event: Event) -> Event:
+        """Create an event in the namespace that its metadata names."""
+        return await self.create(EVENTS, event, namespace=event.metadata.namespace)
+
+    async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
+        """Say that an event happened again."""
+        body = {"count": count, "message": message, "lastTimestamp": last_timestamp}
+        return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
+
+    async def _get_raw(self, path: str, words: str) -> bytes:
+        return await self._transport.send(Request("GET", path, "get", words))
+
+    def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: Attempt) -> T:
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            decoder = self._decoders[kind] = msgspec.json.Decoder(kind)
+        try:
+            decoded: T = decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise RemoteContractError(f"{attempt.words} was answered with no {kind.__name__}: {error}") from error
+        return decoded
+
+
+def _decode_page(body: bytes, attempt: Attempt) -> ListOf[msgspec.Raw]:
+    try:
+        return _RAW_LIST.decode(body)
+    except msgspec.MsgspecError as error:
+        raise RemoteContractError(f"{attempt.words} was answered with no list: {error}") from error

@@ -1,0 +1,181 @@
+"""What can go wrong between us and the API server, by what the caller can do about it.
+
+The families of ``gcushare.core.errors`` are used where they say enough; the classes here add what only this edge knows.
+The two tables at the end are the whole mapping: HTTP answers, and failures of the transport. Nothing of aiohttp, ssl or
+msgspec passes this edge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+
+from gcushare.core.errors import (
+    ConfigError,
+    ConflictError,
+    ContractError,
+    ForbiddenError,
+    GcushareError,
+    NotFoundError,
+    RemoteContractError,
+    RetryableError,
+)
+from gcushare.wire.objects import Status
+
+MAX_MESSAGE_CHARS = 600
+"""Longest text of a server kept in a message: enough for a validation error, too little to flood a log."""
+
+MAX_RETRY_AFTER_S = 120.0
+"""Longest Retry-After obeyed; a proxy's hour must not stop a node."""
+
+
+class AlreadyExistsError(ConflictError):
+    """An object of that name exists: read it, or choose another name."""
+
+
+class UnauthorizedError(ForbiddenError):
+    """The API server does not know who is asking: credentials are missing, wrong or expired."""
+
+
+class GoneError(GcushareError):
+    """The version or page asked for is no longer kept: list again from the start."""
+
+
+class InvalidError(ContractError):
+    """The API server refuses what was sent as malformed; ``fields`` names the places at fault, where it said so."""
+
+    def __init__(self, message: str, *, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class UnknownOutcomeError(RetryableError):
+    """The request may or may not have taken effect: read the object before deciding again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The request that failed, as far as messages and the mapping need it. ``writes``: it could change something."""
+
+    words: str
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFailure:
+    """An answer that is not a success."""
+
+    code: int
+    body: bytes = b""
+    retry_after: str | None = None
+
+
+_STATUS = msgspec.json.Decoder(Status)
+
+_BY_CODE: dict[int, type[GcushareError]] = {
+    400: InvalidError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    405: ContractError,
+    406: ContractError,
+    409: ConflictError,
+    410: GoneError,
+    413: InvalidError,
+    415: ContractError,
+    422: InvalidError,
+    429: RetryableError,
+}
+"""Every other 4xx and 3xx is a ``RemoteContractError``: no API server answers so, something stands in between."""
+
+
+def parse_status(body: bytes) -> Status:
+    """Read the Status document of an answer; text that is none (a proxy's page) becomes its message."""
+    try:
+        status = _STATUS.decode(body)
+    except msgspec.MsgspecError:
+        return Status(message=body[: 4 * MAX_MESSAGE_CHARS].decode("utf-8", errors="replace"))
+    return status
+
+
+def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
+    """Choose the error for an HTTP answer; a 5xx to a write leaves its outcome unknown, a 429 was never tried."""
+    status = parse_status(failure.body)
+    message = (
+        f"{attempt.words} was answered {failure.code} {status.reason or 'without a reason'}: {_cut(status.message)}"
+    )
+    return _error_of_code(failure.code, status, message, attempt, _delay_s(failure, status))
+
+
+def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
+    """Choose the error for a Status that came inside a watch stream."""
+    code = status.code or 500
+    message = f"{attempt.words} reported {code} {status.reason}: {_cut(status.message)}"
+    return _error_of_code(code, status, message, attempt, _delay_s(HttpFailure(code), status))
+
+
+def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, delay_s: float | None) -> GcushareError:
+    if code == 409 and status.reason == "AlreadyExists":
+        return AlreadyExistsError(message)
+    if code == 429:
+        return RetryableError(message, delay_s=delay_s)
+    if code >= 500:
+        family = UnknownOutcomeError if attempt.writes else RetryableError
+        return family(message, delay_s=delay_s)
+    family_of_code = _BY_CODE.get(code, RemoteContractError)
+    if family_of_code is InvalidError:
+        causes = status.details.causes if status.details else ()
+        return InvalidError(message, fields=tuple(each.field for each in causes))
+    return family_of_code(message)
+
+
+def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
+    """Choose the error for a request that got no whole answer.
+
+    A connection that was never made cannot have had an effect; anything later can, when the request writes.
+    """
+    if isinstance(failure, GcushareError):
+        return failure
+    text = f"{attempt.words} failed: {describe(failure)}"
+    if isinstance(failure, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
+        return ConfigError(f"{text}; check the certificate authority and the server's address in the configuration")
+    if isinstance(failure, aiohttp.InvalidURL | aiohttp.TooManyRedirects):
+        return ConfigError(text)
+    if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return RetryableError(f"{text}; nothing was sent")
+    if attempt.writes:
+        return UnknownOutcomeError(f"{text}; it may have taken effect")
+    return RetryableError(text)
+
+
+TRANSPORT_FAILURES: tuple[type[Exception], ...] = (
+    aiohttp.ClientError,
+    TimeoutError,
+    OSError,
+    asyncio.IncompleteReadError,
+)
+"""What aiohttp raises while connecting, sending and reading; ``error_of_transport`` makes each an error of ours."""
+
+
+def describe(failure: Exception) -> str:
+    """Say what a foreign exception was, on one bounded line; a bare timeout says nothing of itself."""
+    if isinstance(failure, TimeoutError) and not str(failure):
+        return "no answer in time"
+    return _cut(f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__)
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_MESSAGE_CHARS else f"{line[: MAX_MESSAGE_CHARS - 1]}…"
+
+
+def _delay_s(failure: HttpFailure, status: Status) -> float | None:
+    """Seconds the server asked to wait; the header counts first. HTTP dates are not read: clocks may disagree."""
+    if failure.retry_after is not None and failure.retry_after.strip().isdigit():
+        return min(float(failure.retry_after), MAX_RETRY_AFTER_S)
+    seconds = status.details.retry_after_seconds if status.details else None
+    return None if not seconds or seconds < 0 else min(float(seconds), MAX_RETRY_AFTER_S)

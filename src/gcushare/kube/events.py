@@ -1,0 +1,248 @@
+"""Events for people: what happened to a pod or a node, in ``kubectl describe``. Never waited for, never a burden.
+
+A caller hands an event over and goes on. One task posts them: at most one per object and reason in a minute, the count
+says how often it happened meanwhile. What does not fit the queue is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.kube.clock import Clock, SystemClock, rfc3339
+from gcushare.kube.errors import AlreadyExistsError
+from gcushare.kube.pacing import TokenBucket
+from gcushare.wire.objects import Event, EventSource, ObjectMeta, ObjectReference
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES = 1024
+"""The API server refuses longer messages."""
+
+_MAX_NAME_CHARS = 230
+"""Leaves room for the time within the 253 characters of a name."""
+
+_ATTEMPTS = 3
+_RETRY_S = 1.0
+
+_Key: TypeAlias = tuple[str, str, str, str, str]
+
+
+class EventPort(Protocol):
+    """Where events are written; ``KubeClient`` is one."""
+
+    async def create_event(self, event: Event) -> Event:
+        """Create it in its namespace."""
+        ...
+
+    async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
+        """Raise its count."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderLimits:
+    """What the recorder may use: ``interval_s`` between two posts of one series, and how much it keeps."""
+
+    interval_s: float = 60.0
+    queue: int = 256
+    series: int = 4096
+    """Series remembered; the one used longest ago is forgotten first and would start anew."""
+    rate_per_s: float = 5.0
+    """Posts per second on average over all series, with bursts of ``burst``."""
+    burst: int = 25
+
+
+@dataclass(slots=True)
+class RecorderCounters:
+    """What became of the events handed over, for metrics."""
+
+    posted: int = 0
+    merged: int = 0
+    """Handed over within a minute of the last post of their series, or while it waited: in the next post's count."""
+    dropped: int = 0
+    """Not taken: the queue was full."""
+    failed: int = 0
+    """Given up after the API server refused or could not be reached."""
+
+
+@dataclass(slots=True)
+class _Series:
+    about: ObjectReference
+    reason: str
+    warning: bool
+    message: str = ""
+    name: str = ""
+    first_timestamp: str = ""
+    posted_count: int = 0
+    pending: int = 0
+    posted_at: float | None = None
+    queued: bool = False
+
+
+class EventRecorder:
+    """Takes events from anybody on the loop; ``run`` it in a task of its own, ``drain`` it before cancelling that."""
+
+    def __init__(
+        self,
+        events: EventPort,
+        component: str,
+        *,
+        host: str = "",
+        limits: RecorderLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._events = events
+        self._component = component
+        self._host = host
+        self._limits = limits or RecorderLimits()
+        self._clock = clock or SystemClock()
+        self._bucket = TokenBucket(self._limits.rate_per_s, self._limits.burst, self._clock)
+        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._queue: deque[_Series] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._sequence = 0
+        self.counters = RecorderCounters()
+
+    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
+        """Take an event; returns at once and never raises. ``message`` is cut to what the API server takes."""
+        series = self._series_of(about, reason, warning)
+        series.message = cut_message(message)
+        waiting = series.queued or (
+            series.posted_at is not None and self._clock.monotonic() < series.posted_at + self._limits.interval_s
+        )
+        if waiting:
+            series.pending += 1
+            self.counters.merged += 1
+        elif len(self._queue) >= self._limits.queue:
+            self.counters.dropped += 1
+        else:
+            series.pending += 1
+            series.queued = True
+            self._queue.append(series)
+            self._idle.clear()
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Post what was handed over until cancelled."""
+        while True:
+            await self._wake.wait()
+            while self._queue:
+                await self._bucket.take()
+                series = self._queue.popleft()
+                await self._post(series)
+            self._wake.clear()
+            self._idle.set()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until everything handed over was posted or given up; returns false when that took too long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            logger.warning("events left behind count=%d", len(self._queue))
+            return False
+        return True
+
+    def _series_of(self, about: ObjectReference, reason: str, warning: bool) -> _Series:
+        key = (about.kind, about.namespace, about.name, about.uid, reason)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = _Series(about, reason, warning)
+            if len(self._series) > self._limits.series:
+                self._series.popitem(last=False)
+        self._series.move_to_end(key)
+        series.warning = warning
+        return series
+
+    async def _post(self, series: _Series) -> None:
+        series.queued = False
+        occurrences, series.pending = series.pending, 0
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                await self._write(series, series.posted_count + occurrences)
+            except RetryableError as error:
+                if attempt < _ATTEMPTS:
+                    await self._clock.sleep(error.delay_s or _RETRY_S * attempt)
+                    continue
+                self._give_up(series, occurrences, error)
+            except GcushareError as error:
+                self._give_up(series, occurrences, error)
+            else:
+                series.posted_count += occurrences
+                self.counters.posted += 1
+            break
+        # Also after a failure: a server that refuses is not to be asked at every turn.
+        series.posted_at = self._clock.monotonic()
+
+    def _give_up(self, series: _Series, occurrences: int, error: GcushareError) -> None:
+        series.pending += occurrences
+        self.counters.failed += 1
+        about = series.about
+        logger.warning(
+            "event not posted about=%s/%s/%s reason=%s error=%s",
+            about.kind, about.namespace, about.name, series.reason, error,
+        )  # fmt: skip
+
+    async def _write(self, series: _Series, count: int) -> None:
+        now = rfc3339(self._clock.now())
+        if series.posted_count > 0:
+            try:
+                await self._events.repeat_event(
+                    series.name, _namespace(series), count=count, message=series.message, last_timestamp=now
+                )
+                return
+            except NotFoundError:
+                # Events live for an hour; the series goes on in a new one.
+                series.name = ""
+        if not series.name:
+            series.name = self._new_name(series.about)
+            series.first_timestamp = series.first_timestamp or now
+        try:
+            await self._events.create_event(self._event(series, count, now))
+        except AlreadyExistsError:
+            # The name is ours alone: an earlier attempt, whose answer was lost, has made it.
+            logger.debug("event was there already name=%s", series.name)
+        except ConflictError as error:
+            raise RetryableError(str(error)) from error
+
+    def _event(self, series: _Series, count: int, now: str) -> Event:
+        return Event(
+            api_version="v1",
+            kind="Event",
+            metadata=ObjectMeta(name=series.name, namespace=_namespace(series)),
+            involved_object=series.about,
+            type="Warning" if series.warning else "Normal",
+            reason=series.reason,
+            message=series.message,
+            count=count,
+            first_timestamp=series.first_timestamp,
+            last_timestamp=now,
+            source=EventSource(component=self._component, host=self._host),
+            reporting_component=self._component,
+            reporting_instance=self._host or self._component,
+        )
+
+    def _new_name(self, about: ObjectReference) -> str:
+        self._sequence += 1
+        moment = round(self._clock.now().timestamp() * 1_000_000) * 1000 + self._sequence % 1000
+        return f"{about.name[:_MAX_NAME_CHARS]}.{moment:x}"
+
+
+def cut_message(message: str) -> str:
+    """Cut a message to ``MAX_MESSAGE_BYTES`` of UTF-8, at a character's boundary, with an ellipsis."""
+    encoded = message.encode()
+    if len(encoded) <= MAX_MESSAGE_BYTES:
+        return message
+    return encoded[: MAX_MESSAGE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
+
+
+def _namespace(series: _Series) -> str:
+    """Events of things without a namespace, such as nodes, live in ``default``."""
+    return series.about.namespace or "default"

@@ -1,0 +1,84 @@
+"""The bodies of our writes: pure, so that what is sent can be read and tested without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gcushare.kube.resources import JsonObject
+
+
+class PatchKind(Enum):
+    """How the server applies a patch; the value is its media type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch and its kind."""
+
+    kind: PatchKind
+    body: object
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """What must still hold for a write to happen; None asks nothing."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+    def metadata(self) -> JsonObject:
+        """The metadata entries that carry it in a patch."""
+        pairs = {"uid": self.uid, "resourceVersion": self.resource_version}
+        return {key: value for key, value in pairs.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class PodIdentity:
+    """A pod: the name addresses it, the uid says which of the pods of that name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def binding(pod: PodIdentity, node: str, annotations: Mapping[str, str]) -> JsonObject:
+    """Build a Binding; the server merges its annotations into the pod in the step that sets the node."""
+    metadata: JsonObject = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def annotations_patch(annotations: Mapping[str, str | None], precondition: Precondition) -> Patch:
+    """Set annotations, or remove those whose value is None; all others stay."""
+    return Patch(PatchKind.MERGE, {"metadata": {**precondition.metadata(), "annotations": dict(annotations)}})
+
+
+def capacity_patch(capacity: Mapping[str, int | None]) -> Patch:
+    """Set resources in a node's status.capacity, or remove those whose value is None.
+
+    A merge patch: unlike a JSON patch it needs neither the map nor the key to be there, so that it can be repeated.
+    """
+    amounts = {name: None if amount is None else str(amount) for name, amount in capacity.items()}
+    return Patch(PatchKind.MERGE, {"status": {"capacity": amounts}})
+
+
+def delete_options(precondition: Precondition, grace_s: int | None) -> JsonObject:
+    """Build the body of a DELETE."""
+    options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if precondition.metadata():
+        options["preconditions"] = precondition.metadata()
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    return options

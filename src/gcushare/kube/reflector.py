@@ -1,0 +1,289 @@
+"""Keeps somebody's picture of a collection true: list, watch, resume where the stream broke, list again when told to.
+
+What a sink may rely on, whatever the connection does:
+
+- every object that exists is ``applied`` with its newest state, sooner or later; an object may be applied again
+  unchanged, so applying must replace what is known by the same uid and never add to it;
+- an object that went away is ``deleted``, or missing from the uids of a later ``retained``;
+- ``retained`` closes each list: whatever the sink holds besides those uids is gone. Until it comes, objects that went
+  away while the watch was down are still held: room is reported as taken for a moment, never as free.
+
+The reflector itself keeps no objects and, outside a list, no names: memory is the sink's choice, through ``decode``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.errors import GoneError
+from gcushare.kube.pacing import Backoff, BackoffPolicy
+from gcushare.kube.resources import EVERYTHING, Resource, Selector
+from gcushare.kube.watching import RawWatchEvent
+from gcushare.wire.objects import ObjectHead, ObjectMeta
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+_HEAD = msgspec.json.Decoder(ObjectHead)
+
+_SLICE = 64
+"""Objects handled before other tasks get their turn: about a millisecond, below what a filter request may wait."""
+
+_FAILURES_BEFORE_RELIST = 8
+"""Failed resumes in a row after which the version is no longer trusted (a restored etcd answers timeouts for ever)."""
+
+_HEALTHY_S = 1.0
+"""A stream that lived this long, or carried anything, was healthy; others count as failures and are paced."""
+
+
+class Sink(Protocol[T_contra]):
+    """Whose picture it is. Called from the reflector's task, never concurrently; what it raises ends the reflector."""
+
+    def applied(self, obj: T_contra) -> None:
+        """Learn an object's newest state."""
+        ...
+
+    def deleted(self, obj: T_contra) -> None:
+        """Learn that an object is gone; ``obj`` is its last state."""
+        ...
+
+    def retained(self, uids: frozenset[str]) -> None:
+        """Learn that a full list ended: nothing else exists."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorSettings:
+    """How a reflector lists and watches."""
+
+    from_cache: bool = False
+    """False reads each list through to the newest state, so that what another program wrote a moment ago is in it:
+    needed by whoever decides on the list. True lets the server answer from its cache, never older than what was seen:
+    for thousands of nodes that each list their own pods and are put right by the watch."""
+    page_size: int = 250
+    """Objects per page; a page is in memory as JSON and is decoded in one go."""
+    watch_s: float = 300.0
+    """About how long the server should keep a stream; half of it is varied at random, so that streams end apart."""
+    stall_s: float = 75.0
+    """Silence after which a stream counts as dead; servers send a bookmark about every minute."""
+    backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
+
+
+@dataclass(slots=True)
+class ReflectorCounters:
+    """What happened since the start, for metrics."""
+
+    lists: int = 0
+    """Lists that came to their end."""
+    watches: int = 0
+    """Streams opened; all after the first are resumes, or follow a list."""
+    gone: int = 0
+    """Versions that the server no longer had, each followed by a list."""
+    failures: int = 0
+    """Lists and streams that broke."""
+    events: int = 0
+    bookmarks: int = 0
+    undecodable: int = 0
+    """Objects that ``decode`` refused; the sink keeps what it knew of them."""
+
+
+class Reflector(Generic[T]):
+    """Follows one collection for one sink; ``run`` it in a task of its own.
+
+    ``decode`` turns an object's JSON into what the sink keeps; it raises ``GcushareError`` or ``msgspec``'s errors for
+    one that it cannot read, which is then left out, logged and counted.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource[Any],
+        sink: Sink[T],
+        *,
+        decode: Callable[[msgspec.Raw], T],
+        selector: Selector = EVERYTHING,
+        settings: ReflectorSettings | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._sink = sink
+        self._decode = decode
+        self._selector = selector
+        self._settings = settings or ReflectorSettings()
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.Random()
+        self._backoff = Backoff(self._settings.backoff, self._rng)
+        self._version = ""
+        self._must_list = True
+        self._page_size: int | None = self._settings.page_size
+        self._alive_at: float | None = None
+        self.synced = asyncio.Event()
+        """Set when the first list came to its end; stays set."""
+        self.counters = ReflectorCounters()
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the server last proved that the picture is current; None before the first proof."""
+        return None if self._alive_at is None else self._clock.monotonic() - self._alive_at
+
+    @property
+    def version(self) -> str:
+        """The version seen last; empty before the first list."""
+        return self._version
+
+    async def run(self) -> None:
+        """Follow until cancelled. Failures of the server are logged, counted and paced; only the sink's own escape."""
+        while True:
+            try:
+                if self._must_list:
+                    await self._list()
+                healthy = await self._follow()
+                failure: GcushareError | None = None
+            except GcushareError as error:
+                healthy, failure = False, error
+                self._note_failure(error)
+            if healthy:
+                self._backoff.reset()
+                continue
+            delay_s = self._backoff.next_delay_s(failure)
+            if failure is not None:
+                logger.warning(
+                    "watch broke resource=%s retry_in_s=%.2f relist=%s error=%s",
+                    self._resource.plural, delay_s, self._must_list, failure,
+                )  # fmt: skip
+            await self._clock.sleep(delay_s)
+
+    def _note_failure(self, error: GcushareError) -> None:
+        self.counters.failures += 1
+        if isinstance(error, GoneError):
+            self.counters.gone += 1
+            if self._must_list:
+                # The pages took longer than the server keeps a version: ask for all at once.
+                self._page_size = None
+            else:
+                self._version = ""
+        if not isinstance(error, RetryableError) or self._backoff.failures >= _FAILURES_BEFORE_RELIST:
+            self._must_list = True
+
+    async def _list(self) -> None:
+        uids: set[str] = set()
+        version = ""
+        pages = self._client.pages(
+            self._resource, self._selector, page_size=self._page_size, not_older_than=self._oldest_accepted()
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                for number, raw in enumerate(page.entries, start=1):
+                    uids.add(self._apply(raw, self._head(raw)))
+                    if number % _SLICE == 0:
+                        await asyncio.sleep(0)
+                version = page.metadata.resource_version
+                self._prove_alive()
+        self._sink.retained(frozenset(uids))
+        self._version, self._must_list, self._page_size = version, False, self._settings.page_size
+        self.counters.lists += 1
+        self._backoff.reset()
+        self.synced.set()
+        logger.info("listed resource=%s objects=%d version=%s", self._resource.plural, len(uids), version)
+
+    def _oldest_accepted(self) -> str | None:
+        """The version that a list must reach, None for the newest; a picture never goes back in time."""
+        if not self._settings.from_cache or self._page_size is None:
+            return None
+        return (self._version or None) if self.synced.is_set() else "0"
+
+    async def _follow(self) -> bool:
+        """Watch from the version seen last until the server ends the stream; returns whether it was a healthy one."""
+        settings = self._settings
+        started = self._clock.monotonic()
+        handled = 0
+        async with self._client.watch(
+            self._resource,
+            self._selector,
+            resource_version=self._version,
+            timeout_s=settings.watch_s * self._rng.uniform(0.75, 1.25),
+            stall_s=settings.stall_s,
+        ) as events:
+            self.counters.watches += 1
+            self._prove_alive()
+            async for event in events:
+                self._prove_alive()
+                self._handle(event)
+                self._backoff.reset()
+                handled += 1
+                if handled % _SLICE == 0:
+                    await asyncio.sleep(0)
+        return handled > 0 or self._clock.monotonic() - started >= _HEALTHY_S
+
+    def _handle(self, event: RawWatchEvent) -> None:
+        meta = self._head(event.object)
+        match event.type:
+            case "BOOKMARK":
+                self.counters.bookmarks += 1
+            case "ADDED" | "MODIFIED":
+                self.counters.events += 1
+                self._apply(event.object, meta)
+            case "DELETED":
+                self.counters.events += 1
+                self._delete(event.object, meta)
+            case _:
+                raise RemoteContractError(
+                    f"watch of {self._resource.plural} sent event type {event.type!r}, "
+                    "expected ADDED, MODIFIED, DELETED, BOOKMARK or ERROR"
+                )
+        self._version = meta.resource_version
+
+    def _apply(self, raw: msgspec.Raw, meta: ObjectMeta) -> str:
+        obj = self._decoded(raw, meta)
+        if obj is not None:
+            self._sink.applied(obj)
+        return meta.uid
+
+    def _delete(self, raw: msgspec.Raw, meta: ObjectMeta) -> None:
+        obj = self._decoded(raw, meta)
+        if obj is None:
+            # Left out, it would be held for ever; a list's end tells the sink without it.
+            raise RemoteContractError(f"the last state of {self._resource.plural} {meta.name!r} cannot be read")
+        self._sink.deleted(obj)
+
+    def _decoded(self, raw: msgspec.Raw, meta: ObjectMeta) -> T | None:
+        try:
+            return self._decode(raw)
+        except (GcushareError, msgspec.MsgspecError) as error:
+            self.counters.undecodable += 1
+            logger.warning(
+                "left out an object resource=%s name=%s/%s uid=%s error=%s",
+                self._resource.plural, meta.namespace, meta.name, meta.uid, error,
+            )  # fmt: skip
+            return None
+
+    def _head(self, raw: msgspec.Raw) -> ObjectMeta:
+        try:
+            meta = _HEAD.decode(raw).metadata
+        except msgspec.MsgspecError as error:
+            raise RemoteContractError(
+                f"an object of {self._resource.plural} has no readable metadata: {error}"
+            ) from error
+        if not meta.resource_version:
+            raise RemoteContractError(
+                f"an object of {self._resource.plural} named {meta.name!r} has no resourceVersion"
+            )
+        return meta
+
+    def _prove_alive(self) -> None:
+        self._alive_at = self._clock.monotonic()

@@ -1,0 +1,86 @@
+"""The API server's resources: their paths, and the type each decodes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.objects import Event, Lease, Node, Pod
+
+T = TypeVar("T")
+JsonObject: TypeAlias = dict[str, Any]
+
+_MAX_SEGMENT_CHARS = 253
+"""Longest name Kubernetes gives anything (a DNS subdomain)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """One kind of object: ``prefix`` is ``api/v1`` or ``apis/<group>/<version>``, ``type`` what its JSON decodes to."""
+
+    prefix: str
+    plural: str
+    type: type[T]
+    namespaced: bool = True
+
+    def path(self, name: str | None = None, *, namespace: str | None = None, subresource: str | None = None) -> str:
+        """Build the path of an object, of its subresource, or of the collection when ``name`` is None.
+
+        Raises:
+            RemoteContractError: a name that would address something else (names come from requests and annotations).
+            ValueError: a name without the namespace that it needs.
+        """
+        if name is not None and self.namespaced and namespace is None:
+            raise ValueError(f"{self.plural} {name!r} needs a namespace")
+        parts = [self.prefix]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", _segment("namespace", namespace)]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(_segment(self.plural, name))
+            if subresource is not None:
+                parts.append(subresource)
+        return "/" + "/".join(parts)
+
+
+PODS = Resource("api/v1", "pods", Pod)
+NODES = Resource("api/v1", "nodes", Node, namespaced=False)
+EVENTS = Resource("api/v1", "events", Event)
+LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)
+# Without a type of their own: read and written as plain JSON objects.
+NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
+CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)
+DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which objects of a collection; empty text selects all. The server evaluates both."""
+
+    namespace: str | None = None
+    fields: str = ""
+    labels: str = ""
+
+    def query(self) -> dict[str, str]:
+        """The query parameters."""
+        pairs = {"fieldSelector": self.fields, "labelSelector": self.labels}
+        return {key: value for key, value in pairs.items() if value}
+
+
+EVERYTHING = Selector()
+
+
+def with_query(path: str, query: dict[str, str]) -> str:
+    """Append query parameters to a path."""
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _segment(what: str, text: str) -> str:
+    # "..", "/" or an empty name would address another object, perhaps of another kind.
+    if not text or len(text) > _MAX_SEGMENT_CHARS or text in {".", ".."} or "/" in text or "%" in text:
+        raise RemoteContractError(
+            f"{text[:80]!r} is no name of {what}: expected 1 to {_MAX_SEGMENT_CHARS} characters without '/' and '%'"
+        )
+    return quote(text, safe="")

@@ -1,0 +1,77 @@
+"""The lines of a watch: bytes of a stream into events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TypeAlias
+
+import msgspec
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.kube.errors import Attempt, error_of_status
+from gcushare.wire.objects import Status, WatchEvent
+
+RawWatchEvent: TypeAlias = WatchEvent[msgspec.Raw]
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Longest event read: etcd keeps objects of 1.5 MiB by default and of 10 MB where that was raised."""
+
+_EVENT = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
+_STATUS = msgspec.json.Decoder(Status)
+
+
+class LineSplitter:
+    """Cuts chunks into lines. A part without its end is kept, up to ``limit_bytes``."""
+
+    def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take a chunk and return the lines it completes, without their ends; empty ones are dropped.
+
+        Raises:
+            RemoteContractError: a line is longer than the limit.
+        """
+        *complete, rest = chunk.split(b"\n")
+        lines: list[bytes] = []
+        for end in complete:
+            self._keep(end)
+            line = b"".join(self._parts) if len(self._parts) > 1 else end
+            self._parts, self._size = [], 0
+            if line.strip():
+                lines.append(line)
+        if rest:
+            self._keep(rest)
+        return lines
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._limit_bytes:
+            raise RemoteContractError(f"a watch event is longer than {self._limit_bytes} bytes")
+        self._parts.append(part)
+
+
+async def watch_events(chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncGenerator[RawWatchEvent, None]:
+    """Decode a watch's stream; it ends when the server ends it.
+
+    Raises:
+        GoneError, RetryableError and others: the server sent an ERROR event, or the stream broke.
+        RemoteContractError: a line is no watch event.
+    """
+    splitter = LineSplitter()
+    async for chunk in chunks:
+        for line in splitter.feed(chunk):
+            yield _decode(line, attempt)
+
+
+def _decode(line: bytes, attempt: Attempt) -> RawWatchEvent:
+    try:
+        event = _EVENT.decode(line)
+        if event.type != "ERROR":
+            return event
+        status = _STATUS.decode(event.object)
+    except msgspec.MsgspecError as error:
+        raise RemoteContractError(f"{attempt.words} sent a line that is no watch event: {error}") from error
+    raise error_of_status(attempt, status)

@@ -1,0 +1,429 @@
+"""The client's requests as they arrive at a server, and its answers as callers get them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import aiohttp
+import pytest
+
+from gcushare.core.errors import (
+    ConflictError,
+    ContractError,
+    ForbiddenError,
+    GcushareError,
+    NotFoundError,
+    RemoteContractError,
+    RetryableError,
+)
+from gcushare.kube import (
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    AlreadyExistsError,
+    GoneError,
+    InvalidError,
+    KubeClient,
+    KubeConfig,
+    Limits,
+    Patch,
+    PatchKind,
+    PodIdentity,
+    Precondition,
+    RequestReport,
+    Selector,
+    UnauthorizedError,
+    UnknownOutcomeError,
+)
+from gcushare.wire.objects import Event, ObjectMeta, ObjectReference
+from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
+
+POD = PodIdentity("ns", "train", "uid-1")
+POD_JSON = {"kind": "Pod", "metadata": {"name": "train", "namespace": "ns", "uid": "uid-1", "resourceVersion": "7"}}
+POD_PATH = "/api/v1/namespaces/ns/pods/train"
+BINDING_PATH = f"{POD_PATH}/binding"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: ScriptedServer) -> AsyncIterator[KubeClient]:
+    async with KubeClient(server.config(), program="test", limits=Limits(request_s=5.0)) as opened:
+        yield opened
+
+
+async def test_get_decodes_the_object_and_says_who_asks(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", POD_PATH, answer(200, POD_JSON))
+    pod = await client.get(PODS, "train", namespace="ns")
+    assert (pod.key, pod.metadata.resource_version) == ("ns/train", "7")
+    headers = server.requests[0].headers
+    assert headers["User-Agent"].startswith("test/")
+    assert headers["Accept-Encoding"] == "identity"
+    assert "Authorization" not in headers
+
+
+async def test_bind_sends_one_binding_with_uid_target_and_annotations(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on("POST", BINDING_PATH, answer(201, {"kind": "Status", "status": "Success"}))
+    await client.bind_pod(POD, "node-1", {"enflame.com/gcu-device-id": "3"})
+    assert [(each.method, each.path) for each in server.requests] == [("POST", BINDING_PATH)]
+    assert server.requests[0].json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": "train",
+            "namespace": "ns",
+            "uid": "uid-1",
+            "annotations": {"enflame.com/gcu-device-id": "3"},
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
+    }
+
+
+async def test_pod_annotations_are_merged_for_exactly_this_uid(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("PATCH", POD_PATH, answer(200, POD_JSON))
+    await client.patch_pod_annotations(POD, {"set": "1", "remove": None}, resource_version="7")
+    sent = server.requests[0]
+    assert sent.headers["Content-Type"] == "application/merge-patch+json"
+    assert sent.json == {
+        "metadata": {"uid": "uid-1", "resourceVersion": "7", "annotations": {"set": "1", "remove": None}}
+    }
+
+
+async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: ScriptedServer, client: KubeClient) -> None:
+    causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}]
+    server.on("PATCH", POD_PATH, status(422, "Invalid", causes=causes))
+    with pytest.raises(ConflictError, match="no longer uid 'uid-1'"):
+        await client.patch_pod_annotations(POD, {"a": "b"})
+
+
+async def test_another_invalid_field_stays_invalid(server: ScriptedServer, client: KubeClient) -> None:
+    causes = [{"reason": "FieldValueInvalid", "field": "metadata.annotations", "message": "too long"}]
+    server.on("PATCH", POD_PATH, status(422, "Invalid", causes=causes))
+    with pytest.raises(InvalidError) as caught:
+        await client.patch_pod_annotations(POD, {"a": "b"})
+    assert caught.value.fields == ("metadata.annotations",)
+
+
+async def test_node_capacity_goes_to_the_status_subresource_as_text(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"metadata": {"name": "n1"}}))
+    await client.patch_node_capacity("n1", {"enflame.com/gcu-count": 8, "old.com/count": None})
+    assert server.requests[0].json == {"status": {"capacity": {"enflame.com/gcu-count": "8", "old.com/count": None}}}
+
+
+async def test_node_annotations_carry_no_precondition(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("PATCH", "/api/v1/nodes/n1", answer(200, {"metadata": {"name": "n1"}}))
+    await client.patch_node_annotations("n1", {"a": "b"})
+    assert server.requests[0].json == {"metadata": {"annotations": {"a": "b"}}}
+
+
+async def test_delete_sends_its_preconditions(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("DELETE", POD_PATH, answer(200, POD_JSON))
+    await client.delete(PODS, "train", namespace="ns", precondition=Precondition(uid="uid-1"), grace_s=0)
+    assert server.requests[0].json["preconditions"] == {"uid": "uid-1"}
+    assert server.requests[0].json["gracePeriodSeconds"] == 0
+
+
+async def test_objects_without_a_type_pass_as_plain_json(server: ScriptedServer, client: KubeClient) -> None:
+    path = "/apis/apps/v1/namespaces/ns/deployments"
+    server.on("POST", path, answer(201, {"metadata": {"name": "web"}, "spec": {"replicas": 2}}))
+    made = await client.create(DEPLOYMENTS, {"metadata": {"name": "web"}}, namespace="ns")
+    assert made["spec"] == {"replicas": 2}
+
+
+async def test_an_event_is_written_with_its_kind_and_without_empty_fields(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on("POST", "/api/v1/namespaces/ns/events", answer(201, {"metadata": {"name": "e"}}))
+    about = ObjectReference(kind="Pod", name="train", namespace="ns")
+    event = Event(api_version="v1", kind="Event", metadata=ObjectMeta(name="e", namespace="ns"), involved_object=about)
+    await client.create_event(event)
+    assert server.requests[0].json == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "ns"},
+        "involvedObject": {"kind": "Pod", "name": "train", "namespace": "ns"},
+    }
+
+
+async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: KubeClient) -> None:
+    first = {"metadata": {"resourceVersion": "5", "continue": "tok/=&en"}, "items": [POD_JSON, POD_JSON]}
+    last = {"metadata": {"resourceVersion": "5"}, "items": [POD_JSON]}
+    server.on("GET", "/api/v1/pods", answer(200, first), answer(200, last))
+    found = await client.list_all(PODS, Selector(fields="spec.nodeName=n1", labels="a=b"), page_size=2)
+    assert len(found) == 3
+    assert server.requests[0].query == {"fieldSelector": "spec.nodeName=n1", "labelSelector": "a=b", "limit": "2"}
+    assert server.requests[1].query["continue"] == "tok/=&en"
+
+
+async def test_a_list_that_may_be_cached_names_its_version_on_the_first_page_only(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    first = {"metadata": {"resourceVersion": "5", "continue": "t"}, "items": None}
+    server.on("GET", "/api/v1/nodes", answer(200, first), answer(200, {"metadata": {}, "items": None}))
+    assert [page.entries async for page in client.pages(NODES, not_older_than="4")] == [[], []]
+    assert [each.query.get("resourceVersion") for each in server.requests] == ["4", None]
+
+
+async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedServer, client: KubeClient) -> None:
+    events = [{"type": "ADDED", "object": POD_JSON}, {"type": "BOOKMARK", "object": {"metadata": {}}}]
+    server.on("GET", "/api/v1/pods", lines(*events))
+    async with client.watch(PODS, resource_version="5", timeout_s=60) as stream:
+        assert [event.type async for event in stream] == ["ADDED", "BOOKMARK"]
+    query = server.requests[0].query
+    assert (query["resourceVersion"], query["allowWatchBookmarks"], query["timeoutSeconds"]) == ("5", "true", "60")
+
+
+async def test_an_error_event_inside_a_watch_becomes_our_error(server: ScriptedServer, client: KubeClient) -> None:
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+    server.on("GET", "/api/v1/pods", lines({"type": "ERROR", "object": gone}))
+    async with client.watch(PODS, resource_version="5") as stream:
+        with pytest.raises(GoneError, match="too old resource version"):
+            await anext(stream)
+
+
+async def test_what_the_consumer_of_a_watch_raises_is_its_own(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", "/api/v1/pods", lines({"type": "ADDED", "object": POD_JSON}))
+
+    async def consume() -> None:
+        async with client.watch(PODS, resource_version="5") as stream:
+            await anext(stream)
+            raise TimeoutError("the consumer's own deadline")
+
+    with pytest.raises(TimeoutError, match="the consumer's"):
+        await consume()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (400, "BadRequest", InvalidError),
+        (401, "Unauthorized", UnauthorizedError),
+        (403, "Forbidden", ForbiddenError),
+        (404, "NotFound", NotFoundError),
+        (405, "MethodNotAllowed", ContractError),
+        (409, "AlreadyExists", AlreadyExistsError),
+        (409, "Conflict", ConflictError),
+        (410, "Expired", GoneError),
+        (413, "RequestEntityTooLarge", InvalidError),
+        (418, "", RemoteContractError),
+        (422, "Invalid", InvalidError),
+        (429, "TooManyRequests", RetryableError),
+        (500, "InternalError", RetryableError),
+        (503, "ServiceUnavailable", RetryableError),
+        (504, "Timeout", RetryableError),
+    ],
+)
+async def test_each_refusal_has_its_error(
+    server: ScriptedServer, client: KubeClient, code: int, reason: str, expected: type[GcushareError]
+) -> None:
+    server.on("GET", POD_PATH, status(code, reason))
+    with pytest.raises(GcushareError) as caught:
+        await client.get(PODS, "train", namespace="ns")
+    assert type(caught.value) is expected
+    assert f"GET {POD_PATH} was answered {code}" in str(caught.value)
+    assert "said the server" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        pytest.param(429, RetryableError, id="too many requests: it was never tried"),
+        pytest.param(500, UnknownOutcomeError, id="internal error: it may have been done"),
+        pytest.param(503, UnknownOutcomeError, id="a proxy's unavailable: it may have been passed on"),
+        pytest.param(504, UnknownOutcomeError, id="timeout: it may have been done"),
+    ],
+)
+async def test_a_write_that_failed_on_the_server_says_whether_it_may_have_happened(
+    server: ScriptedServer, client: KubeClient, code: int, expected: type[RetryableError]
+) -> None:
+    server.on("POST", BINDING_PATH, status(code, "Whatever"))
+    with pytest.raises(RetryableError) as caught:
+        await client.bind_pod(POD, "node-1", {})
+    assert type(caught.value) is expected
+
+
+async def test_the_servers_wish_to_wait_is_kept_and_bounded(server: ScriptedServer, client: KubeClient) -> None:
+    server.on(
+        "GET",
+        POD_PATH,
+        text(429, "slow down", {"Retry-After": "7"}),
+        status(503, "ServiceUnavailable", retryAfterSeconds=3),
+        text(503, "an hour", {"Retry-After": "3600"}),
+        text(503, "a date", {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}),
+    )
+    delays = []
+    for _ in range(4):
+        with pytest.raises(RetryableError) as caught:
+            await client.get(PODS, "train", namespace="ns")
+        delays.append(caught.value.delay_s)
+    assert delays == [7.0, 3.0, 120.0, None]
+
+
+Call = Callable[[KubeClient], Awaitable[object]]
+READ: Call = lambda client: client.get(PODS, "train", namespace="ns")  # noqa: E731
+BIND: Call = lambda client: client.bind_pod(POD, "node-1", {})  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [pytest.param(READ, RetryableError, id="read"), pytest.param(BIND, UnknownOutcomeError, id="bind")],
+)
+async def test_a_connection_lost_after_sending(
+    server: ScriptedServer, client: KubeClient, call: Call, expected: type[RetryableError]
+) -> None:
+    # Twice: aiohttp repeats a GET once by itself when a kept connection turns out to be closed.
+    server.on("GET", POD_PATH, drop(), drop())
+    server.on("POST", BINDING_PATH, drop())
+    with pytest.raises(RetryableError) as caught:
+        await call(client)
+    assert type(caught.value) is expected
+
+
+async def test_a_bind_whose_connection_was_lost_is_never_sent_twice(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("POST", BINDING_PATH, drop(), answer(201, {}))
+    with pytest.raises(UnknownOutcomeError, match="may have taken effect"):
+        await client.bind_pod(POD, "node-1", {})
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [pytest.param(READ, RetryableError, id="read"), pytest.param(BIND, UnknownOutcomeError, id="bind")],
+)
+async def test_a_server_that_hangs_is_left_after_the_deadline(
+    server: ScriptedServer, call: Call, expected: type[RetryableError]
+) -> None:
+    server.on("GET", POD_PATH, server.hang())
+    server.on("POST", BINDING_PATH, server.hang())
+    async with KubeClient(server.config(), limits=Limits(request_s=0.05)) as client:
+        with pytest.raises(RetryableError, match="no answer in time") as caught:
+            await call(client)
+    assert type(caught.value) is expected
+
+
+async def test_a_server_that_is_not_there_left_nothing_behind(unused_server: KubeConfig) -> None:
+    async with KubeClient(unused_server) as client:
+        with pytest.raises(RetryableError, match="nothing was sent") as caught:
+            await client.bind_pod(POD, "node-1", {})
+    assert type(caught.value) is RetryableError
+
+
+@pytest.fixture
+async def unused_server() -> KubeConfig:
+    async with scripted() as server:
+        return server.config()
+
+
+async def test_a_watch_that_carries_nothing_counts_as_dead(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", "/api/v1/pods", server.hang())
+    with pytest.raises(RetryableError):
+        async with client.watch(PODS, resource_version="5", stall_s=0.05):
+            pytest.fail("the stream never opened")
+
+
+async def test_an_answer_cut_in_the_middle_is_retryable(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", POD_PATH, cut_body(b'{"metadata":'))
+    with pytest.raises(RetryableError):
+        await client.get(PODS, "train", namespace="ns")
+
+
+@pytest.mark.parametrize("body", ["<html>hello</html>", '{"metadata": 5}', "[1"])
+async def test_an_answer_that_is_no_such_object_breaks_the_contract(
+    server: ScriptedServer, client: KubeClient, body: str
+) -> None:
+    server.on("GET", POD_PATH, text(200, body))
+    with pytest.raises(RemoteContractError, match="answered with no Pod"):
+        await client.get(PODS, "train", namespace="ns")
+
+
+async def test_a_long_refusal_is_cut_to_one_bounded_line(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", POD_PATH, text(502, "<html>\n" + "x" * 200_000))
+    with pytest.raises(RetryableError) as caught:
+        await client.get(PODS, "train", namespace="ns")
+    assert len(str(caught.value)) < 800
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_redirect_is_not_followed(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", POD_PATH, text(302, "", {"Location": f"{server.server}/elsewhere"}))
+    with pytest.raises(RemoteContractError, match="302"):
+        await client.get(PODS, "train", namespace="ns")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["", "..", "../../secrets/x", "a/b", "a%2fb", "x" * 254])
+async def test_a_name_that_would_address_something_else_is_never_sent(
+    server: ScriptedServer, client: KubeClient, name: str
+) -> None:
+    with pytest.raises(RemoteContractError, match="no name of pods"):
+        await client.bind_pod(PodIdentity("ns", name, "uid"), "node-1", {})
+    assert server.requests == []
+
+
+async def test_a_refused_token_is_read_again_once_even_for_a_write(server: ScriptedServer) -> None:
+    credentials = Rotating(["old", "new"])
+    server.on("POST", BINDING_PATH, status(401, "Unauthorized"), answer(201, {}))
+    async with KubeClient(server.config(credentials)) as client:
+        await client.bind_pod(POD, "node-1", {})
+    assert [each.headers["Authorization"] for each in server.requests] == ["Bearer old", "Bearer new"]
+
+
+async def test_a_token_that_stays_the_same_is_refused_once_and_never_shown(server: ScriptedServer) -> None:
+    credentials = Rotating(["secret-token"])
+    server.on("GET", POD_PATH, status(401, "Unauthorized"))
+    async with KubeClient(server.config(credentials)) as client:
+        with pytest.raises(UnauthorizedError, match="came from the test") as caught:
+            await client.get(PODS, "train", namespace="ns")
+    assert "secret-token" not in str(caught.value)
+    assert len(server.requests) == 1
+
+
+async def test_every_request_is_reported_with_its_verb_resource_and_code(server: ScriptedServer) -> None:
+    seen: list[RequestReport] = []
+    server.on("GET", POD_PATH, answer(200, POD_JSON))
+    async with KubeClient(server.config(), observer=seen.append) as client:
+        await client.get(PODS, "train", namespace="ns")
+        with pytest.raises(NotFoundError):
+            await client.bind_pod(POD, "node-1", {})
+    assert [(each.verb, each.resource, each.code) for each in seen] == [("get", "pods", 200), ("bind", "pods", 404)]
+
+
+async def test_a_client_that_is_not_open_says_how_to_open_it(server: ScriptedServer) -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await KubeClient(server.config()).get(PODS, "train", namespace="ns")
+
+
+async def test_the_version_is_read_from_the_server(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", "/version", answer(200, {"major": "1", "gitVersion": "v1.36.2"}))
+    assert await client.version() == "v1.36.2"
+
+
+async def test_json_patches_are_sent_as_such(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("PATCH", POD_PATH, answer(200, POD_JSON))
+    await client.patch(PODS, "train", Patch(PatchKind.JSON, [{"op": "remove", "path": "/x"}]), namespace="ns")
+    assert server.requests[0].headers["Content-Type"] == "application/json-patch+json"
+
+
+def test_no_error_of_ours_is_an_error_of_aiohttp() -> None:
+    ours = [AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError, RetryableError]
+    assert not any(issubclass(each, aiohttp.ClientError | OSError) for each in ours)
+
+
+class Rotating:
+    """Hands out its headers one after the other, the next one when the last was refused."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+
+    async def header(self) -> str | None:
+        return f"Bearer {self._tokens[0]}"
+
+    def reject(self, header: str | None) -> None:
+        if len(self._tokens) > 1:
+            self._tokens.pop(0)

@@ -1,0 +1,304 @@
+"""Finding the API server: which source wins, and what each mistake is answered with."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.core.errors import ConfigError
+from gcushare.kube import ConfigSources, KubeConfig, load_config
+from gcushare.kube.credentials import TokenFile, token_expiry
+from tests.protocol.kube_certificates import Authority
+from tests.unit.kube_time import VirtualTime
+
+JsonObject = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def authority_pem() -> str:
+    return Authority().certificate_pem.decode()
+
+
+def kubeconfig(
+    name: str = "lab",
+    *,
+    server: str = "http://10.0.0.1:8080",
+    user: JsonObject | None = None,
+    cluster: JsonObject | None = None,
+) -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "contexts": [{"name": name, "context": {"cluster": f"{name}-c", "user": f"{name}-u", "namespace": "team"}}],
+        "clusters": [{"name": f"{name}-c", "cluster": {"server": server, **(cluster or {})}}],
+        "users": [{"name": f"{name}-u", "user": user or {}}],
+    }
+
+
+def write(path: Path, document: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def load(tmp_path: Path, *, environ: Mapping[str, str] | None = None, **sources: Any) -> KubeConfig:
+    return load_config(
+        ConfigSources(
+            environ=environ or {},
+            home=tmp_path / "home",
+            service_account_dir=tmp_path / "sa",
+            clock=VirtualTime().clock(),
+            **sources,
+        )
+    )
+
+
+def token_expiring(seconds_since_epoch: int | str) -> str:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": seconds_since_epoch}).encode()).decode().rstrip("=")
+    return f"head.{claims}.signature"
+
+
+async def header_of(config: KubeConfig) -> str | None:
+    return await config.credentials.header()
+
+
+def test_a_server_address_needs_nothing_else(tmp_path: Path) -> None:
+    config = load(tmp_path, server="http://127.0.0.1:8001/", environ={"KUBECONFIG": "/nowhere"})
+    assert (config.server, config.ssl, config.namespace) == ("http://127.0.0.1:8001", None, "default")
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "https://h:1",
+        "h:1",
+        "http://",
+        "http://h:99999",
+        "http://user:secret@h",
+        "http://h/?a=b",
+        "ftp://h",
+        "http://[::1",
+    ],
+)
+def test_an_address_that_is_none_is_refused(tmp_path: Path, server: str) -> None:
+    with pytest.raises(ConfigError, match="address"):
+        load(tmp_path, server=server)
+
+
+def test_a_server_address_excludes_a_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one or the other"):
+        load(tmp_path, server="http://h:1", context="lab")
+
+
+def test_the_sources_are_looked_at_in_order(tmp_path: Path) -> None:
+    flag = write(tmp_path / "flag", kubeconfig(server="http://flag:1"))
+    listed = write(tmp_path / "listed", kubeconfig(server="http://listed:1"))
+    write(tmp_path / "home/.kube/config", kubeconfig(server="http://home:1"))
+    environ = {"KUBECONFIG": str(listed)}
+    assert load(tmp_path, kubeconfig=flag, environ=environ).server == "http://flag:1"
+    assert load(tmp_path, environ=environ).server == "http://listed:1"
+    assert load(tmp_path).server == "http://home:1"
+
+
+def test_nothing_found_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--kubeconfig, \\$KUBECONFIG, the pod's service account"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["missing", "", "directory"])
+def test_a_kubeconfig_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(ConfigError, match="kubeconfig"):
+        load(tmp_path, kubeconfig=tmp_path / (name or "missing"))
+
+
+def test_an_unknown_context_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    document = kubeconfig()
+    document["contexts"].append({"name": "other", "context": {"cluster": "lab-c", "user": "lab-u"}})
+    path = write(tmp_path / "config", document)
+    with pytest.raises(ConfigError, match=r"context 'labb' is not in .*; known: 'lab', 'other'"):
+        load(tmp_path, kubeconfig=path, context="labb")
+
+
+def test_the_context_chosen_decides_cluster_and_namespace(tmp_path: Path) -> None:
+    document = kubeconfig()
+    document["contexts"].append({"name": "other", "context": {"cluster": "other-c"}})
+    document["clusters"].append({"name": "other-c", "cluster": {"server": "http://other:1"}})
+    path = write(tmp_path / "config", document)
+    assert (load(tmp_path, kubeconfig=path).namespace, load(tmp_path, kubeconfig=path).server) == (
+        "team",
+        "http://10.0.0.1:8080",
+    )
+    chosen = load(tmp_path, kubeconfig=path, context="other")
+    assert (chosen.namespace, chosen.server) == ("default", "http://other:1")
+
+
+def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> None:
+    first = write(tmp_path / "one/config", {**kubeconfig("a", server="http://a:1"), "current-context": ""})
+    second_document = kubeconfig("b", server="http://b:1")
+    second_document["clusters"].append({"name": "a-c", "cluster": {"server": "http://not-this:1"}})
+    second = write(tmp_path / "two/config", second_document)
+    environ = {"KUBECONFIG": f"{first}:{tmp_path / 'absent'}:{second}"}
+    assert load(tmp_path, environ=environ).server == "http://b:1"
+    assert load(tmp_path, environ=environ, context="a").server == "http://a:1"
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        pytest.param("a: [1", "no YAML near line", id="no yaml"),
+        pytest.param("- 1", "malformed", id="a list"),
+        pytest.param({"clusters": [{"name": "x"}]}, "malformed.*cluster", id="a cluster without its part"),
+        pytest.param({"users": [{"name": "u", "user": {"token": 5}}]}, "malformed", id="a token that is a number"),
+        pytest.param("", "no current-context", id="empty"),
+        pytest.param(kubeconfig(server=""), "names no server", id="no server"),
+        pytest.param({**kubeconfig(), "clusters": []}, "cluster 'lab-c' is not in", id="unknown cluster"),
+        pytest.param(
+            kubeconfig(server="https://h", cluster={"certificate-authority-data": "%%"}), "no base64", id="no base64"
+        ),
+        pytest.param(
+            kubeconfig(server="https://h", cluster={"certificate-authority-data": "aGk="}), "no PEM", id="no PEM"
+        ),
+        pytest.param(
+            kubeconfig(server="https://h", cluster={"certificate-authority": "gone"}), "cannot read", id="no CA file"
+        ),
+        pytest.param(
+            kubeconfig(server="https://h", user={"client-certificate-data": "aGk="}), "needs its key", id="no key"
+        ),
+        pytest.param(kubeconfig(user={"token": "a\nb"}), "line break", id="a token of two lines"),
+        pytest.param(kubeconfig(user={"auth-provider": {"name": "azure"}}), "azure", id="an unknown provider"),
+        pytest.param(
+            kubeconfig(user={"exec": {"command": "x", "apiVersion": "v9"}}),
+            "accepted: client.authent",
+            id="exec version",
+        ),
+    ],
+)
+def test_a_broken_kubeconfig_says_what_is_wrong(tmp_path: Path, document: object, words: str) -> None:
+    path = write(tmp_path / "config", document)
+    with pytest.raises(ConfigError, match=words):
+        load(tmp_path, kubeconfig=path)
+
+
+def test_a_line_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", "users:\n- token: very-secret: [\n")
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, kubeconfig=path)
+    assert "very-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        pytest.param({}, None, id="nobody"),
+        pytest.param({"token": "abc"}, "Bearer abc", id="token"),
+        pytest.param({"username": "u", "password": "p"}, "Basic dTpw", id="password"),
+        pytest.param(
+            {"tokenFile": "token", "token": "not this"}, "Bearer from-file", id="token file, beside its kubeconfig"
+        ),
+        pytest.param({"token": token_expiring(4_000_000_000)}, f"Bearer {token_expiring(4_000_000_000)}", id="fresh"),
+    ],
+)
+async def test_each_kind_of_user_has_its_header(tmp_path: Path, user: JsonObject, header: str | None) -> None:
+    write(tmp_path / "token", "from-file\n")
+    config = load(tmp_path, kubeconfig=write(tmp_path / "config", kubeconfig(user=user)))
+    assert await header_of(config) == header
+
+
+def test_an_expired_token_is_refused_at_the_start(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", kubeconfig(user={"token": token_expiring(1_600_000_000)}))
+    with pytest.raises(ConfigError, match=r"user 'lab-u'.*expired at 2020-09-13T12:26:40Z: get a new one"):
+        load(tmp_path, kubeconfig=path)
+
+
+@pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "a.%%%.c", token_expiring("soon"), token_expiring(10**30)])
+def test_a_token_that_does_not_say_when_it_expires_is_taken_as_it_is(token: str) -> None:
+    assert token_expiry(token) is None
+
+
+def service_account(tmp_path: Path, authority: str) -> dict[str, str]:
+    write(tmp_path / "sa/token", "first")
+    write(tmp_path / "sa/ca.crt", authority)
+    write(tmp_path / "sa/namespace", "kube-system\n")
+    return {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+async def test_a_pod_uses_its_service_account(tmp_path: Path, authority_pem: str) -> None:
+    write(tmp_path / "home/.kube/config", kubeconfig(server="http://home:1"))
+    environ = service_account(tmp_path, authority_pem)
+    config = load(tmp_path, environ=environ)
+    assert (config.server, config.namespace) == ("https://10.96.0.1:443", "kube-system")
+    assert config.ssl is not None
+    assert await header_of(config) == "Bearer first"
+    assert load(tmp_path, environ=environ, context="lab").server == "http://home:1"
+
+
+def test_an_address_of_ipv6_is_bracketed(tmp_path: Path, authority_pem: str) -> None:
+    environ = {**service_account(tmp_path, authority_pem), "KUBERNETES_SERVICE_HOST": "fd00::1"}
+    assert load(tmp_path, environ=environ).server == "https://[fd00::1]:443"
+
+
+def test_a_pod_without_a_service_account_is_told_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="automountServiceAccountToken"):
+        load(tmp_path, environ={"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
+
+
+async def test_a_rotated_token_is_read_again(tmp_path: Path) -> None:
+    # As the kubelet rotates: a new file, then the link is moved in one step.
+    for name in ["one", "two"]:
+        write(tmp_path / name / "token", f"token-{name}")
+    link = tmp_path / "token"
+    link.symlink_to(tmp_path / "one/token")
+    credentials = TokenFile(link)
+    assert await credentials.header() == "Bearer token-one"
+    (tmp_path / "next").symlink_to(tmp_path / "two/token")
+    (tmp_path / "next").rename(link)
+    assert await credentials.header() == "Bearer token-two"
+
+
+@pytest.mark.parametrize("content", ["", "  \n", "two words", "a\nb", "\x00\xff"])
+async def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(ConfigError, match="holds no token"):
+        await TokenFile(write(tmp_path / "token", content)).header()
+
+
+async def test_a_token_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the token file"):
+        await TokenFile(tmp_path / "token").header()
+
+
+def test_no_secret_shows_when_a_configuration_is_printed(tmp_path: Path) -> None:
+    user = {"token": "very-secret"}
+    document = kubeconfig(user=user, cluster={"proxy-url": "http://u:very-secret@proxy:1"})
+    assert "very-secret" not in repr(load(tmp_path, kubeconfig=write(tmp_path / "config", document)))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_an_older_login_provider_is_asked_through_its_library(tmp_path: Path) -> None:
+    provider = {"name": "oidc", "config": {"id-token": token_expiring(4_000_000_000)}}
+    path = write(tmp_path / "config", kubeconfig(user={"auth-provider": provider}))
+    config = load(tmp_path, kubeconfig=path)
+    assert await header_of(config) == f"Bearer {token_expiring(4_000_000_000)}"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_an_older_login_provider_that_fails_ends_in_our_error(tmp_path: Path) -> None:
+    provider = {"name": "oidc", "config": {"id-token": token_expiring(1_600_000_000)}}
+    path = write(tmp_path / "config", kubeconfig(user={"auth-provider": provider}))
+    with pytest.raises(ConfigError, match="cannot refresh"):
+        await header_of(load(tmp_path, kubeconfig=path))
+
+
+def test_programs_in_a_cluster_load_neither_yaml_nor_the_generated_client() -> None:
+    # 39 MiB and a quarter of a second that only an older login provider costs.
+    code = "import sys, gcushare.kube; print(sorted({'ruamel.yaml', 'kubernetes_asyncio'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,212 @@
+"""The client against the API server double: what both sides understand by binding, patching, leases and events."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import ConflictError, NotFoundError
+from gcushare.kube import (
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    AlreadyExistsError,
+    ApiLease,
+    BackoffPolicy,
+    EventRecorder,
+    KubeClient,
+    KubeConfig,
+    LeaderElector,
+    LeaseTimes,
+    PodIdentity,
+    Precondition,
+    Reflector,
+    ReflectorSettings,
+    Selector,
+    UnknownOutcomeError,
+)
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
+from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
+from tests.protocol.test_kube_reflector import Picture
+
+ID_KEY = "enflame.com/gcu-device-id"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
+    async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
+        await opened.create(NODES, {"metadata": {"name": "node-1"}})
+        yield opened
+
+
+async def make_pod(client: KubeClient, name: str = "train") -> PodIdentity:
+    spec = {"containers": [{"name": "main", "image": "i"}]}
+    made = await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, namespace="default")
+    return PodIdentity("default", name, made.metadata.uid)
+
+
+async def read(client: KubeClient, pod: PodIdentity) -> Pod:
+    return await client.get(PODS, pod.name, namespace=pod.namespace)
+
+
+async def test_a_bind_sets_the_node_and_the_record_in_one_step(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    await client.bind_pod(pod, "node-1", {ID_KEY: "3"})
+    bound = await read(client, pod)
+    assert (bound.spec.node_name, bound.metadata.annotations[ID_KEY]) == ("node-1", "3")
+
+
+async def test_a_second_bind_and_one_of_another_uid_change_nothing(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    with pytest.raises(ConflictError):
+        await client.bind_pod(PodIdentity("default", "train", "another-uid"), "node-1", {ID_KEY: "1"})
+    assert not (await read(client, pod)).is_bound
+    await client.bind_pod(pod, "node-1", {ID_KEY: "3"})
+    with pytest.raises(ConflictError):
+        await client.bind_pod(pod, "node-1", {ID_KEY: "4"})
+    assert (await read(client, pod)).metadata.annotations[ID_KEY] == "3"
+
+
+async def test_a_bind_of_a_pod_that_is_not_there(client: KubeClient) -> None:
+    with pytest.raises(NotFoundError):
+        await client.bind_pod(PodIdentity("default", "nobody", "uid"), "node-1", {})
+
+
+@pytest.mark.parametrize("effect", [DropAfter(), FailAfter()], ids=["connection cut", "answered 504"])
+async def test_a_bind_that_took_effect_without_an_answer_has_an_unknown_outcome(
+    server: ApiServer, client: KubeClient, effect: DropAfter | FailAfter
+) -> None:
+    pod = await make_pod(client)
+    server.faults.on(Fault(effect, path="/binding", count=1))
+    with pytest.raises(UnknownOutcomeError):
+        await client.bind_pod(pod, "node-1", {ID_KEY: "3"})
+    assert (await read(client, pod)).spec.node_name == "node-1"
+
+
+async def test_annotations_are_set_and_removed_for_the_right_uid_only(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    await client.patch_pod_annotations(pod, {"a": "1", "b": "2"})
+    changed = await client.patch_pod_annotations(pod, {"a": None})
+    assert changed.metadata.annotations == {"b": "2"}
+    with pytest.raises(ConflictError):
+        await client.patch_pod_annotations(PodIdentity("default", "train", "another-uid"), {"b": None})
+    with pytest.raises(ConflictError):
+        await client.patch_pod_annotations(pod, {"b": None}, resource_version="1")
+    assert (await read(client, pod)).metadata.annotations == {"b": "2"}
+
+
+async def test_node_capacity_is_set_beside_what_the_kubelet_reports_and_removed_again(client: KubeClient) -> None:
+    await client.patch_node_capacity("node-1", {"cpu": 4})
+    for _ in range(2):
+        node = await client.patch_node_capacity("node-1", {"enflame.com/gcu-count": 8})
+        assert node.status.capacity == {"cpu": "4", "enflame.com/gcu-count": "8"}
+    node = await client.patch_node_capacity("node-1", {"enflame.com/gcu-count": None, "never.com/there": None})
+    assert node.status.capacity == {"cpu": "4"}
+
+
+async def test_a_delete_with_another_uid_deletes_nothing(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    with pytest.raises(ConflictError):
+        await client.delete(PODS, "train", namespace="default", precondition=Precondition(uid="another"), grace_s=0)
+    await client.delete(PODS, "train", namespace="default", precondition=Precondition(uid=pod.uid), grace_s=0)
+    with pytest.raises(NotFoundError):
+        await read(client, pod)
+
+
+async def test_a_name_taken_is_told_from_a_change_in_between(client: KubeClient) -> None:
+    with pytest.raises(AlreadyExistsError):
+        await client.create(NAMESPACES, {"metadata": {"name": "default"}})
+
+
+async def test_lists_page_and_select(client: KubeClient) -> None:
+    pods = [await make_pod(client, f"p{number}") for number in range(7)]
+    await client.bind_pod(pods[3], "node-1", {})
+    assert len(await client.list_all(PODS, Selector(namespace="default"), page_size=3)) == 7
+    on_node = await client.list_all(PODS, Selector(fields="spec.nodeName=node-1"))
+    assert [each.metadata.name for each in on_node] == ["p3"]
+
+
+async def test_a_reflector_outlives_restarts_of_the_server(server: ApiServer, client: KubeClient) -> None:
+    picture = Picture()
+    settings = ReflectorSettings(backoff=BackoffPolicy(0.005, 0.02), page_size=2)
+    decoder = msgspec.json.Decoder(Pod)
+    reflector = Reflector(client, PODS, picture, decode=decoder.decode, settings=settings, rng=random.Random(1))
+    task = asyncio.create_task(reflector.run(), name="reflector under test")
+    try:
+        first = await make_pod(client, "first")
+        await picture.shows("first")
+        await server.restart()
+        await make_pod(client, "second")
+        await picture.shows("first", "second")
+        await client.bind_pod(first, "node-1", {ID_KEY: "3"})
+        await picture.until(lambda seen: seen.pods[first.uid].spec.node_name == "node-1")
+        await client.delete(PODS, "second", namespace="default", grace_s=0)
+        await picture.shows("first")
+        assert reflector.counters.failures > 0
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_lease_is_taken_kept_and_handed_over(server: ApiServer, client: KubeClient) -> None:
+    times = LeaseTimes(duration_s=2, renew_deadline_s=1.5, retry_s=0.02)
+    changes: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+
+    def elector(identity: str) -> LeaderElector:
+        lease = ApiLease(client, "kube-system", "gcushare-extender")
+        return LeaderElector(lease, identity, times=times, listener=lambda leads: changes.put_nowait((identity, leads)))
+
+    first, second = elector("a"), elector("b")
+    async with asyncio.timeout(5):
+        task = asyncio.create_task(first.run(), name="first")
+        assert await changes.get() == ("a", True)
+        other = asyncio.create_task(second.run(), name="second")
+        task.cancel()
+        assert [await changes.get(), await changes.get()] == [("a", False), ("b", True)]
+        other.cancel()
+        assert await changes.get() == ("b", False)
+        await asyncio.wait([task, other])
+    lease = await client.get(LEASES, "gcushare-extender", namespace="kube-system")
+    assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("", 1)
+
+
+async def test_a_lease_written_by_others_keeps_what_we_do_not_know(client: KubeClient) -> None:
+    spec = {"holderIdentity": "x", "leaseDurationSeconds": 5, "strategy": "OldestEmulationVersion"}
+    metadata = {"name": "shared", "labels": {"kept": "yes"}}
+    raw = msgspec.structs.replace
+    made = await client.create(LEASES, {"metadata": metadata, "spec": spec}, namespace="default")
+    lease = ApiLease(client, "default", "shared")
+    written = await lease.write(LeaseSpec(holder_identity="y"), made.metadata.resource_version, 5.0)
+    assert written.metadata.labels == {"kept": "yes"}
+    assert written.spec == raw(made.spec, holder_identity="y")
+    with pytest.raises(ConflictError):
+        await lease.write(LeaseSpec(holder_identity="z"), made.metadata.resource_version, 5.0)
+    with pytest.raises(ConflictError):
+        await lease.create(Lease(metadata=ObjectMeta(name="shared")), 5.0)
+
+
+async def test_events_appear_beside_their_object(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    recorder = EventRecorder(client, "gcushare-test", host="node-1")
+    task = asyncio.create_task(recorder.run(), name="recorder under test")
+    about = ObjectReference(api_version="v1", kind="Pod", namespace="default", name=pod.name, uid=pod.uid)
+    recorder.record(about, "NoRoom", "needs 12 in one card", warning=True)
+    recorder.record(ObjectReference(kind="Node", name="node-1", uid="node-1"), "CardSick", "card 3")
+    assert await recorder.drain(5)
+    task.cancel()
+    await asyncio.wait([task])
+    events = await client.list_all(EVENTS)
+    seen = {(each.involved_object.kind, each.metadata.namespace, each.reason, each.count) for each in events}
+    assert {("Pod", "default", "NoRoom", 1), ("Node", "default", "CardSick", 1)} <= seen

@@ -1,0 +1,243 @@
+"""Speaking TLS to a server as a kubeconfig says, client certificates and login programs included."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.core.errors import ConfigError, GcushareError, RetryableError
+from gcushare.kube import PODS, ConfigSources, KubeClient, KubeConfig, UnauthorizedError, load_config
+from gcushare.kube.tls import client_context
+from tests.protocol.kube_certificates import Authority
+from tests.protocol.kube_server import ScriptedServer, answer, scripted, status
+
+JsonObject = dict[str, Any]
+PATH = "/api/v1/namespaces/ns/pods/p"
+POD = {"metadata": {"name": "p", "namespace": "ns"}}
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@asynccontextmanager
+async def tls_server(authority: Authority, tmp_path: Path, *, ask: bool = False) -> AsyncIterator[ScriptedServer]:
+    """Serve with a certificate of the authority; ``ask`` demands one of the client too."""
+    certificate, key = authority.issue("kubernetes.test")
+    (tmp_path / "server.pem").write_bytes(certificate + key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "server.pem")
+    if ask:
+        context.load_verify_locations(cadata=authority.certificate_pem.decode())
+        context.verify_mode = ssl.CERT_REQUIRED
+    async with scripted(context) as server:
+        server.on("GET", PATH, answer(200, POD))
+        yield server
+
+
+def config_of(tmp_path: Path, server: str, user: JsonObject, **cluster: Any) -> KubeConfig:
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return load_config(ConfigSources(kubeconfig=path, environ={}, home=tmp_path))
+
+
+async def ask(config: KubeConfig) -> str:
+    async with KubeClient(config) as client:
+        return (await client.get(PODS, "p", namespace="ns")).metadata.name
+
+
+async def test_a_server_signed_by_the_configured_authority_is_trusted(authority: Authority, tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_bytes(authority.certificate_pem)
+    async with tls_server(authority, tmp_path) as server:
+        assert await ask(config_of(tmp_path, server.server, {}, **{"certificate-authority": "ca.crt"})) == "p"
+
+
+async def test_a_server_of_another_authority_is_a_configuration_to_fix(authority: Authority, tmp_path: Path) -> None:
+    other = b64(Authority().certificate_pem)
+    async with tls_server(authority, tmp_path) as server:
+        config = config_of(tmp_path, server.server, {"token": "t"}, **{"certificate-authority-data": other})
+        with pytest.raises(ConfigError, match="check the certificate authority"):
+            await ask(config)
+        assert server.requests == []
+
+
+async def test_the_name_to_expect_may_differ_from_the_address(authority: Authority, tmp_path: Path) -> None:
+    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    async with tls_server(authority, tmp_path) as server:
+        right = config_of(tmp_path, server.server, {}, **trusted, **{"tls-server-name": "kubernetes.test"})
+        wrong = config_of(tmp_path, server.server, {}, **trusted, **{"tls-server-name": "other.test"})
+        assert await ask(right) == "p"
+        with pytest.raises(ConfigError, match=r"other\.test"):
+            await ask(wrong)
+
+
+async def test_verification_can_be_switched_off(authority: Authority, tmp_path: Path) -> None:
+    async with tls_server(authority, tmp_path) as server:
+        assert await ask(config_of(tmp_path, server.server, {}, **{"insecure-skip-tls-verify": True})) == "p"
+
+
+async def test_a_client_certificate_opens_the_door_and_leaves_no_key_behind(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = authority.issue("system:admin")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    async with tls_server(authority, tmp_path, ask=True) as server:
+        user = {"client-certificate-data": b64(certificate), "client-key-data": b64(key)}
+        assert await ask(config_of(tmp_path, server.server, user, **trusted)) == "p"
+        assert list(scratch.iterdir()) == []
+        with pytest.raises(RetryableError):
+            await ask(config_of(tmp_path, server.server, {}, **trusted))
+
+
+@pytest.mark.parametrize("damage", ["encrypted", "another's", "no PEM"])
+def test_a_key_that_cannot_be_used_says_why(authority: Authority, tmp_path: Path, damage: str) -> None:
+    certificate, key = authority.issue("system:admin", password=b"x" if damage == "encrypted" else None)
+    if damage == "another's":
+        _, key = authority.issue("somebody")
+    elif damage == "no PEM":
+        key = b"hello"
+    user = {"client-certificate-data": b64(certificate), "client-key-data": b64(key)}
+    with pytest.raises(ConfigError, match="encrypted" if damage == "encrypted" else "cannot be used"):
+        config_of(
+            tmp_path, "https://127.0.0.1:1", user, **{"certificate-authority-data": b64(authority.certificate_pem)}
+        )
+
+
+def test_an_authority_that_older_installers_made_is_accepted(authority: Authority) -> None:
+    context = client_context(authority.certificate_pem, "test")
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+
+
+class LoginProgram:
+    """A login program written in Python that counts its calls."""
+
+    def __init__(self, folder: Path, body: str) -> None:
+        self._calls = folder / "calls"
+        self._script = folder / "login.py"
+        self._script.write_text(
+            "import json, os, sys, time\n"
+            f"calls = open({str(self._calls)!r}, 'a+'); calls.write(os.environ['KUBERNETES_EXEC_INFO'] + '\\n')\n"
+            "calls.flush(); calls.seek(0); number = len(calls.readlines()); calls.close()\n"
+            "def credential(**status):\n"
+            "    kind = dict(apiVersion='client.authentication.k8s.io/v1', kind='ExecCredential')\n"
+            "    print(json.dumps(dict(kind, status=status)))\n"
+            f"{body}\n"
+        )
+
+    def user(self, **more: Any) -> JsonObject:
+        program = {"command": sys.executable, "args": [str(self._script)], "interactiveMode": "Never"}
+        return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **program, **more}}
+
+    @property
+    def calls(self) -> list[JsonObject]:
+        return [json.loads(line) for line in self._calls.read_text().splitlines()]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted() as running:
+        yield running
+
+
+async def test_a_login_program_is_asked_once_and_again_when_its_token_is_refused(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    program = LoginProgram(tmp_path, "credential(token=f'token-{number}-{os.environ[\"WHO\"]}')")
+    server.on("GET", PATH, answer(200, POD), answer(200, POD), status(401, "Unauthorized"), answer(200, POD))
+    user = program.user(env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
+    async with KubeClient(config_of(tmp_path, server.server, user)) as client:
+        for _ in range(3):
+            await client.get(PODS, "p", namespace="ns")
+    tokens = [each.headers["Authorization"] for each in server.requests]
+    assert tokens == [f"Bearer token-{number}-me" for number in [1, 1, 1, 2]]
+    assert program.calls[0]["spec"]["cluster"]["server"] == server.server
+
+
+async def test_a_token_about_to_expire_is_replaced_before_it_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
+    program = LoginProgram(
+        tmp_path,
+        "soon = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 30))\n"
+        "credential(token=f'token-{number}', expirationTimestamp=soon)",
+    )
+    server.on("GET", PATH, answer(200, POD), answer(200, POD))
+    async with KubeClient(config_of(tmp_path, server.server, program.user())) as client:
+        for _ in range(2):
+            await client.get(PODS, "p", namespace="ns")
+    assert [each.headers["Authorization"] for each in server.requests] == ["Bearer token-1", "Bearer token-2"]
+
+
+async def test_a_login_programs_client_certificate_is_used(authority: Authority, tmp_path: Path) -> None:
+    certificate, key = authority.issue("system:admin")
+    status_text = f"clientCertificateData={certificate.decode()!r}, clientKeyData={key.decode()!r}"
+    program = LoginProgram(tmp_path, f"credential({status_text})")
+    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    async with tls_server(authority, tmp_path, ask=True) as server:
+        assert await ask(config_of(tmp_path, server.server, program.user(), **trusted)) == "p"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param("sys.exit('please log in first')", "ended with status 1: please log in first", id="it fails"),
+        pytest.param("print('hello')", "printed no ExecCredential", id="it prints something else"),
+        pytest.param("credential()", "neither a token nor", id="it has no credential"),
+        pytest.param(
+            "print(json.dumps(dict(apiVersion='v9', kind='ExecCredential', status=dict(token='very-secret'))))",
+            "answered kind 'ExecCredential' of 'v9'",
+            id="it speaks another version",
+        ),
+    ],
+)
+async def test_a_login_program_that_does_not_work_says_how(
+    server: ScriptedServer, tmp_path: Path, body: str, words: str
+) -> None:
+    config = config_of(tmp_path, server.server, LoginProgram(tmp_path, body).user())
+    with pytest.raises(ConfigError, match=words) as caught:
+        await ask(config)
+    assert "very-secret" not in str(caught.value)
+    assert server.requests == []
+
+
+async def test_a_login_program_that_is_missing_is_named_with_its_hint(server: ScriptedServer, tmp_path: Path) -> None:
+    program = {
+        "command": "./no-such-login",
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "installHint": "install it from your cloud",
+    }
+    with pytest.raises(ConfigError, match=r"no-such-login' cannot be run.*install it from your cloud"):
+        await ask(config_of(tmp_path, server.server, {"exec": program}))
+
+
+async def test_refused_credentials_say_where_they_came_from(server: ScriptedServer, tmp_path: Path) -> None:
+    server.on("GET", PATH, status(401, "Unauthorized"))
+    with pytest.raises(UnauthorizedError, match=r"kubeconfig \(context 'c'\)") as caught:
+        await ask(config_of(tmp_path, server.server, {"token": "very-secret"}))
+    assert "very-secret" not in str(caught.value)
+
+
+async def test_a_tls_client_on_a_plain_server_ends_in_our_error(server: ScriptedServer, tmp_path: Path) -> None:
+    with pytest.raises(GcushareError, match="nothing was sent"):
+        await ask(config_of(tmp_path, server.server.replace("http://", "https://"), {}))

@@ -1,0 +1,396 @@
+"""Leader election in virtual time: several candidates, one lease, and everything that can come between them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
+from gcushare.kube import AlreadyExistsError, LeaderElector, LeaseTimes, UnknownOutcomeError
+from gcushare.kube.lease import held_spec, observe
+from gcushare.wire.objects import Lease, LeaseSpec
+from tests.unit.kube_time import VirtualClock, VirtualTime
+
+TIMES = LeaseTimes(duration_s=10, renew_deadline_s=6.5, retry_s=1)
+
+
+@dataclass
+class LeaseServer:
+    """The lease as the API server keeps it."""
+
+    lease: Lease | None = None
+    version: int = 0
+    writes: int = 0
+
+    def store(self, lease: Lease) -> Lease:
+        self.version += 1
+        self.writes += 1
+        metadata = msgspec.structs.replace(lease.metadata, resource_version=str(self.version), uid="lease-uid")
+        self.lease = msgspec.structs.replace(lease, metadata=metadata)
+        return self.lease
+
+    @property
+    def holder(self) -> str | None:
+        return None if self.lease is None else self.lease.spec.holder_identity
+
+
+@dataclass
+class LeaseAccess:
+    """One candidate's way to the lease, which can be cut (fails at once), hang, or lose answers after the effect."""
+
+    server: LeaseServer
+    clock: VirtualClock
+    cut: bool = False
+    hanging: bool = False
+    answers_lost: bool = False
+    name: str = "extender"
+    namespace: str = "kube-system"
+
+    async def _reach(self, timeout_s: float) -> None:
+        assert timeout_s > 0
+        if self.cut:
+            raise RetryableError("connection refused")
+        if self.hanging:
+            await self.clock.sleep(timeout_s)
+            raise UnknownOutcomeError("no answer in time")
+        await asyncio.sleep(0)
+
+    def _answer(self, lease: Lease) -> Lease:
+        if self.answers_lost:
+            raise UnknownOutcomeError("connection lost after sending")
+        return lease
+
+    async def read(self, timeout_s: float) -> Lease:
+        await self._reach(timeout_s)
+        if self.server.lease is None:
+            raise NotFoundError("no such lease")
+        return self.server.lease
+
+    async def create(self, lease: Lease, timeout_s: float) -> Lease:
+        await self._reach(timeout_s)
+        if self.server.lease is not None:
+            raise AlreadyExistsError("there is one")
+        return self._answer(self.server.store(lease))
+
+    async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
+        await self._reach(timeout_s)
+        if self.server.lease is None:
+            raise NotFoundError("no such lease")
+        if resource_version != self.server.lease.metadata.resource_version:
+            raise ConflictError("the object has been modified")
+        return self._answer(self.server.store(msgspec.structs.replace(self.server.lease, spec=spec)))
+
+
+@dataclass
+class Candidate:
+    access: LeaseAccess
+    elector: LeaderElector
+    changes: list[bool]
+    task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self.elector.run(), name=self.elector.identity)
+
+    async def stop(self) -> None:
+        """SIGTERM: the program cancels the election and waits for its end."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of it reaches the server any more."""
+        self.access.cut = True
+
+
+@dataclass
+class Cluster:
+    time: VirtualTime = field(default_factory=VirtualTime)
+    server: LeaseServer = field(default_factory=LeaseServer)
+    candidates: list[Candidate] = field(default_factory=list)
+
+    def candidate(self, identity: str, *, wall_offset_s: float = 0.0) -> Candidate:
+        clock = self.time.clock(wall_offset_s=wall_offset_s)
+        access = LeaseAccess(self.server, clock)
+        changes: list[bool] = []
+        elector = LeaderElector(
+            access, identity, times=TIMES, listener=changes.append, clock=clock, rng=random.Random(identity)
+        )
+        made = Candidate(access, elector, changes)
+        self.candidates.append(made)
+        return made
+
+    @property
+    def leaders(self) -> list[str]:
+        return [each.elector.identity for each in self.candidates if each.elector.is_leader]
+
+    async def pass_watching(self, seconds: float) -> None:
+        """Let time pass in small steps and check the one thing that must always hold."""
+        for _ in range(int(seconds * 10)):
+            await self.time.pass_(0.1)
+            assert len(self.leaders) <= 1, self.leaders
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    try:
+        yield made
+    finally:
+        for each in made.candidates:
+            each.access.cut = True
+            await each.stop()
+
+
+async def test_the_first_candidate_leads_at_once_and_stays() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.time.settle()
+        assert first.elector.is_leader
+        await world.pass_watching(60)
+        assert first.changes == [True]
+        assert world.server.lease is not None
+        assert world.server.lease.spec.lease_transitions == 0
+        assert world.server.writes > 40
+
+
+async def test_of_two_that_start_together_one_leads_and_the_other_knows_who() -> None:
+    async with cluster() as world:
+        for name in "ab":
+            world.candidate(name).start()
+        await world.pass_watching(30)
+        (leader,) = world.leaders
+        assert {each.elector.holder for each in world.candidates} == {leader}
+
+
+async def test_after_a_kill_the_other_leads_within_fifteen_seconds() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(5)
+        second.start()
+        await world.pass_watching(5)
+        first.kill()
+        await world.pass_watching(15)
+        assert world.leaders == ["b"]
+        assert world.server.lease is not None
+        assert world.server.lease.spec.lease_transitions == 1
+
+
+async def test_after_a_clean_stop_the_other_leads_at_its_next_look() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        await first.stop()
+        assert first.changes == [True, False]
+        assert world.server.holder == ""
+        await world.pass_watching(TIMES.retry_s)
+        assert world.leaders == ["b"]
+
+
+async def test_a_leader_cut_off_stops_well_before_another_may_start() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        first.kill()
+        cut_at = world.time.now_s
+        while first.elector.is_leader:
+            await world.pass_watching(0.1)
+        stopped_after = world.time.now_s - cut_at
+        assert stopped_after <= TIMES.renew_deadline_s + 0.1
+        await world.pass_watching(TIMES.duration_s - TIMES.renew_deadline_s - TIMES.retry_s - 0.2)
+        assert world.leaders == []
+        assert first.changes == [True, False]
+        await world.pass_watching(5)
+        assert world.leaders == ["b"]
+
+
+async def test_a_request_that_hangs_does_not_keep_a_leader_in_office() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        first.access.hanging = True
+        await world.pass_watching(TIMES.renew_deadline_s + 0.2)
+        assert not first.elector.is_leader
+        assert first.changes == [True, False]
+        await world.pass_watching(15)
+        assert world.leaders == ["b"]
+
+
+async def test_a_leader_that_comes_back_in_time_goes_on() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.pass_watching(5)
+        first.access.cut = True
+        await world.pass_watching(4)
+        first.access.cut = False
+        await world.pass_watching(20)
+        assert first.changes == [True]
+
+
+async def test_a_leader_back_after_its_deadline_takes_its_own_lease_again() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.pass_watching(2)
+        first.access.cut = True
+        await world.pass_watching(8)
+        assert world.leaders == []
+        first.access.cut = False
+        await world.pass_watching(2)
+        assert first.changes == [True, False, True]
+
+
+@pytest.mark.parametrize("offset_s", [-86_400.0, 86_400.0])
+async def test_wall_clocks_a_day_apart_change_nothing(offset_s: float) -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b", wall_offset_s=offset_s)
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(60)
+        assert (first.changes, second.changes) == ([True], [])
+        first.kill()
+        await world.pass_watching(15)
+        assert world.leaders == ["b"]
+
+
+async def test_renewals_whose_answers_are_lost_end_the_term_but_never_make_two_leaders() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        first.access.answers_lost = True
+        await world.pass_watching(30)
+        assert "a" not in world.leaders
+        first.access.answers_lost = False
+        await world.pass_watching(30)
+        assert len(world.leaders) == 1
+
+
+async def test_a_record_taken_by_force_deposes_the_leader_at_its_next_renewal() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.pass_watching(2)
+        assert world.server.lease is not None
+        clock = world.time.clock()
+        spec = held_spec(world.server.lease.spec, "somebody else", TIMES, clock.now())
+        world.server.store(msgspec.structs.replace(world.server.lease, spec=spec))
+        await world.pass_watching(TIMES.retry_s)
+        assert not first.elector.is_leader
+        assert first.elector.holder == "somebody else"
+
+
+async def test_a_label_put_on_the_lease_deposes_nobody() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.pass_watching(2)
+        assert world.server.lease is not None
+        world.server.store(world.server.lease)
+        await world.pass_watching(10)
+        assert first.changes == [True]
+
+
+async def test_a_deleted_lease_is_made_again() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.pass_watching(2)
+        world.server.lease = None
+        await world.pass_watching(2)
+        assert first.elector.is_leader
+        assert world.server.holder == "a"
+
+
+async def test_a_candidate_stopped_in_the_middle_of_taking_the_lease_gives_it_up() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.access.answers_lost = True
+        first.start()
+        await world.time.settle()
+        assert world.server.holder == "a"
+        assert not first.elector.is_leader
+        first.access.answers_lost = False
+        await first.stop()
+        assert world.server.holder == ""
+
+
+async def test_holds_says_no_when_a_bind_could_outlast_the_lease() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        assert not first.elector.holds(0)
+        first.start()
+        await world.time.settle()
+        assert first.elector.holds(5)
+        first.access.cut = True
+        await world.time.pass_(6)
+        assert first.elector.is_leader
+        assert first.elector.holds(3.9)
+        assert not first.elector.holds(4.1)
+        await world.time.pass_(0.6)
+        assert not first.elector.holds(0)
+
+
+async def test_leadership_ends_with_the_clock_even_when_the_loop_stood_still() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.time.settle()
+        assert first.elector.is_leader
+        # The process was stopped: time went on, none of its tasks ran.
+        world.time.now_s += TIMES.renew_deadline_s
+        assert not first.elector.is_leader
+        assert not first.elector.holds(0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_at_most_one_leads_in_any_order_of_faults(seed: int) -> None:
+    chance = random.Random(seed)
+    async with cluster() as world:
+        for name in "abc":
+            world.candidate(name, wall_offset_s=chance.uniform(-1000, 1000)).start()
+        for _ in range(40):
+            access = chance.choice(world.candidates).access
+            fault = chance.choice(["cut", "hanging", "answers_lost"])
+            setattr(access, fault, not getattr(access, fault))
+            await world.pass_watching(chance.uniform(0.2, 6))
+        for each in world.candidates:
+            each.access.cut = each.access.hanging = each.access.answers_lost = False
+        await world.pass_watching(20)
+        assert len(world.leaders) == 1, f"seed {seed}"
+
+
+@pytest.mark.parametrize("times", [(10.5, 6, 1), (0, 6, 1), (10, 10, 1), (10, 6, 6), (10, 6, 0)], ids=str)
+def test_times_that_could_make_two_leaders_are_refused(times: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="duration_s"):
+        LeaseTimes(*times)
+
+
+def test_an_unchanged_record_keeps_the_time_it_was_first_seen() -> None:
+    lease = Lease(spec=LeaseSpec(holder_identity="a", lease_duration_seconds=10, renew_time="x"))
+    seen = observe(None, lease, 100.0)
+    assert observe(seen, msgspec.structs.replace(lease), 105.0).since_s == 100.0
+    renewed = msgspec.structs.replace(lease, spec=msgspec.structs.replace(lease.spec, renew_time="y"))
+    assert observe(seen, renewed, 105.0).since_s == 105.0
+    assert not observe(seen, lease, 109.9).is_over(109.9)
+    assert observe(seen, lease, 110.0).is_over(110.0)

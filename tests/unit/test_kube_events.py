@@ -1,0 +1,238 @@
+"""The event recorder in virtual time: at most one post per object and reason in a minute, and nobody ever waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RetryableError
+from gcushare.kube import AlreadyExistsError, EventRecorder, RecorderLimits, UnknownOutcomeError
+from gcushare.kube.events import MAX_MESSAGE_BYTES, cut_message
+from gcushare.wire.objects import Event, ObjectReference
+from tests.unit.kube_time import VirtualTime
+
+POD = ObjectReference(kind="Pod", namespace="ns", name="train", uid="uid-1")
+NODE = ObjectReference(kind="Node", name="node-1", uid="node-1")
+
+
+@dataclass
+class EventServer:
+    """Events as the API server keeps them; fails the next requests with ``failures``, before or after their effect."""
+
+    events: dict[str, Event] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    failures: list[GcushareError] = field(default_factory=list)
+    after_effect: bool = False
+    stuck: asyncio.Event | None = None
+
+    async def create_event(self, event: Event) -> Event:
+        self.requests.append("create")
+        await self._fail_before()
+        if event.metadata.name in self.events:
+            raise AlreadyExistsError("there is one of that name")
+        self.events[event.metadata.name] = event
+        self._fail_after()
+        return event
+
+    async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
+        self.requests.append("repeat")
+        await self._fail_before()
+        if name not in self.events:
+            raise NotFoundError("events live for an hour")
+        old = self.events[name]
+        assert old.metadata.namespace == namespace
+        new = Event(
+            metadata=old.metadata,
+            involved_object=old.involved_object,
+            reason=old.reason,
+            type=old.type,
+            first_timestamp=old.first_timestamp,
+            count=count,
+            message=message,
+            last_timestamp=last_timestamp,
+        )
+        self.events[name] = new
+        self._fail_after()
+        return new
+
+    async def _fail_before(self) -> None:
+        if self.stuck is not None:
+            await self.stuck.wait()
+        if self.failures and not self.after_effect:
+            raise self.failures.pop(0)
+
+    def _fail_after(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    @property
+    def shown(self) -> list[tuple[str, str, int | None]]:
+        """What kubectl would show: reason, message and count of each event."""
+        return [(each.reason, each.message, each.count) for each in self.events.values()]
+
+
+@dataclass
+class Desk:
+    recorder: EventRecorder
+    server: EventServer
+    time: VirtualTime
+
+
+@asynccontextmanager
+async def desk(limits: RecorderLimits | None = None) -> AsyncIterator[Desk]:
+    time, server = VirtualTime(), EventServer()
+    recorder = EventRecorder(server, "gcushare-test", host="node-1", limits=limits, clock=time.clock())
+    task = asyncio.create_task(recorder.run(), name="recorder under test")
+    try:
+        yield Desk(recorder, server, time)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_an_event_is_posted_with_everything_kubectl_shows() -> None:
+    async with desk() as here:
+        here.recorder.record(POD, "CardAssigned", "card 3 of node-1", warning=True)
+        await here.time.settle()
+        (event,) = here.server.events.values()
+        assert event.involved_object == POD
+        assert (event.type, event.reason, event.message, event.count) == (
+            "Warning",
+            "CardAssigned",
+            "card 3 of node-1",
+            1,
+        )
+        assert event.metadata.namespace == "ns"
+        assert event.metadata.name.startswith("train.")
+        assert (event.source.component, event.source.host) == ("gcushare-test", "node-1")
+        assert event.first_timestamp == event.last_timestamp == "2026-01-01T00:16:40Z"
+
+
+async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:
+    async with desk() as here:
+        for number in range(100):
+            here.recorder.record(POD, "NoRoom", f"message {number}")
+            await here.time.pass_(0.5)
+        assert here.server.requests == ["create"]
+        await here.time.pass_(11)
+        here.recorder.record(POD, "NoRoom", "still no room")
+        await here.time.settle()
+        assert here.server.requests == ["create", "repeat"]
+        assert here.server.shown == [("NoRoom", "still no room", 101)]
+        assert here.recorder.counters.merged == 99
+
+
+async def test_reasons_and_objects_are_series_of_their_own() -> None:
+    async with desk() as here:
+        here.recorder.record(POD, "NoRoom", "x")
+        here.recorder.record(POD, "Bound", "y")
+        here.recorder.record(ObjectReference(kind="Pod", namespace="ns", name="train", uid="uid-2"), "NoRoom", "z")
+        here.recorder.record(NODE, "NoRoom", "w")
+        await here.time.settle()
+        assert len(here.server.events) == 4
+        assert {each.metadata.namespace for each in here.server.events.values()} == {"ns", "default"}
+
+
+async def test_the_caller_never_waits_and_what_does_not_fit_is_counted() -> None:
+    async with desk(RecorderLimits(queue=3)) as here:
+        here.server.stuck = asyncio.Event()
+        here.recorder.record(POD, "First", "being posted")
+        await here.time.settle()
+        for number in range(10):
+            here.recorder.record(POD, f"Reason{number}", "x")
+        assert here.recorder.counters.dropped == 7
+        here.server.stuck.set()
+        await here.time.settle()
+        assert here.recorder.counters.posted == 4
+
+
+async def test_an_event_that_expired_on_the_server_goes_on_in_a_new_one() -> None:
+    async with desk() as here:
+        here.recorder.record(POD, "NoRoom", "x")
+        await here.time.pass_(4000)
+        here.server.events.clear()
+        here.recorder.record(POD, "NoRoom", "y")
+        await here.time.settle()
+        assert here.server.shown == [("NoRoom", "y", 2)]
+
+
+async def test_a_server_away_for_a_moment_is_tried_again() -> None:
+    async with desk() as here:
+        here.server.failures = [RetryableError("connection refused"), RetryableError("busy", delay_s=5)]
+        here.recorder.record(POD, "NoRoom", "x")
+        await here.time.pass_(1.1)
+        assert len(here.server.requests) == 2
+        await here.time.pass_(4.8)
+        assert len(here.server.requests) == 2
+        await here.time.pass_(0.3)
+        assert here.server.shown == [("NoRoom", "x", 1)]
+        assert here.recorder.counters.failed == 0
+
+
+async def test_a_post_whose_answer_was_lost_is_not_doubled() -> None:
+    async with desk() as here:
+        here.server.after_effect = True
+        here.server.failures = [UnknownOutcomeError("connection lost after sending")]
+        here.recorder.record(POD, "NoRoom", "x")
+        await here.time.pass_(5)
+        assert here.server.shown == [("NoRoom", "x", 1)]
+        assert here.recorder.counters.posted == 1
+
+
+async def test_a_refused_event_is_given_up_counted_and_not_tried_for_a_minute() -> None:
+    async with desk() as here:
+        here.server.failures = [ForbiddenError("may not create events")]
+        here.recorder.record(POD, "NoRoom", "x")
+        await here.time.settle()
+        here.recorder.record(POD, "NoRoom", "y")
+        await here.time.settle()
+        assert here.recorder.counters.failed == 1
+        assert here.server.requests == ["create"]
+        await here.time.pass_(61)
+        here.recorder.record(POD, "NoRoom", "z")
+        await here.time.settle()
+        assert here.server.shown == [("NoRoom", "z", 3)]
+
+
+async def test_posts_are_paced_over_all_series() -> None:
+    async with desk(RecorderLimits(rate_per_s=2, burst=4)) as here:
+        for number in range(10):
+            here.recorder.record(POD, f"Reason{number}", "x")
+        await here.time.settle()
+        assert len(here.server.events) == 4
+        await here.time.pass_(1.0)
+        assert len(here.server.events) == 6
+        await here.time.pass_(2.0)
+        assert len(here.server.events) == 10
+
+
+async def test_drain_waits_for_what_was_handed_over() -> None:
+    async with desk() as here:
+        here.server.stuck = asyncio.Event()
+        here.recorder.record(POD, "NoRoom", "x")
+        assert not await here.recorder.drain(0.01)
+        here.server.stuck.set()
+        assert await here.recorder.drain(5)
+        assert here.server.shown == [("NoRoom", "x", 1)]
+
+
+async def test_memory_is_bounded_by_forgetting_the_series_used_longest_ago() -> None:
+    async with desk(RecorderLimits(series=2, queue=100)) as here:
+        for name in ["One", "Two", "One", "Three"]:
+            here.recorder.record(POD, name, "x")
+            await here.time.settle()
+        here.recorder.record(POD, "One", "still known")
+        here.recorder.record(POD, "Two", "forgotten, so it starts anew")
+        await here.time.settle()
+        assert sorted(each.reason for each in here.server.events.values()) == ["One", "Three", "Two", "Two"]
+
+
+@pytest.mark.parametrize("message", ["short", "x" * 5000, "卡" * 5000, "x" + "卡" * 5000])
+def test_messages_are_cut_to_what_the_server_takes(message: str) -> None:
+    cut = cut_message(message)
+    assert len(cut.encode()) <= MAX_MESSAGE_BYTES
+    assert cut == message or (cut.endswith("…") and message.startswith(cut[:-1]) and len(cut.encode()) > 1018)

@@ -1,0 +1,221 @@
+"""Kubernetes JSON into our objects and back: what is skipped, what is kept as it was written, what is refused."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from gcushare.wire.objects import (
+    Event,
+    Lease,
+    LeaseSpec,
+    ListOf,
+    Node,
+    ObjectHead,
+    ObjectMeta,
+    Pod,
+    Status,
+    WatchEvent,
+)
+from gcushare.wire.slim_objects import slim_node, slim_pod
+
+T = TypeVar("T")
+JsonObject = dict[str, Any]
+
+OURS = ("enflame.com/",)
+
+
+def decode(kind: type[T], document: object) -> T:
+    return msgspec.json.decode(json.dumps(document), type=kind)
+
+
+def pod_json(number: int = 1) -> JsonObject:
+    """A pod about as large as the API server sends them."""
+    amounts = {"cpu": "4", "memory": "8Gi", "enflame.com/gcu-memory": "4"}
+    record = {
+        "enflame.com/gcu-device-id": "3",
+        "enflame.com/gcu-device-memory": "16",
+        "enflame.com/gcu-device-memory-request": "4",
+        "enflame.com/gcu-device-assigned": "true",
+        "enflame.com/gcu-device-assign-time": str(1_700_000_000_000_000_000 + number),
+    }
+    condition = {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"train-{number:06}",
+            "namespace": f"team-{number % 40}",
+            "uid": f"{number:08x}-0000-4000-8000-000000000000",
+            "resourceVersion": str(500_000 + number),
+            "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": "train", "pod-template-hash": "5d8c7"},
+            "annotations": {**record, "kubectl.kubernetes.io/last-applied-configuration": "x" * 800},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "train", "uid": "u"}],
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:metadata": {"f:annotations": {}}}}],
+        },
+        "spec": {
+            "nodeName": f"node-{number % 5000}",
+            "schedulerName": "default-scheduler",
+            "priority": 0,
+            "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
+            "initContainers": [{"name": "proxy", "restartPolicy": "Always", "image": "i"}],
+            "containers": [{"name": "main", "image": "i:1", "resources": {"limits": amounts, "requests": amounts}}],
+        },
+        "status": {
+            "phase": "Running",
+            "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [condition] * 4,
+            "containerStatuses": [{"name": "main", "ready": True, "containerID": "containerd://ab", "restartCount": 2}],
+        },
+    }
+
+
+def test_a_pod_keeps_what_is_declared_and_skips_the_rest() -> None:
+    pod = decode(Pod, pod_json())
+    assert pod.key == "team-1/train-000001"
+    assert (pod.spec.node_name, pod.spec.priority, pod.status.phase) == ("node-1", 0, "Running")
+    assert pod.spec.containers[0].resources.limits["enflame.com/gcu-memory"] == "4"
+    assert pod.spec.init_containers[0].restart_policy == "Always"
+    assert pod.status.container_statuses[0].container_id == "containerd://ab"
+    assert pod.metadata.owner_references[0].kind == "ReplicaSet"
+
+
+def test_an_empty_object_is_one_of_defaults() -> None:
+    pod = decode(Pod, {})
+    assert (pod.metadata.uid, pod.spec.containers, pod.is_bound, pod.is_being_deleted) == ("", (), False, False)
+
+
+@pytest.mark.parametrize("quantity", ["4", "4Gi", 4, 4.5, -1, 10**18])
+def test_a_quantity_stays_as_it_was_written(quantity: str | float) -> None:
+    pod = decode(Pod, {"spec": {"containers": [{"resources": {"limits": {"enflame.com/gcu-memory": quantity}}}]}})
+    kept = pod.spec.containers[0].resources.limits["enflame.com/gcu-memory"]
+    assert kept == quantity
+    assert type(kept) is type(quantity)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"metadata": {"annotations": {"a": 5}}},
+        {"spec": {"containers": {"name": "x"}}},
+        {"spec": {"containers": [{"resources": {"limits": {"cpu": ["4"]}}}]}},
+        {"spec": {"nodeName": None}},
+        [],
+    ],
+)
+def test_a_field_of_another_type_is_refused_with_its_place(document: object) -> None:
+    with pytest.raises(msgspec.ValidationError, match="Expected"):
+        decode(Pod, document)
+
+
+def test_times_that_were_never_set_may_be_null() -> None:
+    assert decode(ObjectMeta, {"creationTimestamp": None}).creation_timestamp is None
+
+
+def test_a_node_answers_for_its_address_and_readiness() -> None:
+    addresses = [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.5"}]
+    conditions = [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}]
+    node = decode(Node, {"status": {"addresses": addresses, "conditions": conditions}})
+    assert (node.internal_ip, node.is_ready) == ("10.0.0.5", True)
+    assert (decode(Node, {}).internal_ip, decode(Node, {}).is_ready) == (None, False)
+
+
+@pytest.mark.parametrize(("items", "count"), [([{}, {}], 2), ([], 0), (None, 0)])
+def test_a_list_may_be_empty_in_either_way_of_go(items: list[JsonObject] | None, count: int) -> None:
+    page = decode(ListOf[Pod], {"metadata": {"resourceVersion": "5", "continue": "token"}, "items": items})
+    assert (len(page.entries), page.metadata.continue_) == (count, "token")
+
+
+def test_an_event_of_a_watch_is_decoded_in_two_steps() -> None:
+    line = json.dumps({"type": "ADDED", "object": pod_json()})
+    event = msgspec.json.decode(line, type=WatchEvent[msgspec.Raw])
+    assert event.type == "ADDED"
+    assert msgspec.json.decode(event.object, type=ObjectHead).metadata.resource_version == "500001"
+    assert msgspec.json.decode(event.object, type=Pod).spec.node_name == "node-1"
+
+
+def test_a_refusal_names_the_fields_at_fault() -> None:
+    document = {
+        "kind": "Status",
+        "code": 422,
+        "reason": "Invalid",
+        "details": {"retryAfterSeconds": 3, "causes": [{"field": "metadata.uid", "reason": "FieldValueInvalid"}]},
+    }
+    status = decode(Status, document)
+    assert status.details is not None
+    assert (status.details.causes[0].field, status.details.retry_after_seconds) == ("metadata.uid", 3)
+
+
+def test_what_is_written_has_kubernetes_names_and_no_empty_fields() -> None:
+    spec = LeaseSpec(holder_identity="", lease_duration_seconds=1, lease_transitions=0)
+    lease = Lease(api_version="coordination.k8s.io/v1", kind="Lease", metadata=ObjectMeta(name="l"), spec=spec)
+    assert json.loads(msgspec.json.encode(lease)) == {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "l"},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 0},
+    }
+    assert msgspec.json.encode(Event(reason="x")) == b'{"reason":"x"}'
+
+
+def test_objects_are_values() -> None:
+    pod = decode(Pod, pod_json())
+    assert pod == decode(Pod, pod_json())
+    with pytest.raises(AttributeError):
+        pod.metadata = ObjectMeta()  # type: ignore[misc]  # the point of the test
+
+
+def test_a_slim_pod_keeps_identity_resources_and_our_record_only() -> None:
+    slim = slim_pod(decode(Pod, pod_json()), annotation_prefixes=OURS)
+    assert sorted(slim.metadata.annotations) == [
+        "enflame.com/gcu-device-assign-time",
+        "enflame.com/gcu-device-assigned",
+        "enflame.com/gcu-device-id",
+        "enflame.com/gcu-device-memory",
+        "enflame.com/gcu-device-memory-request",
+    ]
+    assert (slim.metadata.uid, slim.metadata.resource_version) == ("00000001-0000-4000-8000-000000000000", "500001")
+    assert slim.spec.containers[0].resources.requests["enflame.com/gcu-memory"] == "4"
+    assert slim.spec.init_containers[0].restart_policy == "Always"
+    assert (slim.metadata.labels, slim.metadata.owner_references, slim.status.conditions) == ({}, (), ())
+
+
+def test_slim_pods_share_the_words_that_repeat() -> None:
+    one, two = (slim_pod(decode(Pod, pod_json(number)), annotation_prefixes=OURS) for number in (5000, 10_000))
+    assert one.spec.node_name is two.spec.node_name
+    assert one.spec.containers[0].resources.limits is one.spec.containers[0].resources.requests
+
+
+def test_a_slim_node_is_the_same_after_a_heartbeat() -> None:
+    def node(beat: str) -> Node:
+        conditions = [
+            {"type": "Ready", "status": "True"},
+            {"type": "MemoryPressure", "status": "False", "lastTransitionTime": beat},
+        ]
+        metadata = {"name": "n", "annotations": {"enflame.com/inventory": "[]", "other": "x"}}
+        document = {"metadata": metadata, "status": {"conditions": conditions, "capacity": {"cpu": "4"}}}
+        return slim_node(decode(Node, document), annotation_prefixes=OURS)
+
+    assert node("10:00") == node("10:01")
+    assert node("10:00").metadata.annotations == {"enflame.com/inventory": "[]"}
+    assert node("10:00").status.capacity == {"cpu": "4"}
+
+
+def test_fifty_thousand_slim_pods_fit_a_hundred_mebibytes() -> None:
+    count = 2000
+    decoder = msgspec.json.Decoder(Pod)
+    documents = [json.dumps(pod_json(number)).encode() for number in range(count)]
+    tracemalloc.start()
+    try:
+        kept = [slim_pod(decoder.decode(raw), annotation_prefixes=OURS) for raw in documents]
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == count
+    assert size_bytes / count * 50_000 < 100 * 1024 * 1024

@@ -1,0 +1,238 @@
+"""Guard a server's connections: how many there are, and how long a slow client may hold one.
+
+The guard sits in asyncio's protocol callbacks, below HTTP, where a client that never finishes a request is visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aiohttp import web
+
+from gcushare.runtime.logs import fields
+
+log = logging.getLogger(__name__)
+
+# How long a refused client may take to read its 503 before the connection is cut.
+_REFUSAL_LINGER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What clients may hold: connections in all, seconds for the head of a request and for reading an answer."""
+
+    count: int
+    slow_client_s: float
+
+
+class ConnectionTable:
+    """The connections of one server, the idle ones in the order in which they fell idle."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.refused_total = 0
+        self._idle: dict[GuardedConnection, None] = {}
+        self._busy: set[GuardedConnection] = set()
+        self._open: set[GuardedConnection] = set()
+        self._none_busy = asyncio.Event()
+        self._none_busy.set()
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+
+    def __len__(self) -> int:
+        return len(self._idle) + len(self._busy)
+
+    @property
+    def busy_count(self) -> int:
+        return len(self._busy)
+
+    def is_idle(self, connection: GuardedConnection) -> bool:
+        return connection in self._idle
+
+    def is_busy(self, connection: GuardedConnection) -> bool:
+        return connection in self._busy
+
+    def admit(self, connection: GuardedConnection) -> bool:
+        """Take a new connection in; when the table is full the longest idle one makes room, if there is one."""
+        self._open.add(connection)
+        self._none_open.clear()
+        if len(self) >= self.limits.count:
+            if not self._idle:
+                self.refused_total += 1
+                log.warning("connection refused %s", fields(limit=self.limits.count, refused_total=self.refused_total))
+                return False
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            log.debug("idle connection closed to make room %s", fields(limit=self.limits.count))
+            longest.force_close()
+        self._idle[connection] = None
+        return True
+
+    def mark_busy(self, connection: GuardedConnection) -> None:
+        if connection in self._idle:
+            del self._idle[connection]
+            self._busy.add(connection)
+            self._none_busy.clear()
+
+    def mark_idle(self, connection: GuardedConnection) -> None:
+        if connection in self._busy:
+            self._end_busy(connection)
+            self._idle[connection] = None
+
+    def forget(self, connection: GuardedConnection) -> None:
+        """The connection is gone."""
+        self._idle.pop(connection, None)
+        self._end_busy(connection)
+        self._open.discard(connection)
+        if not self._open:
+            self._none_open.set()
+
+    def _end_busy(self, connection: GuardedConnection) -> None:
+        self._busy.discard(connection)
+        if not self._busy:
+            self._none_busy.set()
+
+    async def wait_quiet(self) -> None:
+        """Return once no connection has a request in work."""
+        await self._none_busy.wait()
+
+    async def cut_all(self) -> None:
+        """Abort every connection and return once the event loop has let go of them."""
+        for connection in tuple(self._open):
+            connection.abort()
+        await self._none_open.wait()
+
+
+class GuardedConnection(web.RequestHandler):
+    """One client's connection: aiohttp's, with deadlines for the head of a request and for the reading of answers.
+
+    The body's deadline is where it is read, see `request_gate`; a silent connection is closed by aiohttp's keep-alive.
+    """
+
+    __slots__ = ("_closes_after_answer", "_head_timer", "_is_refused", "_stall_timer", "_table", "_wire")
+
+    def __init__(self, table: ConnectionTable, manager: web.Server, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._table = table
+        self._is_refused = False
+        self._closes_after_answer = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        # Kept beside aiohttp's own, which forgets the transport when it closes it with output still waiting.
+        self._wire: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._wire = cast(asyncio.Transport, transport)
+        if self._table.admit(self):
+            super().connection_made(transport)
+        else:
+            self._is_refused = True
+            self._refuse(self._wire)
+
+    def _refuse(self, wire: asyncio.Transport) -> None:
+        body = json.dumps({"error": "too many connections, try again later", "status": 503}).encode()
+        head = (
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        wire.write(head.encode() + body)
+        # Not closed at once: closing on unread input resets the connection, and the client would never see why.
+        self._stall_timer = self._loop.call_later(_REFUSAL_LINGER_S, wire.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        if self._head_timer is None and self._table.is_idle(self):
+            self._head_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "head of a request")
+        super().data_received(data)
+
+    def begin_request(self) -> None:
+        """The head of a request is complete and its handler begins."""
+        self._stop_head_timer()
+        self._table.mark_busy(self)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        if self._closes_after_answer and not resp.prepared:
+            resp.force_close()
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            # Not before: an idle connection may be closed to make room, and this one still had an answer to give.
+            self._table.mark_idle(self)
+            if self._closes_after_answer:
+                self.close()
+
+    def close(self) -> None:
+        """Close now if idle, else once the request in work is answered.
+
+        aiohttp's own leaves an idle connection open until the drain is over, and stops reading the body of a request
+        in work, which then can never be answered.
+        """
+        if self._table.is_busy(self):
+            self._closes_after_answer = True
+        else:
+            self.force_close()
+
+    def abort(self) -> None:
+        """Cut the connection; what was not sent yet is lost."""
+        if self._wire is not None:
+            self._wire.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "reading of an answer")
+
+    def resume_writing(self) -> None:
+        self._stop_stall_timer()
+        super().resume_writing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_head_timer()
+        self._stop_stall_timer()
+        self._table.forget(self)
+        self._wire = None
+        if not self._is_refused:
+            super().connection_lost(exc)
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP: the same JSON as every error, without a stack in the log or in the answer."""
+        if status != 400 or request.writer.output_size > 0:
+            return super().handle_error(request, status, exc, message)
+        reason = next(iter((message or "").splitlines()), "")[:200]
+        log.info("malformed request %s", fields(peer=self._peer(), status=status, reason=reason))
+        response = web.json_response({"error": f"malformed HTTP request: {reason}", "status": status}, status=status)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log what aiohttp could not handle; a body that is malformed to its end is the client's fault, not ours."""
+        if isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            log.debug("malformed body dropped %s", fields(peer=self._peer()))
+        else:
+            super().log_exception(*args, **kw)
+
+    def _cut(self, what: str) -> None:
+        limit_s = self._table.limits.slow_client_s
+        log.info("slow client cut off %s", fields(peer=self._peer(), slow=what, limit_s=limit_s))
+        self.abort()
+
+    def _peer(self) -> object:
+        return None if self._wire is None else self._wire.get_extra_info("peername")
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None

@@ -1,0 +1,122 @@
+"""The outermost frame of every program: settings in, exit code out, and no error without one line that says why."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from gcushare.core.errors import ConfigError, GcushareError
+from gcushare.runtime.exits import DONE, FAILED, INTERNAL_ERROR, SIGNALLED, exit_code_for
+from gcushare.runtime.groups import LogSettings
+from gcushare.runtime.loading import Answered, load_settings
+from gcushare.runtime.log_lines import escape
+from gcushare.runtime.logs import fields, setup_logging
+from gcushare.runtime.settings import Program
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a process gets from outside; tests bring their own."""
+
+    argv: Sequence[str] = field(default_factory=lambda: tuple(sys.argv[1:]))
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    stdout: TextIO = field(default_factory=lambda: sys.stdout)
+    stderr: TextIO = field(default_factory=lambda: sys.stderr)
+
+
+def run_program(
+    program: Program[T],
+    main: Callable[[T], int],
+    *,
+    log_settings: Callable[[T], LogSettings] | None = None,
+    surroundings: Surroundings | None = None,
+) -> int:
+    """Load the settings, run ``main`` with them and return the exit code (see `exits`).
+
+    Args:
+        program: what the command line is made from.
+        main: the program itself; what it returns is the exit code.
+        log_settings: finds the log's settings; without it no log is set up, as for commands that print an answer.
+        surroundings: arguments, environment and streams, the process's own by default.
+
+    Effects: an error that ends the program is told once: as ``error: ...`` on stderr, or in the log where there is one.
+    """
+    around = surroundings or Surroundings()
+    try:
+        settings = load_settings(program, around.argv, around.environ, _read_text)
+    except Answered as answer:
+        around.stdout.write(answer.text)
+        return DONE
+    except ConfigError as error:
+        return _tell(error, around.stderr)
+    if log_settings is None:
+        return _run_guarded(lambda: main(settings), around.stdout, lambda error: _tell(error, around.stderr))
+    with setup_logging(log_settings(settings), program.name, stderr=around.stderr):
+        return _run_guarded(lambda: main(settings), around.stdout, _log)
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _run_guarded(main: Callable[[], int], stdout: TextIO, report: Callable[[Exception], int]) -> int:
+    try:
+        code = main()
+        stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return SIGNALLED + signal.SIGINT
+    except BrokenPipeError as error:
+        return FAILED if _is_abandoned(stdout) else report(error)
+    except Exception as error:  # the program's root: every error ends here and is told
+        return report(error)
+
+
+def _is_abandoned(stdout: TextIO) -> bool:
+    """Tell whether the reader of our output (head, less) has left; then nothing more is written to it at exit."""
+    try:
+        descriptor = stdout.fileno()
+    except (OSError, ValueError):  # not a file of the system
+        return False
+    poller = select.poll()
+    poller.register(descriptor, select.POLLOUT)
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0)):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return True
+
+
+def _tell(error: Exception, stderr: TextIO) -> int:
+    code = exit_code_for(error)
+    if code == INTERNAL_ERROR:
+        stderr.write("".join(traceback.format_exception(error)))
+    for line in _lines_of(error):
+        stderr.write(f"error: {escape(line)}\n")
+    return code
+
+
+def _log(error: Exception) -> int:
+    code = exit_code_for(error)
+    for line in _lines_of(error):
+        log.error("program ends %s", fields(error=line, code=code), exc_info=code == INTERNAL_ERROR)
+    return code
+
+
+def _lines_of(error: Exception) -> Sequence[str]:
+    if isinstance(error, ConfigError):
+        return error.problems
+    return [str(error) if isinstance(error, GcushareError) else f"{type(error).__name__}: {error}"]

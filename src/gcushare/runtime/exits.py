@@ -1,0 +1,37 @@
+"""The exit status of every program: one table, printed by ``--help``, from which errors get their codes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from gcushare.core.errors import ConfigError, GcushareError, RetryableError
+
+DONE = 0
+FAILED = 1
+MISUSED = 2
+# The two codes of sysexits.h that scripts and supervisors already know.
+INTERNAL_ERROR = os.EX_SOFTWARE
+TRY_AGAIN = os.EX_TEMPFAIL
+SIGNALLED = 128
+
+EXIT_STATUS: Mapping[int | str, str] = {
+    DONE: "Done.",
+    FAILED: "Refused, not found, or failed; the reason is on stderr.",
+    MISUSED: "Wrong arguments, settings or files; every problem is on stderr.",
+    INTERNAL_ERROR: "A defect of the program; the stack is on stderr.",
+    TRY_AGAIN: "A peer did not answer or asked to wait; the same call may succeed later.",
+    "128+N": "Ended by signal N before it could finish in order.",
+}
+
+# First match wins, so a family stands before its root.
+_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
+    (ConfigError, MISUSED),
+    (RetryableError, TRY_AGAIN),
+    (GcushareError, FAILED),
+)
+
+
+def exit_code_for(error: BaseException) -> int:
+    """Return the exit code of an error that ended a program."""
+    return next((code for family, code in _BY_ERROR if isinstance(error, family)), INTERNAL_ERROR)

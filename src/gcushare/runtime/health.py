@@ -1,0 +1,136 @@
+"""Answer /healthz and /readyz from named checks: ready means that it works, alive that its owner makes progress."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from gcushare.runtime.logs import fields
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[], Awaitable[str | None]]
+"""Returns None when all is well, else the reason why not; raising is a reason too."""
+
+# Below the kubelet's own default of one second per probe, so that the answer names the slow check.
+CHECK_TIMEOUT_S = 0.8
+_LONGEST_REASON = 500
+
+
+class Heartbeat:
+    """Progress of one owner task: it beats at each round, and is dead when the last beat is too old."""
+
+    def __init__(self, task: str, max_age_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._task = task
+        self._max_age_s = max_age_s
+        self._clock = clock
+        # The time until the first beat is bounded as well: a task that never started is not alive.
+        self._last_beat = clock()
+
+    def beat(self) -> None:
+        """Tell that the task went round once more."""
+        self._last_beat = self._clock()
+
+    async def check(self) -> str | None:
+        """Name the silence when the last beat is older than allowed."""
+        age_s = self._clock() - self._last_beat
+        if age_s <= self._max_age_s:
+            return None
+        return f"task {self._task!r} made no progress for {age_s:.1f}s; allowed {self._max_age_s:g}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a set of checks, by name; None is well."""
+
+    reasons: dict[str, str | None]
+
+    @property
+    def is_ok(self) -> bool:
+        return not any(reason is not None for reason in self.reasons.values())
+
+    def to_json(self) -> dict[str, object]:
+        """Return the body of an answer, every check with its state and reason."""
+        checks = {
+            name: {"ok": True} if reason is None else {"ok": False, "reason": reason}
+            for name, reason in self.reasons.items()
+        }
+        return {"status": "ok" if self.is_ok else "failing", "checks": checks}
+
+
+class Health:
+    """The checks of one program and their two endpoints.
+
+    A liveness check fails only when a restart would help; everything else (a peer away, a watch behind) is readiness.
+    """
+
+    def __init__(self, *, timeout_s: float = CHECK_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._live: dict[str, Check] = {}
+        self._ready: dict[str, Check] = {}
+        self._last_reasons: dict[str, dict[str, str | None]] = {}
+
+    def add_live(self, name: str, check: Check) -> None:
+        """Restart us when this fails; a program that is not alive is not ready either."""
+        self._add(self._live, name, check)
+
+    def add_ready(self, name: str, check: Check) -> None:
+        """Send us nothing while this fails."""
+        self._add(self._ready, name, check)
+
+    def _add(self, checks: dict[str, Check], name: str, check: Check) -> None:
+        if name in self._live or name in self._ready:
+            raise ValueError(f"check {name!r} exists already; give each check its own name")
+        checks[name] = check
+
+    async def report_live(self) -> Report:
+        return await self._report("healthz", self._live)
+
+    async def report_ready(self) -> Report:
+        return await self._report("readyz", self._live | self._ready)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the two routes for the program's application: 200 when every check is well, else 503."""
+        return [web.get("/healthz", self._answer_healthz), web.get("/readyz", self._answer_readyz)]
+
+    async def _answer_healthz(self, _request: web.Request) -> web.Response:
+        return _to_response(await self.report_live())
+
+    async def _answer_readyz(self, _request: web.Request) -> web.Response:
+        return _to_response(await self.report_ready())
+
+    async def _report(self, endpoint: str, checks: dict[str, Check]) -> Report:
+        reasons = await asyncio.gather(*(self._run(check) for check in checks.values()))
+        report = Report(dict(zip(checks, reasons, strict=True)))
+        self._log_changes(endpoint, report)
+        return report
+
+    async def _run(self, check: Check) -> str | None:
+        limit = asyncio.timeout(self._timeout_s)
+        try:
+            async with limit:
+                reason = await check()
+        except Exception as error:  # the root of a foreign check: its failure is its answer
+            late = f"no answer within {self._timeout_s:g}s"
+            reason = late if limit.expired() else f"{type(error).__name__}: {error}"
+        return None if reason is None else reason[:_LONGEST_REASON]
+
+    def _log_changes(self, endpoint: str, report: Report) -> None:
+        """Log a check when its state changes, not at each probe."""
+        before = self._last_reasons.get(endpoint, {})
+        for name, reason in report.reasons.items():
+            was_failing = before.get(name) is not None
+            if reason is not None and not was_failing:
+                log.warning("check failing %s", fields(endpoint=endpoint, check=name, reason=reason))
+            elif reason is None and was_failing:
+                log.info("check well again %s", fields(endpoint=endpoint, check=name))
+        self._last_reasons[endpoint] = report.reasons
+
+
+def _to_response(report: Report) -> web.Response:
+    return web.json_response(report.to_json(), status=200 if report.is_ok else 503)

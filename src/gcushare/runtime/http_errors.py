@@ -1,0 +1,72 @@
+"""How an error becomes an HTTP answer: one table from our error families to status codes, one JSON shape for all."""
+
+from __future__ import annotations
+
+import math
+
+from aiohttp import web
+
+from gcushare.core.errors import (
+    ConflictError,
+    ForbiddenError,
+    GcushareError,
+    NotFoundError,
+    Refused,
+    RemoteContractError,
+    RetryableError,
+)
+
+# First match wins, so a family stands before its root. What is not listed is our own fault: 500, without details.
+STATUS_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
+    (RemoteContractError, 400),
+    (ForbiddenError, 403),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (Refused, 422),
+    (RetryableError, 503),
+)
+
+_LONGEST_TEXT = 2000
+
+
+def status_for(error: GcushareError) -> int:
+    """Return the HTTP status of an error that a handler let through."""
+    return next((status for family, status in STATUS_BY_ERROR if isinstance(error, family)), 500)
+
+
+def error_response(status: int, text: str, *, close: bool = False) -> web.Response:
+    """Build the one shape of every error: ``{"error": ..., "status": ...}``.
+
+    Args:
+        status: the HTTP status.
+        text: one sentence for people, cut to a bound; never a stack.
+        close: end the connection after the answer, for requests that were not read to their end.
+    """
+    response = web.json_response({"error": text[:_LONGEST_TEXT], "status": status}, status=status)
+    if close:
+        response.force_close()
+    return response
+
+
+def respond_to(error: GcushareError) -> web.Response:
+    """Build the answer to an error of ours; 500 for those that no client can do anything about."""
+    status = status_for(error)
+    response = error_response(status, str(error))
+    if isinstance(error, RetryableError):
+        response.headers["Retry-After"] = str(max(1, math.ceil(error.delay_s or 1)))
+    return response
+
+
+def respond_to_http(error: web.HTTPException, path: str) -> web.Response:
+    """Bring aiohttp's own errors (no such path, wrong method) into our shape, keeping headers such as Allow."""
+    text = error.text or error.reason
+    if text == f"{error.status}: {error.reason}":  # nobody gave a text: aiohttp made this one up
+        allowed = error.headers.get("Allow", "")
+        text = {404: f"no such path: {path[:200]!r}", 405: f"method not allowed; allowed: {allowed}"}.get(
+            error.status, text
+        )
+    response = error_response(error.status, text)
+    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
+        if name in error.headers:
+            response.headers[name] = error.headers[name]
+    return response

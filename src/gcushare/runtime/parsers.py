@@ -1,0 +1,259 @@
+"""Readers of setting values: each turns a flag's, variable's or file key's text into a typed value, or says why not."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+E = TypeVar("E", bound=enum.Enum)
+
+
+@dataclass(frozen=True, slots=True)
+class Parser(Generic[T]):
+    """How one kind of value is read, described and shown.
+
+    ``parse`` raises ValueError with the reason alone: the value, its source and ``accepted`` are added by the caller.
+    Invariant: ``parse(show(value)) == value``, so what ``--print-config`` prints can be fed back.
+    """
+
+    metavar: str
+    accepted: str
+    parse: Callable[[str], T]
+    show: Callable[[T], str] = str
+    is_switch: bool = False
+    choices: tuple[str, ...] = ()
+
+
+class HostPort(NamedTuple):
+    """A network address; IPv6 hosts are kept without brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _as_number(text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError("not a number") from None
+    if not number.is_finite():
+        raise ValueError("not a finite number")
+    return number
+
+
+def _check_bounds(value: float | Decimal, low: float | None, high: float | None) -> None:
+    # As floats: the bounds are, and Decimal("0.2") is less than the float 0.2.
+    if low is not None and float(value) < low:
+        raise ValueError("too small")
+    if high is not None and float(value) > high:
+        raise ValueError("too large")
+
+
+def text(metavar: str = "TEXT", *, accepted: str = "any text that is not empty") -> Parser[str]:
+    """Read text as it stands; empty text is refused (see `optional`)."""
+
+    def parse(raw: str) -> str:
+        if not raw.strip():
+            raise ValueError("empty")
+        return raw
+
+    return Parser(metavar, accepted, parse)
+
+
+def integer(low: int, high: int, metavar: str = "N") -> Parser[int]:
+    """Read a whole number between ``low`` and ``high``, both included."""
+
+    def parse(raw: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", raw):
+            raise ValueError("not a whole number")
+        value = int(raw)
+        _check_bounds(value, low, high)
+        return value
+
+    return Parser(metavar, f"a whole number from {low} to {high}", parse)
+
+
+def boolean() -> Parser[bool]:
+    """Read true or false; on the command line such a setting is a switch with a ``--no-`` form."""
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+    def parse(raw: str) -> bool:
+        if raw.lower() not in words:
+            raise ValueError("neither true nor false")
+        return words[raw.lower()]
+
+    return Parser("BOOL", "true or false", parse, lambda value: "true" if value else "false", is_switch=True)
+
+
+def choice(members: type[E]) -> Parser[E]:
+    """Read one of an enum's values, ignoring case."""
+    names = tuple(str(member.value) for member in members)
+    by_name = {name.lower(): member for name, member in zip(names, members, strict=True)}
+
+    def parse(raw: str) -> E:
+        if raw.lower() not in by_name:
+            raise ValueError("not one of the accepted words")
+        return by_name[raw.lower()]
+
+    return Parser("|".join(names), " or ".join(names), parse, lambda value: str(value.value), choices=names)
+
+
+def one_of(*words: str) -> Parser[str]:
+    """Read one of ``words``, exactly as written: for sets of words that another module owns."""
+
+    def parse(raw: str) -> str:
+        if raw not in words:
+            raise ValueError("not one of the accepted words")
+        return raw
+
+    return Parser("|".join(words), " or ".join(words), parse, choices=words)
+
+
+def path(metavar: str = "PATH") -> Parser[Path]:
+    """Read a path; whether it exists is for the code that opens it to find out."""
+
+    def parse(raw: str) -> Path:
+        if not raw.strip() or "\0" in raw:
+            raise ValueError("not a path")
+        return Path(raw)
+
+    return Parser(metavar, "a path", parse)
+
+
+# Seconds per suffix; the words that Kubernetes' own flags use.
+_DURATION_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+
+
+def _parse_duration(raw: str) -> Decimal:
+    parts = _DURATION_PART.findall(raw)
+    if parts and "".join(number + unit for number, unit in parts) == raw:
+        return sum((Decimal(number) * _DURATION_UNITS[unit] for number, unit in parts), Decimal(0))
+    try:
+        return _as_number(raw)
+    except ValueError:
+        raise ValueError("not a duration") from None
+
+
+def show_duration(seconds: float) -> str:
+    """Show seconds in the largest unit that stays whole, for example ``500ms``, ``5s`` or ``90s``."""
+    for unit in ("d", "h", "m", "s", "ms"):
+        count = Decimal(str(seconds)) / _DURATION_UNITS[unit]
+        if count and count == count.to_integral_value():
+            return f"{int(count)}{unit}"
+    return f"{Decimal(str(seconds)):f}s"
+
+
+def duration_s(low: float, high: float) -> Parser[float]:
+    """Read a duration such as ``500ms``, ``5s`` or ``1m30s`` into seconds; a bare number counts seconds."""
+
+    def parse(raw: str) -> float:
+        value = _parse_duration(raw)
+        _check_bounds(value, low, high)
+        return float(value)
+
+    accepted = f"a duration from {show_duration(low)} to {show_duration(high)} such as 500ms, 5s or 1m30s"
+    return Parser("DURATION", accepted, parse, show_duration)
+
+
+_SIZE_UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9}
+
+
+def show_bytes(count: int) -> str:
+    """Show a byte count in the largest binary unit that stays whole, for example ``8Mi``."""
+    for unit in ("Ti", "Gi", "Mi", "Ki"):
+        if count and count % _SIZE_UNITS[unit] == 0:
+            return f"{count // _SIZE_UNITS[unit]}{unit}"
+    return str(count)
+
+
+def size_bytes(low: int, high: int) -> Parser[int]:
+    """Read a size such as ``8Mi`` (binary), ``10M`` (decimal) or plain bytes into bytes."""
+
+    def parse(raw: str) -> int:
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|k|M|G|)", raw.removesuffix("B"))
+        if match is None:
+            raise ValueError("not a size")
+        value = Decimal(match[1]) * _SIZE_UNITS[match[2]]
+        if value != value.to_integral_value():
+            raise ValueError("not a whole number of bytes")
+        _check_bounds(value, low, high)
+        return int(value)
+
+    return Parser(
+        "SIZE", f"a size from {show_bytes(low)} to {show_bytes(high)} such as 512Ki or 8Mi", parse, show_bytes
+    )
+
+
+def number(low: float, high: float, metavar: str = "X") -> Parser[float]:
+    """Read a number between ``low`` and ``high``, both included; fractions are allowed."""
+
+    def parse(raw: str) -> float:
+        value = _as_number(raw)
+        _check_bounds(value, low, high)
+        return float(value)
+
+    return Parser(metavar, f"a number from {low:g} to {high:g}", parse, repr)
+
+
+def fraction(low: float = 0.0, high: float = 1.0) -> Parser[float]:
+    """Read a share of one: ``0.25`` and ``25%`` are the same."""
+
+    def parse(raw: str) -> float:
+        value = _as_number(raw.removesuffix("%")) / (100 if raw.endswith("%") else 1)
+        _check_bounds(value, low, high)
+        return float(value)
+
+    return Parser("FRACTION", f"a share from {low:g} to {high:g}, or the same in percent (25%)", parse, repr)
+
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.%a-z]+\]")
+
+
+def host_port() -> Parser[HostPort]:
+    """Read ``host:port``; an IPv6 host stands in brackets."""
+
+    def parse(raw: str) -> HostPort:
+        host, colon, port = raw.rpartition(":")
+        if not colon or not _HOST.fullmatch(host):
+            raise ValueError("not host:port")
+        if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+            raise ValueError("the port is not a number from 0 to 65535")
+        return HostPort(host.removeprefix("[").removesuffix("]"), int(port))
+
+    return Parser("HOST:PORT", "host:port, an IPv6 host in brackets ([::1]:8080)", parse)
+
+
+def comma_list(item: Parser[T]) -> Parser[tuple[T, ...]]:
+    """Read items separated by commas; empty text is the empty list."""
+
+    def parse(raw: str) -> tuple[T, ...]:
+        if not raw.strip():
+            return ()
+        return tuple(item.parse(part.strip()) for part in raw.split(","))
+
+    def show(values: tuple[T, ...]) -> str:
+        return ",".join(item.show(value) for value in values)
+
+    return Parser(f"{item.metavar},...", f"a comma separated list, each {item.accepted}", parse, show)
+
+
+def optional(inner: Parser[T], unset: str) -> Parser[T | None]:
+    """Read what ``inner`` reads; empty text means None, whose effect ``unset`` tells."""
+
+    def parse(raw: str) -> T | None:
+        return inner.parse(raw) if raw else None
+
+    def show(value: T | None) -> str:
+        return "" if value is None else inner.show(value)
+
+    return Parser(inner.metavar, f"{inner.accepted}, or empty ({unset})", parse, show, choices=inner.choices)

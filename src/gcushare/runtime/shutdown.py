@@ -1,0 +1,212 @@
+"""Run an asynchronous program: named root tasks, two-stage signals, and an end that comes in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
+
+from gcushare.core.errors import GcushareError
+from gcushare.runtime.exits import FAILED, SIGNALLED
+from gcushare.runtime.logs import fields
+
+log = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Half of the 30 s that the kubelet waits between SIGTERM and SIGKILL by default.
+STOP_DEADLINE_S = 15.0
+
+
+class Shutdown:
+    """The one wish to stop, whoever has it: a signal, a failed task, a test."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._reason = ""
+
+    @property
+    def reason(self) -> str:
+        """Why the program stops; empty while it runs."""
+        return self._reason
+
+    @property
+    def is_requested(self) -> bool:
+        return self._event.is_set()
+
+    def request(self, reason: str) -> None:
+        """Ask the program to stop; the first reason stays."""
+        if not self.is_requested:
+            self._reason = reason
+            log.info("stopping %s", fields(reason=reason))
+            self._event.set()
+
+    async def wait(self) -> None:
+        """Return once somebody asked to stop."""
+        await self._event.wait()
+
+
+class TaskFailed(GcushareError):
+    """A root task ended before the program was asked to stop; the cause is chained where there is one."""
+
+    def __init__(self, task: str, reason: str) -> None:
+        super().__init__(f"task {task!r} {reason}")
+        self.task = task
+
+
+class RootTasks:
+    """The tasks that a program consists of; each must live until the shutdown."""
+
+    def __init__(self, group: asyncio.TaskGroup, shutdown: Shutdown) -> None:
+        self._group = group
+        self._shutdown = shutdown
+        self._background: set[asyncio.Task[None]] = set()
+        self._draining: set[asyncio.Task[None]] = set()
+
+    def start(self, name: str, work: Coroutine[object, object, object], *, drains: bool = False) -> None:
+        """Start a named task.
+
+        Args:
+            name: what it is, for the log and the stack dumps.
+            work: runs until the shutdown; ending earlier, by returning or raising, stops the program.
+            drains: it watches the shutdown itself and finishes what it holds; the others are cancelled after it.
+        """
+        task = self._group.create_task(self._supervise(name, work), name=name)
+        owners = self._draining if drains else self._background
+        owners.add(task)
+        task.add_done_callback(owners.discard)
+
+    async def _supervise(self, name: str, work: Coroutine[object, object, object]) -> None:
+        try:
+            await work
+        except Exception as error:
+            raise TaskFailed(name, f"failed: {type(error).__name__}: {error}") from error
+        if not self._shutdown.is_requested:
+            raise TaskFailed(name, "ended although nobody asked it to")
+
+    async def finish(self, drain_s: float) -> None:
+        """Let the draining tasks end by themselves within ``drain_s`` seconds, then cancel whatever still runs."""
+        if self._draining:
+            _, late = await asyncio.wait(self._draining, timeout=drain_s)
+            if late:
+                log.warning("drain deadline passed %s", fields(tasks=_names(late), drain_s=drain_s))
+        for task in (*self._draining, *self._background):
+            task.cancel()
+
+
+def _names(tasks: set[asyncio.Task[None]]) -> str:
+    return ",".join(sorted(task.get_name() for task in tasks))
+
+
+@asynccontextmanager
+async def root_tasks(shutdown: Shutdown, *, drain_s: float) -> AsyncIterator[RootTasks]:
+    """Own the program's tasks: the block starts them, leaving it waits for the shutdown and ends them in order.
+
+    Raises:
+        ExceptionGroup: of `TaskFailed`, when tasks ended early; the others were cancelled.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = RootTasks(group, shutdown)
+        yield tasks
+        await shutdown.wait()
+        await tasks.finish(drain_s)
+
+
+def run(
+    main: Callable[[Shutdown], Awaitable[int]],
+    *,
+    deadline_s: float = STOP_DEADLINE_S,
+    signals: Sequence[signal.Signals] = STOP_SIGNALS,
+    use_uvloop: bool = True,
+) -> int:
+    """Run ``main`` to its end and return the program's exit code.
+
+    The first signal requests the shutdown; the second leaves at once with 128+n. ``main`` has ``deadline_s`` seconds
+    from the request on, then it is cancelled and the code is 1. Failed root tasks are logged by name, the code is 1.
+
+    Args:
+        main: the program; what it returns is the exit code.
+        deadline_s: bound of the whole stop; above the programs' own drain times.
+        signals: must be handled in the main thread; empty to leave signals alone.
+        use_uvloop: take the faster event loop where it is installed.
+
+    Effects: replaces the handlers of ``signals`` while it runs, then restores them.
+    """
+    with asyncio.Runner(loop_factory=_find_loop_factory() if use_uvloop else None) as runner:
+        shutdown = Shutdown()
+        with _two_stage_signals(runner.get_loop(), shutdown, signals):
+            return runner.run(_run_bounded(main, shutdown, deadline_s))
+
+
+def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _run_bounded(main: Callable[[Shutdown], Awaitable[int]], shutdown: Shutdown, deadline_s: float) -> int:
+    async def run_main() -> int:
+        return await main(shutdown)
+
+    program = asyncio.create_task(run_main(), name="main")
+    stop = asyncio.create_task(shutdown.wait(), name="wait for the shutdown")
+    await asyncio.wait((program, stop), return_when=asyncio.FIRST_COMPLETED)
+    if not program.done():
+        await asyncio.wait((program,), timeout=deadline_s)
+    stop.cancel()
+    if not program.done():
+        return await _cancel_late(program, deadline_s)
+    try:
+        return program.result()
+    except* TaskFailed as failures:
+        for failure in failures.exceptions:
+            _log_failure(failure)
+    return FAILED
+
+
+async def _cancel_late(program: asyncio.Task[int], deadline_s: float) -> int:
+    running = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
+    log.error("stop deadline passed, cancelling %s", fields(deadline_s=deadline_s, tasks=",".join(running)))
+    program.cancel()
+    await asyncio.wait((program,), timeout=deadline_s)
+    if program.done() and not program.cancelled() and program.exception() is not None:
+        log.error("program failed while stopping", exc_info=program.exception())
+    return FAILED
+
+
+def _log_failure(failure: BaseException) -> None:
+    if isinstance(failure, BaseExceptionGroup):
+        for inner in failure.exceptions:
+            _log_failure(inner)
+        return
+    name = failure.task if isinstance(failure, TaskFailed) else None
+    log.error("root task failed %s", fields(task=name, reason=failure), exc_info=failure.__cause__)
+
+
+@contextmanager
+def _two_stage_signals(
+    loop: asyncio.AbstractEventLoop, shutdown: Shutdown, signals: Sequence[signal.Signals]
+) -> Iterator[None]:
+    """Handle signals outside the event loop: a program whose loop hangs can still be told to go."""
+    seen: list[str] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if seen:
+            # Nothing else is safe here: the interrupted code may hold any lock, the log's among them.
+            os.write(2, f"second signal {name}: leaving at once\n".encode())
+            os._exit(SIGNALLED + number)
+        seen.append(name)
+        loop.call_soon_threadsafe(shutdown.request, f"signal {name}")
+
+    previous = {number: signal.signal(number, on_signal) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

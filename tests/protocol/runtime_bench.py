@@ -1,0 +1,118 @@
+"""What tests of the shared server share: handlers that can be held, and clients that say exactly what they want."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiohttp import web
+
+from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.serving import RunningServer, start_server
+
+SETTINGS = ServeSettings(listen_address="127.0.0.1", max_request_size=64 * 1024, request_timeout=20.0)
+IMPATIENT = replace(SETTINGS, request_timeout=0.1)
+# Far above anything a passing test needs.
+DEADLINE_S = 20.0
+
+
+@dataclass
+class Work:
+    """Handlers whose progress a test can see and hold."""
+
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def hold(self, _request: web.Request) -> web.Response:
+        self.started.set()
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return web.json_response({"held": True})
+
+    async def pour(self, _request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * (64 << 20))
+
+    async def echo(self, request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
+    async def stream_and_fail(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        raise ValueError("half way")
+
+
+@dataclass
+class Client:
+    """A connection on which a test says exactly what it wants."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, text: str) -> None:
+        self.writer.write(text.replace("\n", "\r\n").encode())
+        await self.writer.drain()
+
+    async def receive_response(self) -> tuple[int, dict[str, Any]]:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        (length,) = (
+            int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-length:")
+        )
+        return int(head.split()[1]), json.loads(await self.reader.readexactly(length))
+
+    async def wait_closed(self) -> bytes:
+        """Return what arrives until the server ends the connection, in order or by a reset."""
+        got = bytearray()
+        try:
+            while chunk := await self.reader.read(65536):
+                got += chunk
+        except ConnectionError:
+            pass
+        return bytes(got)
+
+
+@asynccontextmanager
+async def serving(
+    settings: ServeSettings = SETTINGS, work: Work | None = None, *routes: web.RouteDef
+) -> AsyncIterator[RunningServer]:
+    work = work or Work()
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/hold", work.hold),
+            web.get("/pour", work.pour),
+            web.post("/echo", work.echo),
+            web.get("/stream", work.stream_and_fail),
+            *routes,
+        ]
+    )
+    server = await start_server(app, settings)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield server
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def connected(server: RunningServer, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what no event tells; the caller's deadline bounds it."""
+    while not condition():  # noqa: ASYNC110 - the state of a server has no event for tests
+        await asyncio.sleep(0.005)

@@ -1,0 +1,97 @@
+"""Certificate authorities for tests: small, fast and valid for the loopback."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate and its key, in PEM."""
+
+    cert_pem: bytes
+    key_pem: bytes
+    serial: int
+
+    def write(self, folder: Path, name: str = "tls") -> tuple[Path, Path]:
+        folder.mkdir(parents=True, exist_ok=True)
+        cert, key = folder / f"{name}.crt", folder / f"{name}.key"
+        cert.write_bytes(self.cert_pem)
+        key.write_bytes(self.key_pem)
+        return cert, key
+
+
+@dataclass
+class Authority:
+    """A certificate authority that issues for servers on 127.0.0.1 and for clients."""
+
+    name: str
+    _key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+
+    @property
+    def cert_pem(self) -> bytes:
+        return self._sign(_name(self.name), self._key.public_key(), is_authority=True).public_bytes(
+            serialization.Encoding.PEM
+        )
+
+    def issue(self, common_name: str) -> Issued:
+        key = ec.generate_private_key(ec.SECP256R1())
+        cert = self._sign(_name(common_name), key.public_key(), is_authority=False)
+        key_pem = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return Issued(cert.public_bytes(serialization.Encoding.PEM), key_pem, cert.serial_number)
+
+    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_authority: bool) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        own = self._key.public_key()
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            key_cert_sign=is_authority,
+            crl_sign=is_authority,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(_name(self.name))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+            )
+            .sign(self._key, hashes.SHA256())
+        )
+
+
+def trusting(authority: Authority, client: Issued | None = None, folder: Path | None = None) -> ssl.SSLContext:
+    """Return a client's context that trusts one authority and, given a certificate, shows it."""
+    context = ssl.create_default_context(cadata=authority.cert_pem.decode())
+    if client is not None and folder is not None:
+        cert, key = client.write(folder, f"client-{client.serial}")
+        context.load_cert_chain(cert, key)
+    return context

@@ -1,0 +1,174 @@
+"""The shared server and its clients: slow ones, many of them, and what they see when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+import uvloop
+
+from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Work, connected, serving, until
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    ["G", "GET /hold HTTP/1.1\nHost: x\n"],
+    ids=["first byte", "half a head"],
+)
+async def test_a_client_that_does_not_finish_its_head_is_cut_off(
+    beginning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with serving(IMPATIENT) as server, connected(server) as client:
+        await client.send(beginning)
+
+        assert await client.wait_closed() == b""
+
+    assert "slow client cut off" in caplog.text
+
+
+async def test_a_slow_head_is_cut_off_on_a_used_connection_as_well() -> None:
+    async with serving(IMPATIENT) as server, connected(server) as client:
+        await client.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
+        assert (await client.receive_response())[0] == 404
+        await client.send("GET /")
+
+        assert await client.wait_closed() == b""
+
+
+async def test_a_client_that_does_not_finish_its_body_gets_a_408() -> None:
+    async with serving(IMPATIENT) as server, connected(server) as client:
+        await client.send("POST /echo HTTP/1.1\nHost: x\nContent-Length: 10\n\nabc")
+
+        status, body = await client.receive_response()
+
+    assert (status, body["error"]) == (408, "the request's body did not arrive within 0.1s")
+
+
+async def test_a_client_that_does_not_read_its_answer_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with serving(IMPATIENT) as server:
+        plain = socket.create_connection(("127.0.0.1", server.port))
+        with plain:
+            plain.sendall(b"GET /pour HTTP/1.1\r\nHost: x\r\n\r\n")
+            await until(lambda: "reading of an answer" in caplog.text)
+            await until(lambda: server.connection_count == 0)
+
+
+async def test_a_slow_handler_is_not_a_slow_client() -> None:
+    work = Work()
+    async with serving(IMPATIENT, work) as server, connected(server) as client:
+        await client.send("GET /hold HTTP/1.1\nHost: x\n\n")
+        await work.started.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.reader.read(1), IMPATIENT.request_timeout * 2)
+        work.may_end.set()
+
+        assert await client.receive_response() == (200, {"held": True})
+
+
+async def test_a_silent_connection_is_closed_after_the_idle_timeout() -> None:
+    async with serving(replace(SETTINGS, idle_timeout=0.05)) as server, connected(server) as client:
+        assert await client.wait_closed() == b""
+
+
+async def test_at_the_limit_the_longest_idle_connection_makes_room() -> None:
+    limited = replace(SETTINGS, max_connections=2)
+    async with serving(limited) as server, connected(server) as first, connected(server) as second:
+        for client in (second, first):
+            await client.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
+            await client.receive_response()
+        async with connected(server) as third:
+            await third.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
+
+            assert (await third.receive_response())[0] == 404
+            assert await second.wait_closed() == b""
+            await first.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
+            assert (await first.receive_response())[0] == 404
+            assert server.refused_total == 0
+
+
+async def test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_work_finish() -> None:
+    work = Work()
+    async with serving(replace(SETTINGS, max_connections=1), work) as server:
+        async with connected(server) as busy:
+            await busy.send("GET /hold HTTP/1.1\nHost: x\n\n")
+            await work.started.wait()
+            async with connected(server) as late:
+                assert await late.receive_response() == (
+                    503,
+                    {"error": "too many connections, try again later", "status": 503},
+                )
+            work.may_end.set()
+            assert await busy.receive_response() == (200, {"held": True})
+        assert server.refused_total == 1
+        await until(lambda: server.connection_count == 0)
+        async with connected(server) as next_one:
+            await next_one.send("GET /hold HTTP/1.1\nHost: x\n\n")
+            assert (await next_one.receive_response())[0] == 200
+
+
+async def test_stopping_refuses_new_connections_and_finishes_requests_in_work() -> None:
+    work = Work()
+    async with serving(SETTINGS, work) as server, connected(server) as idle, connected(server) as busy:
+        await busy.send("GET /hold HTTP/1.1\nHost: x\n\n")
+        await work.started.wait()
+
+        stopping = asyncio.create_task(server.stop(DEADLINE_S))
+        assert await idle.wait_closed() == b""
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", server.port)
+        work.may_end.set()
+
+        assert await busy.receive_response() == (200, {"held": True})
+        await stopping
+        assert await busy.wait_closed() == b""
+        assert server.connection_count == 0
+
+
+async def test_stopping_lets_a_body_that_is_on_its_way_arrive() -> None:
+    async with serving() as server, connected(server) as busy, connected(server) as idle:
+        await busy.send("POST /echo HTTP/1.1\nHost: x\nContent-Length: 4\n\n12")
+        await until(lambda: server.busy_count == 1)
+
+        stopping = asyncio.create_task(server.stop(DEADLINE_S))
+        await idle.wait_closed()
+        await busy.send("34")
+
+        assert (await busy.receive_response())[0] == 200
+        await stopping
+
+
+async def test_requests_that_outlast_the_drain_are_cancelled() -> None:
+    work = Work()
+    async with serving(SETTINGS, work) as server, connected(server) as busy:
+        await busy.send("GET /hold HTTP/1.1\nHost: x\n\n")
+        await work.started.wait()
+
+        await server.stop(0.01)
+
+        assert work.cancelled.is_set()
+        assert await busy.wait_closed() == b""
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        test_a_slow_head_is_cut_off_on_a_used_connection_as_well,
+        test_a_client_that_does_not_finish_its_body_gets_a_408,
+        test_at_the_limit_the_longest_idle_connection_makes_room,
+        test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_work_finish,
+        test_stopping_refuses_new_connections_and_finishes_requests_in_work,
+        test_requests_that_outlast_the_drain_are_cancelled,
+    ],
+    ids=lambda scenario: str(scenario.__name__),
+)
+def test_the_same_holds_on_the_event_loop_of_the_programs(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def play() -> None:
+        await scenario()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(play())

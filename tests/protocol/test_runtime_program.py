@@ -1,0 +1,148 @@
+"""A whole program made of the shared parts, in its own process: command line, log, server, health, signals."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_PROGRAM = '''
+import asyncio, logging, sys
+from aiohttp import web
+from gcushare._version import __version__
+from gcushare.runtime.entry import run_program
+from gcushare.runtime.groups import LogSettings, ServeSettings
+from gcushare.runtime.health import Health, Heartbeat
+from gcushare.runtime.serving import start_server
+from gcushare.runtime.settings import Program, group, settings
+from gcushare.runtime.shutdown import Shutdown, root_tasks, run
+
+@settings
+class ExampleSettings:
+    """Example."""
+    log: LogSettings = group(LogSettings)
+    serve: ServeSettings = group(ServeSettings, listen_address="127.0.0.1")
+
+PROGRAM = Program("gcushare-example", "Shows the shared parts at work.", __version__, ExampleSettings)
+
+async def beat(heart):
+    while True:
+        heart.beat()
+        await asyncio.sleep(0.01)
+
+async def serve(settings, shutdown):
+    health, heart = Health(), Heartbeat("beat", 30)
+    health.add_live("beat", heart.check)
+    app = web.Application()
+    app.add_routes(health.routes())
+    server = await start_server(app, settings.serve)
+    health.add_ready("port", server.probe)
+    async with root_tasks(shutdown, drain_s=5) as tasks:
+        tasks.start("beat", beat(heart))
+        tasks.start("serve", stop_server(server, shutdown), drains=True)
+    return 0
+
+async def stop_server(server, shutdown):
+    await shutdown.wait()
+    await server.stop(drain_s=4)
+
+sys.exit(run_program(PROGRAM, lambda settings: run(lambda shutdown: serve(settings, shutdown)),
+                     log_settings=lambda settings: settings.log))
+'''
+
+
+@contextmanager
+def started(*argv: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-X", "dev", "-c", _PROGRAM, *argv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_once(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *argv], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def wait_for_url(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        found = re.search(r"listening url=(\S+)", line)
+        if found:
+            return found[1]
+    raise AssertionError("the program ended before it listened")
+
+
+def test_it_serves_reports_ready_and_ends_in_order_on_sigterm(tmp_path: Path) -> None:
+    with started(f"--log-dir={tmp_path}", "--log-format=json") as process:
+        url = wait_for_url_json(process)
+        with urllib.request.urlopen(f"{url}/readyz", timeout=10) as got:
+            assert json.load(got) == {"status": "ok", "checks": {"beat": {"ok": True}, "port": {"ok": True}}}
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert "Warning" not in rest
+    lines = [json.loads(line) for line in (tmp_path / "gcushare-example.log").read_text().splitlines()]
+    assert [line["message"].split(" ")[0] for line in lines] == ["listening", "stopping", "stopped"]
+    assert lines[1]["fields"] == {"reason": "signal SIGTERM"}
+
+
+def wait_for_url_json(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    url = json.loads(process.stderr.readline())["fields"]["url"]
+    assert isinstance(url, str)
+    return url
+
+
+def test_it_goes_on_without_a_log_directory_that_can_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with started(f"--log-dir={blocked}/logs") as process:
+        assert process.stderr is not None
+        assert "WARNING gcushare/runtime/logs.py" in process.stderr.readline()
+        wait_for_url(process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+    assert process.returncode == 0
+
+
+def test_an_address_that_is_taken_ends_it_with_one_line_and_code_two(tmp_path: Path) -> None:
+    with started(f"--log-dir={tmp_path}") as first:
+        port = wait_for_url(first).rpartition(":")[2]
+        second = run_once("--log-dir=", f"--listen-port={port}")
+
+    assert second.returncode == 2
+    (line,) = second.stderr.splitlines()
+    assert "Address already in use" in line
+    assert f"listen-port {port}" in line
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "expected"),
+    [
+        ("--version", 0, "gcushare-example "),
+        ("--help", 0, "Usage: gcushare-example [OPTIONS]"),
+        ("--print-config", 0, 'listen-address: "127.0.0.1"'),
+        ("--log-levle=info", 2, "error: No such option '--log-levle'."),
+        ("extra", 2, "error: Got unexpected extra argument (extra)"),
+    ],
+)
+def test_the_command_line_answers_and_exits(argv: str, code: int, expected: str) -> None:
+    done = run_once(argv)
+
+    assert done.returncode == code
+    assert expected in (done.stdout if code == 0 else done.stderr)
+    assert (done.stderr if code == 0 else done.stdout) == ""

@@ -1,0 +1,229 @@
+"""The shared server over real sockets: errors, bodies, nonsense and addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from aiohttp import ClientSession, web
+
+from gcushare.core.errors import (
+    ConfigError,
+    ConflictError,
+    DeviceError,
+    ForbiddenError,
+    NotFoundError,
+    Refused,
+    RemoteContractError,
+    RetryableError,
+)
+from gcushare.runtime.health import Health
+from gcushare.runtime.metrics import make_registry, metrics_route
+from gcushare.runtime.serving import start_server
+from tests.protocol.runtime_bench import SETTINGS, Work, connected, serving, until
+
+
+async def test_port_zero_is_read_back_and_answers() -> None:
+    async with serving() as server, ClientSession() as session:
+        assert server.port > 0
+        assert server.url == f"http://127.0.0.1:{server.port}"
+        async with session.post(f"{server.url}/echo", data=b"hello") as got:
+            assert (got.status, await got.read()) == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RemoteContractError("bad body"), 400),
+        (ForbiddenError("no right"), 403),
+        (NotFoundError("no node 'x'"), 404),
+        (ConflictError("changed"), 409),
+        (Refused("no room"), 422),
+        (RetryableError("try later", delay_s=2.5), 503),
+    ],
+)
+async def test_our_errors_become_json_with_their_status(error: Exception, status: int) -> None:
+    async def fail(_request: web.Request) -> web.Response:
+        raise error
+
+    async with serving(SETTINGS, None, web.get("/fail", fail)) as server, ClientSession() as session:
+        got = await session.get(f"{server.url}/fail")
+        assert got.status == status
+        assert await got.json() == {"error": str(error), "status": status}
+        assert got.headers.get("Retry-After") == ("3" if status == 503 else None)
+
+
+@pytest.mark.parametrize("error", [ValueError("secret detail"), DeviceError("secret detail")])
+async def test_a_defect_is_a_500_that_tells_nothing_and_a_log_line_that_tells_all(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_request: web.Request) -> web.Response:
+        raise error
+
+    async with serving(SETTINGS, None, web.get("/fail", fail)) as server, ClientSession() as session:
+        async with session.get(f"{server.url}/fail") as got:
+            assert (got.status, "secret detail" in await got.text()) == (500, False)
+        async with session.post(f"{server.url}/echo", data=b"still here") as got:
+            assert got.status == 200
+
+    assert "secret detail" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+async def test_unknown_paths_and_methods_are_json_too() -> None:
+    async def custom(_request: web.Request) -> web.Response:
+        raise web.HTTPNotFound(text="node 'n9' is unknown")
+
+    async with serving(SETTINGS, None, web.get("/custom", custom)) as server, ClientSession() as session:
+        async with session.get(f"{server.url}/nowhere") as got:
+            assert (got.status, await got.json()) == (404, {"error": "no such path: '/nowhere'", "status": 404})
+        async with session.get(f"{server.url}/echo") as got:
+            assert (got.status, got.headers["Allow"]) == (405, "POST")
+            assert (await got.json())["error"] == "method not allowed; allowed: POST"
+        async with session.get(f"{server.url}/custom") as got:
+            assert (await got.json())["error"] == "node 'n9' is unknown"
+
+
+async def test_a_stream_that_fails_is_cut_instead_of_continued_with_an_error() -> None:
+    async with serving() as server, connected(server) as client:
+        await client.send("GET /stream HTTP/1.1\nHost: x\n\n")
+        received = await client.wait_closed()
+
+    assert received.count(b"HTTP/1.1") == 1
+    assert b"begun" in received
+    assert not received.endswith(b"0\r\n\r\n")
+
+
+async def test_a_body_above_the_limit_is_refused_before_it_is_read() -> None:
+    async with serving() as server, connected(server) as client:
+        await client.send("POST /echo HTTP/1.1\nHost: x\nContent-Length: 100000000\n\n")
+
+        status, body = await client.receive_response()
+
+    assert status == 413
+    assert body["error"] == "the request's body has 100000000 bytes; accepted: at most 65536 bytes"
+
+
+async def test_a_body_that_grows_above_the_limit_is_refused_on_the_way() -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(32):
+            yield b"x" * 65536
+
+    async with serving() as server, ClientSession() as session:
+        async with session.post(f"{server.url}/echo", data=parts()) as got:
+            assert got.status == 413
+        async with session.post(f"{server.url}/echo", data=b"x" * 65536) as got:
+            assert (got.status, len(await got.read())) == (200, 65536)
+
+
+async def test_a_small_body_that_unpacks_above_the_limit_is_refused() -> None:
+    packed = zlib.compress(b"x" * (16 << 20))
+    assert len(packed) < SETTINGS.max_request_size
+
+    async with serving() as server, ClientSession(headers={"Content-Encoding": "deflate"}) as session:
+        async with session.post(f"{server.url}/echo", data=packed) as got:
+            assert got.status == 413
+        async with session.post(f"{server.url}/echo", data=zlib.compress(b"hello")) as got:
+            assert (got.status, await got.read()) == (200, b"hello")
+
+
+async def test_bodies_in_memory_are_bounded_over_all_clients() -> None:
+    work = Work()
+    async with serving(SETTINGS, work, web.post("/hold", work.hold)) as server, ClientSession() as session:
+
+        async def post_large() -> int:
+            async with session.post(f"{server.url}/hold", data=b"x" * 65536) as got:
+                return got.status
+
+        async with asyncio.TaskGroup() as group:
+            held = [group.create_task(post_large()) for _ in range(10)]
+            early = await first_done(held, 2)
+            work.may_end.set()
+
+    assert early == [503, 503]
+    assert sorted(task.result() for task in held) == [200] * 8 + [503] * 2
+
+
+async def first_done(tasks: list[asyncio.Task[int]], count: int) -> list[int]:
+    """Wait until ``count`` of the tasks are done and return their results."""
+    await until(lambda: sum(task.done() for task in tasks) >= count)
+    return [task.result() for task in tasks if task.done()]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["Transfer-Encoding: chunked\n\nnonsense\n\n", "Content-Encoding: deflate\nContent-Length: 8\n\nnonsense"],
+    ids=["no chunks", "not compressed"],
+)
+async def test_a_malformed_body_is_the_clients_fault(rest: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as server, connected(server) as client:
+        await client.send(f"POST /echo HTTP/1.1\nHost: x\n{rest}")
+        status, body = await client.receive_response()
+        await client.wait_closed()
+
+    assert status == 400
+    assert "malformed" in body["error"]
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        "nonsense\n\n",
+        "GET / HTTP/9.9\n\n",
+        "GET / HTTP/1.1\nbad header\n\n",
+        "GET / HTTP/1.1\nHost: x\nX: " + "y" * 20_000 + "\n\n",
+        "\x16\x03\x01\x02\n\n",
+    ],
+    ids=["no HTTP", "no such version", "bad header", "huge header", "TLS on a plain port"],
+)
+async def test_what_is_no_http_is_answered_and_the_server_goes_on(
+    nonsense: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as server, ClientSession() as session:
+        async with connected(server) as client:
+            await client.send(nonsense)
+            status, body = await client.receive_response()
+            await client.wait_closed()
+        assert (status, body["status"]) == (400, 400)
+        assert "Traceback" not in caplog.text
+        async with session.post(f"{server.url}/echo", data=b"ok") as got:
+            assert got.status == 200
+
+
+async def test_an_address_that_is_taken_is_a_settings_problem() -> None:
+    async with serving() as server:
+        taken = replace(SETTINGS, listen_port=server.port)
+        with pytest.raises(ConfigError, match=f"listen-port {server.port}: cannot listen: Address already in use"):
+            await start_server(web.Application(), taken)
+
+
+async def test_an_address_of_another_machine_is_a_settings_problem() -> None:
+    with pytest.raises(ConfigError, match=r"listen-address '192\.0\.2\.1'"):
+        await start_server(web.Application(), replace(SETTINGS, listen_address="192.0.2.1"))
+
+
+async def test_health_metrics_and_the_probe_of_ourselves_work_over_the_port() -> None:
+    health = Health()
+    well = [True]
+
+    async def check() -> str | None:
+        return None if well[0] else "stuck"
+
+    health.add_live("loop", check)
+    routes = [*health.routes(), metrics_route(make_registry("gcushare-example", "1.0"))]
+    async with serving(SETTINGS, None, *routes) as server, ClientSession() as session:
+        assert await server.probe() is None
+        well[0] = False
+        assert await server.probe() == "/healthz answers 503"
+        async with session.get(f"{server.url}/readyz") as got:
+            assert got.status == 503
+            assert (await got.json())["checks"] == {"loop": {"ok": False, "reason": "stuck"}}
+        async with session.get(f"{server.url}/metrics") as got:
+            assert 'gcushare_build_info{program="gcushare-example",version="1.0"} 1.0' in await got.text()
+    reason = await server.probe()
+    assert reason is not None
+    assert "does not answer" in reason

@@ -1,0 +1,263 @@
+"""A program's end: real signals to a real process, and the order in which its tasks stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gcushare.core.errors import ConfigError
+from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks, run
+
+_PREAMBLE = """
+import asyncio, logging, sys, time
+from gcushare.runtime.shutdown import Shutdown, root_tasks, run
+logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+def say(word): print(word, flush=True)
+"""
+BOTH_LOOPS = pytest.mark.parametrize("use_uvloop", [True, False], ids=["uvloop", "asyncio"])
+BOTH_SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+
+
+@contextmanager
+def started(program: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program in its own process; it is gone when the block is left, whatever happened."""
+    command = [sys.executable, "-c", _PREAMBLE + textwrap.dedent(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for_line(process: subprocess.Popen[str], expected: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == expected
+
+
+@BOTH_LOOPS
+@BOTH_SIGNALS
+def test_the_first_signal_ends_the_program_in_order(number: signal.Signals, use_uvloop: bool) -> None:
+    program = f"""
+    async def main(shutdown):
+        say("ready")
+        await shutdown.wait()
+        say("finished")
+        return 7
+    sys.exit(run(main, use_uvloop={use_uvloop}))
+    """
+    with started(program) as process:
+        wait_for_line(process, "ready")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+
+    assert (out, process.returncode) == ("finished\n", 7)
+    assert f'stopping reason="signal {number.name}"' in err
+
+
+@BOTH_LOOPS
+@BOTH_SIGNALS
+def test_the_second_signal_leaves_at_once_even_when_the_event_loop_hangs(
+    number: signal.Signals, use_uvloop: bool
+) -> None:
+    program = f"""
+    async def main(shutdown):
+        say("ready")
+        await shutdown.wait()
+        say("hanging")
+        time.sleep(600)
+        return 0
+    sys.exit(run(main, use_uvloop={use_uvloop}))
+    """
+    with started(program) as process:
+        wait_for_line(process, "ready")
+        process.send_signal(number)
+        wait_for_line(process, "hanging")
+        process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 128 + number
+    assert f"second signal {number.name}: leaving at once" in err
+
+
+def test_a_signal_while_starting_is_not_lost() -> None:
+    program = """
+    async def main(shutdown):
+        say("starting")
+        while not shutdown.is_requested:
+            await asyncio.sleep(0)
+        async with root_tasks(shutdown, drain_s=1) as tasks:
+            tasks.start("forever", asyncio.Event().wait())
+        return 0
+    sys.exit(run(main))
+    """
+    with started(program) as process:
+        wait_for_line(process, "starting")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+    assert process.returncode == 0
+
+
+def test_the_handlers_of_before_are_restored() -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
+    try:
+
+        async def main(_shutdown: Shutdown) -> int:
+            return 0
+
+        assert run(main) == 0
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_failed_root_task_ends_the_program_with_its_name_and_cause(caplog: pytest.LogCaptureFixture) -> None:
+    neighbour_ended: list[str] = []
+
+    async def neighbour() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            neighbour_ended.append("cancelled")
+
+    async def broken() -> None:
+        raise ValueError("bad card")
+
+    async def main(shutdown: Shutdown) -> int:
+        async with root_tasks(shutdown, drain_s=1) as tasks:
+            tasks.start("neighbour", neighbour())
+            tasks.start("watch cards", broken())
+        return 0
+
+    assert run(main, signals=()) == 1
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert 'task="watch cards"' in record.getMessage()
+    assert "ValueError: bad card" in record.getMessage()
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ValueError)
+    assert neighbour_ended == ["cancelled"]
+
+
+def test_a_root_task_that_ends_too_early_ends_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(shutdown: Shutdown) -> int:
+        async with root_tasks(shutdown, drain_s=1) as tasks:
+            tasks.start("watch pods", asyncio.sleep(0))
+        return 0
+
+    assert run(main, signals=()) == 1
+    assert "'watch pods' ended although nobody asked it to" in caplog.text
+
+
+def test_draining_tasks_finish_before_the_others_are_cancelled() -> None:
+    order: list[str] = []
+
+    async def background() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            order.append("background cancelled")
+
+    async def draining(shutdown: Shutdown) -> None:
+        await shutdown.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        order.append("drained")
+
+    async def main(shutdown: Shutdown) -> int:
+        async with root_tasks(shutdown, drain_s=30) as tasks:
+            tasks.start("background", background())
+            tasks.start("draining", draining(shutdown), drains=True)
+            shutdown.request("the test is over")
+        return 3
+
+    assert run(main, signals=()) == 3
+    assert order == ["drained", "background cancelled"]
+
+
+def test_a_drain_that_takes_too_long_is_cancelled_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(shutdown: Shutdown) -> int:
+        async with root_tasks(shutdown, drain_s=0.01) as tasks:
+            tasks.start("serve", asyncio.Event().wait(), drains=True)
+            shutdown.request("the test is over")
+        return 0
+
+    assert run(main, signals=()) == 0
+    assert "drain deadline passed tasks=serve drain_s=0.01" in caplog.text
+
+
+def test_a_program_that_does_not_stop_is_cancelled_at_its_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(shutdown: Shutdown) -> int:
+        shutdown.request("the test is over")
+        await asyncio.Event().wait()
+        return 0
+
+    assert run(main, signals=(), deadline_s=0.01) == 1
+    assert "stop deadline passed, cancelling deadline_s=0.01 tasks=main" in caplog.text
+
+
+def test_a_failure_while_stopping_late_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(shutdown: Shutdown) -> int:
+        shutdown.request("the test is over")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("disk gone")
+
+    assert run(main, signals=(), deadline_s=0.01) == 1
+    assert "program failed while stopping" in caplog.text
+    assert "disk gone" in caplog.text
+
+
+def test_other_errors_of_the_program_are_left_to_its_caller() -> None:
+    async def main(_shutdown: Shutdown) -> int:
+        raise ConfigError("no such node")
+
+    with pytest.raises(ConfigError, match="no such node"):
+        run(main, signals=())
+
+
+def test_tasks_carry_their_names() -> None:
+    names: list[str] = []
+
+    async def tell() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        names.append(task.get_name())
+        await asyncio.Event().wait()
+
+    async def start(tasks: RootTasks, shutdown: Shutdown) -> None:
+        tasks.start("publish inventory", tell())
+        await asyncio.sleep(0)
+        shutdown.request("the test is over")
+
+    async def main(shutdown: Shutdown) -> int:
+        async with root_tasks(shutdown, drain_s=1) as tasks:
+            await start(tasks, shutdown)
+        return 0
+
+    assert run(main, signals=()) == 0
+    assert names == ["publish inventory"]
+
+
+def test_the_first_reason_to_stop_stays() -> None:
+    reasons: list[str] = []
+
+    async def main(shutdown: Shutdown) -> int:
+        shutdown.request("first")
+        shutdown.request("second")
+        reasons.append(shutdown.reason)
+        return 0
+
+    assert run(main, signals=()) == 0
+    assert reasons == ["first"]

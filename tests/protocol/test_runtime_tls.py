@@ -1,0 +1,261 @@
+"""TLS of the shared server: who may call, and files that are renewed while connections are open."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import uvloop
+from aiohttp import ClientConnectorError, ClientOSError, ClientSession, TCPConnector
+from cryptography import x509
+
+from gcushare.core.errors import ConfigError
+from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.health import Health
+from gcushare.runtime.serving import RunningServer
+from gcushare.runtime.tls import FollowedTls, TlsFiles
+from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected, serving
+from tests.protocol.runtime_certificates import Authority, Issued, trusting
+
+
+@dataclass
+class Secret:
+    """A folder of TLS files as Kubernetes mounts them: links through ``..data``, which is replaced as a whole."""
+
+    folder: Path
+    authority: Authority
+    generation: int = 0
+
+    @property
+    def settings(self) -> ServeSettings:
+        return replace(SETTINGS, tls_cert_file=self.folder / "tls.crt", tls_key_file=self.folder / "tls.key")
+
+    def publish(self, issued: Issued, client_ca: Authority | None = None) -> None:
+        self.generation += 1
+        target = self.folder / f"..{self.generation}"
+        issued.write(target)
+        if client_ca is not None:
+            (target / "ca.crt").write_bytes(client_ca.cert_pem)
+        (self.folder / "..new").symlink_to(target.name)
+        (self.folder / "..new").rename(self.folder / "..data")
+        for name in ("tls.crt", "tls.key", "ca.crt"):
+            if not (self.folder / name).is_symlink():
+                (self.folder / name).symlink_to(f"..data/{name}")
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Secret:
+    folder = tmp_path / "secret"
+    folder.mkdir()
+    return Secret(folder, Authority("server authority"))
+
+
+async def fetch_serial(server: RunningServer, authority: Authority) -> int:
+    """Open a new connection and return the serial number of the certificate that it was shown."""
+    async with connected(server, trusting(authority)) as client:
+        shown = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return x509.load_der_x509_certificate(shown).serial_number
+
+
+async def wait_for_serial(server: RunningServer, authority: Authority, serial: int) -> None:
+    while await fetch_serial(server, authority) != serial:  # noqa: ASYNC110 - what it waits for is seen from outside only
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def calling(context: ssl.SSLContext) -> AsyncIterator[ClientSession]:
+    async with ClientSession(connector=TCPConnector(ssl=context)) as session:
+        yield session
+
+
+async def test_it_answers_over_tls_to_who_trusts_its_authority(secret: Secret) -> None:
+    secret.publish(secret.authority.issue("server"))
+    async with serving(secret.settings) as server:
+        assert server.url.startswith("https://")
+        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
+            assert (got.status, await got.read()) == (200, b"x")
+        async with calling(trusting(Authority("another"))) as session:
+            with pytest.raises(ClientConnectorError):
+                await session.get(f"{server.url}/echo")
+
+
+async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_on(secret: Secret) -> None:
+    first, second = secret.authority.issue("first"), secret.authority.issue("second")
+    secret.publish(first)
+    async with serving(secret.settings) as server, connected(server, trusting(secret.authority)) as open_before:
+        assert await fetch_serial(server, secret.authority) == first.serial
+
+        secret.publish(second)
+        await wait_for_serial(server, secret.authority, second.serial)
+
+        await open_before.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
+        assert (await open_before.receive_response())[0] == 404
+
+
+async def test_files_that_cannot_be_used_are_told_once_and_the_old_ones_stay(
+    secret: Secret, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = secret.authority.issue("good")
+    secret.publish(good)
+    tls = FollowedTls(TlsFiles(secret.folder / "tls.crt", secret.folder / "tls.key"))
+    assert not tls.reload()
+
+    (secret.folder / "tls.key").write_bytes(secret.authority.issue("another").key_pem)
+    assert not tls.reload()
+    assert not tls.reload()
+    assert caplog.text.count("TLS files not reloaded") == 1
+
+    (secret.folder / "tls.crt").unlink()
+    assert not tls.reload()
+    assert caplog.text.count("TLS files not reloaded") == 2
+
+    (secret.folder / "tls.crt").write_bytes(good.cert_pem)
+    (secret.folder / "tls.key").write_bytes(good.key_pem)
+    assert not tls.reload(), "the contents are those that are in use"
+    (secret.folder / "tls.crt").unlink()
+    (secret.folder / "tls.key").unlink()
+    secret.authority.issue("renewed").write(secret.folder)
+    assert tls.reload()
+
+
+@pytest.mark.parametrize("break_files", ["missing", "no PEM", "key of another"])
+async def test_files_that_cannot_be_used_at_the_start_are_a_settings_problem(secret: Secret, break_files: str) -> None:
+    secret.publish(secret.authority.issue("server"))
+    key = secret.folder / "tls.key"
+    key.unlink()
+    if break_files == "no PEM":
+        key.write_text("nonsense")
+    elif break_files == "key of another":
+        key.write_bytes(secret.authority.issue("another").key_pem)
+
+    with pytest.raises(ConfigError, match=r"tls\.key"):
+        async with serving(secret.settings):
+            pass
+
+
+@pytest.fixture
+def guarded(secret: Secret) -> ServeSettings:
+    """Settings of a server whose clients need a certificate of the authority in ``ca.crt``."""
+    return replace(secret.settings, tls_client_ca_file=secret.folder / "ca.crt")
+
+
+async def test_only_clients_of_the_authority_may_call_but_probes_need_no_certificate(
+    secret: Secret, guarded: ServeSettings, tmp_path: Path
+) -> None:
+    clients, strangers = Authority("clients"), Authority("strangers")
+    secret.publish(secret.authority.issue("server"), clients)
+    async with serving(guarded, None, *Health().routes()) as server:
+        async with calling(trusting(secret.authority)) as session:
+            async with session.post(f"{server.url}/echo", data=b"x") as got:
+                assert got.status == 403
+                assert "client certificate" in (await got.json())["error"]
+            async with session.get(f"{server.url}/healthz") as got:
+                assert got.status == 200
+        async with calling(trusting(secret.authority, clients.issue("scheduler"), tmp_path)) as session:
+            got = await session.post(f"{server.url}/echo", data=b"x")
+            assert (got.status, await got.read()) == (200, b"x")
+        async with calling(trusting(secret.authority, strangers.issue("stranger"), tmp_path)) as session:
+            with pytest.raises(ClientOSError):
+                await session.post(f"{server.url}/echo", data=b"x")
+
+
+async def test_a_client_of_a_replaced_authority_is_out_even_with_its_old_session(
+    secret: Secret, guarded: ServeSettings, tmp_path: Path
+) -> None:
+    old, new = Authority("old clients"), Authority("new clients")
+    server_cert = secret.authority.issue("server")
+    secret.publish(server_cert, old)
+    old_context = trusting(secret.authority, old.issue("scheduler"), tmp_path)
+    new_context = trusting(secret.authority, new.issue("scheduler"), tmp_path)
+    async with serving(guarded) as server:
+        async with calling(old_context) as session, session.post(f"{server.url}/echo", data=b"x") as got:
+            assert got.status == 200
+        secret.publish(server_cert, new)
+
+        async def is_new_accepted() -> bool:
+            try:
+                async with calling(new_context) as session, session.post(f"{server.url}/echo", data=b"x") as got:
+                    return got.status == 200
+            except ClientOSError:
+                return False
+
+        while not await is_new_accepted():
+            pass
+        async with calling(old_context) as session:
+            with pytest.raises(ClientOSError):
+                await session.post(f"{server.url}/echo", data=b"x")
+
+
+async def test_no_session_is_resumed(secret: Secret) -> None:
+    secret.publish(secret.authority.issue("server"))
+    context = trusting(secret.authority)
+    async with serving(secret.settings) as server:
+
+        def visit(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None]:
+            with (
+                socket.create_connection(("127.0.0.1", server.port)) as plain,
+                context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as wrapped,
+            ):
+                wrapped.sendall(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
+                wrapped.recv(65536)
+                return wrapped.session, wrapped.session_reused
+
+        session, _ = await asyncio.to_thread(visit, None)
+        assert session is not None
+        _, is_reused = await asyncio.to_thread(visit, session)
+
+    assert is_reused is False
+
+
+async def test_a_client_that_does_not_finish_its_handshake_is_cut_off(secret: Secret) -> None:
+    secret.publish(secret.authority.issue("server"))
+    settings = replace(secret.settings, request_timeout=IMPATIENT.request_timeout)
+    async with serving(settings) as server, connected(server) as client:
+        assert await client.wait_closed() == b""
+
+
+async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Secret) -> None:
+    secret.publish(secret.authority.issue("server"))
+    async with serving(secret.settings) as server:
+        async with connected(server) as client:
+            await client.send("GET / HTTP/1.1\nHost: x\n\n")
+            await client.wait_closed()
+        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
+            assert got.status == 200
+
+
+async def test_it_knows_itself_over_tls(secret: Secret, guarded: ServeSettings) -> None:
+    secret.publish(secret.authority.issue("server"), Authority("clients"))
+    async with serving(guarded, None, *Health().routes()) as server:
+        assert await server.probe() is None
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_on,
+        test_a_client_that_does_not_finish_its_handshake_is_cut_off,
+        test_plain_http_on_the_tls_port_does_not_disturb_the_server,
+    ],
+    ids=lambda scenario: str(scenario.__name__),
+)
+def test_the_same_holds_on_the_event_loop_of_the_programs(
+    scenario: Callable[[Secret], Coroutine[None, None, None]], secret: Secret
+) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario(secret))
+
+
+def test_client_certificates_hold_on_the_event_loop_of_the_programs(
+    secret: Secret, guarded: ServeSettings, tmp_path: Path
+) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(
+            test_only_clients_of_the_authority_may_call_but_probes_need_no_certificate(secret, guarded, tmp_path)
+        )

@@ -1,0 +1,162 @@
+"""The outermost frame: what ends a program becomes one line and one exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from gcushare.core.errors import (
+    ConfigError,
+    ConflictError,
+    DeviceError,
+    ForbiddenError,
+    NotFoundError,
+    Refused,
+    RemoteContractError,
+    RetryableError,
+)
+from gcushare.runtime import parsers
+from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.exits import EXIT_STATUS, exit_code_for
+from gcushare.runtime.groups import LogSettings
+from gcushare.runtime.settings import Program, group, setting, settings
+
+
+@settings
+class EntrySettings:
+    """Entry."""
+
+    count: int = setting(parsers.integer(0, 9), default=3, help="A number.")
+    log: LogSettings = group(LogSettings, log_dir=None)
+
+
+PROGRAM = Program("gcushare-entry", "Ends.", "1.0", EntrySettings)
+
+
+def run_main(main: Callable[[EntrySettings], int], *argv: str, with_log: bool = False) -> tuple[int, str, str]:
+    around = Surroundings(argv, {}, io.StringIO(), io.StringIO())
+    find_log: Callable[[EntrySettings], LogSettings] | None = (lambda found: found.log) if with_log else None
+    code = run_program(PROGRAM, main, log_settings=find_log, surroundings=around)
+    assert isinstance(around.stdout, io.StringIO)
+    assert isinstance(around.stderr, io.StringIO)
+    return code, around.stdout.getvalue(), around.stderr.getvalue()
+
+
+def fail_with(error: BaseException) -> Callable[[EntrySettings], int]:
+    def main(_settings: EntrySettings) -> int:
+        raise error
+
+    return main
+
+
+def test_the_programs_own_code_is_the_exit_code() -> None:
+    assert run_main(lambda found: found.count, "--count=5") == (5, "", "")
+
+
+@pytest.mark.parametrize("argv", ["--help", "--version", "--print-config"])
+def test_questions_are_answered_on_stdout_without_running_the_program(argv: str) -> None:
+    code, out, err = run_main(fail_with(AssertionError("must not run")), argv)
+
+    assert (code, err) == (0, "")
+    assert out.strip()
+
+
+def test_each_problem_of_the_settings_is_one_line_and_the_code_is_two() -> None:
+    code, out, err = run_main(fail_with(AssertionError("must not run")), "--count=x", "--log-level=y")
+
+    assert (code, out) == (2, "")
+    assert [line.split(";")[0] for line in err.splitlines()] == [
+        "error: flag --count: 'x' is not a whole number",
+        "error: flag --log-level: 'y' is not one of the accepted words",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("a", "b"), 2),
+        (Refused("full"), 1),
+        (NotFoundError("no node"), 1),
+        (ConflictError("changed"), 1),
+        (ForbiddenError("no right"), 1),
+        (DeviceError("card gone"), 1),
+        (RemoteContractError("bad id"), 1),
+        (RetryableError("API server away"), 75),
+        (ValueError("a defect"), 70),
+    ],
+)
+def test_each_family_of_errors_has_its_exit_code(error: Exception, code: int) -> None:
+    assert exit_code_for(error) == code
+    assert code in EXIT_STATUS
+    assert run_main(fail_with(error))[0] == code
+
+
+def test_an_error_is_one_line_even_when_its_text_has_several() -> None:
+    _, _, err = run_main(fail_with(Refused("no room\nerror: forged")))
+
+    assert err == "error: no room\\nerror: forged\n"
+
+
+def test_a_defect_shows_its_stack_before_its_line() -> None:
+    code, _, err = run_main(fail_with(ZeroDivisionError("oops")))
+
+    assert code == 70
+    assert "Traceback" in err
+    assert err.splitlines()[-1] == "error: ZeroDivisionError: oops"
+
+
+def test_with_a_log_the_error_is_in_the_log_once() -> None:
+    code, _, err = run_main(fail_with(Refused("no room")), with_log=True)
+
+    assert code == 1
+    assert err.count("no room") == 1
+    assert " ERROR gcushare/runtime/entry.py:" in err
+    assert 'program ends error="no room" code=1' in err
+
+
+def test_a_defect_is_in_the_log_with_its_stack() -> None:
+    _, _, err = run_main(fail_with(ZeroDivisionError("oops")), with_log=True)
+
+    assert "Traceback" in err
+    assert 'error="ZeroDivisionError: oops"' in err
+
+
+def test_an_interrupt_is_no_defect() -> None:
+    assert run_main(fail_with(KeyboardInterrupt())) == (130, "", "")
+
+
+def test_a_broken_pipe_of_a_peer_is_an_error_like_any_other() -> None:
+    code, _, err = run_main(fail_with(BrokenPipeError(32, "Broken pipe")))
+
+    assert code == 70
+    assert "BrokenPipeError" in err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["seen when flushed", "seen when printed"])
+def test_a_reader_that_leaves_early_hears_no_complaint(unbuffered: str) -> None:
+    program = (
+        "import sys\n"
+        "from tests.unit.test_entry import PROGRAM\n"
+        "from gcushare.runtime.entry import run_program\n"
+        "sys.exit(run_program(PROGRAM, lambda _: print('x' * 1000) or 0))\n"
+    )
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    finally:
+        os.close(write_end)
+
+    assert (done.returncode, done.stderr) == (1, "")

@@ -1,0 +1,130 @@
+"""Health: every check is named in the answer, none can hang it, and liveness is progress."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from gcushare.runtime.health import Check, Health, Heartbeat
+
+
+def answering(reason: str | None) -> Check:
+    async def check() -> str | None:
+        return reason
+
+    return check
+
+
+async def raising() -> str | None:
+    raise OSError("socket gone")
+
+
+async def hanging() -> str | None:
+    await asyncio.Event().wait()
+    return None
+
+
+async def raising_timeout() -> str | None:
+    raise TimeoutError("the peer's own limit")
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def test_all_well_is_ok_with_every_check_named() -> None:
+    health = Health()
+    health.add_live("loop", answering(None))
+    health.add_ready("watch", answering(None))
+
+    report = await health.report_ready()
+
+    assert report.is_ok
+    assert report.to_json() == {"status": "ok", "checks": {"loop": {"ok": True}, "watch": {"ok": True}}}
+
+
+async def test_each_way_to_fail_is_a_reason_beside_its_name() -> None:
+    health = Health(timeout_s=0.01)
+    health.add_ready("well", answering(None))
+    health.add_ready("answers", answering("behind by 7 events"))
+    health.add_ready("raises", raising)
+    health.add_ready("hangs", hanging)
+    health.add_ready("raises a timeout", raising_timeout)
+
+    report = await health.report_ready()
+
+    assert not report.is_ok
+    assert report.reasons == {
+        "well": None,
+        "answers": "behind by 7 events",
+        "raises": "OSError: socket gone",
+        "hangs": "no answer within 0.01s",
+        "raises a timeout": "TimeoutError: the peer's own limit",
+    }
+    assert report.to_json()["status"] == "failing"
+
+
+async def test_what_is_not_alive_is_not_ready_but_what_is_not_ready_may_be_alive() -> None:
+    health = Health()
+    health.add_ready("watch", answering("not synced"))
+    assert (await health.report_live()).is_ok
+
+    health.add_live("loop", answering("stuck"))
+    assert set((await health.report_ready()).reasons) == {"loop", "watch"}
+    assert not (await health.report_live()).is_ok
+
+
+async def test_a_reason_is_cut_to_a_bound() -> None:
+    health = Health()
+    health.add_ready("chatty", answering("x" * 10_000))
+
+    reason = (await health.report_ready()).reasons["chatty"]
+
+    assert reason == "x" * 500
+
+
+def test_two_checks_of_one_name_are_refused() -> None:
+    health = Health()
+    health.add_live("loop", answering(None))
+
+    with pytest.raises(ValueError, match="'loop'"):
+        health.add_ready("loop", answering(None))
+
+
+async def test_a_heart_is_alive_while_it_beats_and_dead_after_its_age() -> None:
+    clock = ManualClock()
+    heart = Heartbeat("reconcile", 5.0, clock)
+
+    clock.now_s += 5
+    assert await heart.check() is None
+    clock.now_s += 0.5
+    assert await heart.check() == "task 'reconcile' made no progress for 5.5s; allowed 5s"
+    heart.beat()
+    assert await heart.check() is None
+
+
+async def test_a_check_is_logged_when_it_changes_not_at_each_probe(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    state: list[str | None] = ["away"]
+
+    async def check() -> str | None:
+        return state[0]
+
+    health = Health()
+    health.add_ready("api", check)
+    await health.report_ready()
+    await health.report_ready()
+    state[0] = None
+    await health.report_ready()
+    await health.report_ready()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "check failing endpoint=readyz check=api reason=away",
+        "check well again endpoint=readyz check=api",
+    ]

@@ -1,0 +1,206 @@
+"""Logs: one record is one line, in the manual's form, on stderr and in a bounded file."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from gcushare.runtime.groups import LogFormat, LogLevel, LogSettings
+from gcushare.runtime.log_lines import escape, fields, quote
+from gcushare.runtime.logs import setup_logging
+
+log = logging.getLogger("example-program")
+
+
+def settings_for(folder: Path | None, **changes: object) -> LogSettings:
+    return LogSettings(log_dir=folder, **changes)  # type: ignore[arg-type] # a test's shorthand
+
+
+def write_lines(settings: LogSettings, *messages: object) -> str:
+    stderr = io.StringIO()
+    with setup_logging(settings, "example", stderr=stderr):
+        for message in messages:
+            log.info("%s", message)
+    return stderr.getvalue()
+
+
+def test_a_line_names_time_level_place_and_facts_as_the_manual_shows(tmp_path: Path) -> None:
+    (line,) = write_lines(settings_for(tmp_path), fields(pod="ns/name", node="n1", card=0)).splitlines()
+
+    pattern = r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2} INFO unit/test_logs\.py:\d+ pod=ns/name node=n1 card=0"
+    assert re.fullmatch(pattern, line)
+
+
+def test_a_place_of_our_own_begins_with_the_package(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+
+    (line,) = write_lines(settings_for(blocked / "logs")).splitlines()
+
+    assert re.search(r" WARNING gcushare/runtime/logs\.py:\d+ no local log file", line)
+
+
+def test_the_local_file_holds_what_stderr_shows(tmp_path: Path) -> None:
+    shown = write_lines(settings_for(tmp_path / "new" / "folder"), "one", "two")
+
+    assert (tmp_path / "new" / "folder" / "example.log").read_text() == shown
+    assert len(shown.splitlines()) == 2
+
+
+def test_the_local_file_is_bounded_in_size_and_count(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, log_file_size=1000, log_file_count=2)
+
+    write_lines(settings, *("x" * 100 for _ in range(100)))
+
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["example.log", "example.log.1", "example.log.2"]
+    assert all(0 < file.stat().st_size <= 1000 for file in files)
+
+
+def test_without_a_directory_no_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert "hello" in write_lines(settings_for(None), "hello")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_a_warning_that_says_what_to_do(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+
+    shown = write_lines(settings_for(blocked / "logs"), "still here")
+
+    assert "WARNING" in shown
+    assert "--log-dir" in shown
+    assert "still here" in shown
+
+
+def test_a_full_disk_is_told_once_and_lines_go_on_to_stderr(tmp_path: Path) -> None:
+    (tmp_path / "example.log").symlink_to("/dev/full")
+
+    shown = write_lines(settings_for(tmp_path), "one", "two", "three")
+
+    assert shown.count("cannot be written") == 1
+    assert "No space left" in shown
+    assert all(word in shown for word in ("one", "two", "three"))
+
+
+def test_a_file_that_can_be_written_again_says_how_many_lines_are_missing(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    stderr = io.StringIO()
+    with setup_logging(settings_for(folder, log_file_size=200, log_file_count=1), "example", stderr=stderr):
+        log.info("%s", "x" * 150)
+        (folder / "example.log").rename(tmp_path / "away")
+        folder.rmdir()
+        log.info("%s", "y" * 150)
+        folder.mkdir()
+        log.info("back")
+
+    assert "is written again, 1 lines are missing in it" in stderr.getvalue()
+    assert "back" in (folder / "example.log").read_text()
+
+
+def test_the_level_bounds_our_loggers_and_libraries_never_tell_debug(tmp_path: Path) -> None:
+    stderr = io.StringIO()
+    with setup_logging(settings_for(tmp_path, log_level=LogLevel.DEBUG), "example", stderr=stderr):
+        logging.getLogger("gcushare.example").debug("ours")
+        logging.getLogger("some.library").debug("theirs")
+    with setup_logging(settings_for(tmp_path, log_level=LogLevel.ERROR), "example", stderr=stderr):
+        logging.getLogger("gcushare.example").warning("quiet")
+
+    assert "ours" in stderr.getvalue()
+    assert "theirs" not in stderr.getvalue()
+    assert "quiet" not in stderr.getvalue()
+
+
+def test_closing_puts_the_loggers_back_as_they_were(tmp_path: Path) -> None:
+    root, ours = logging.getLogger(), logging.getLogger("gcushare")
+    before = (list(root.handlers), root.level, ours.level)
+
+    handle = setup_logging(settings_for(tmp_path, log_level=LogLevel.ERROR), "example", stderr=io.StringIO())
+    during = (list(root.handlers), root.level, ours.level)
+    handle.close()
+    handle.close()
+
+    assert during != before
+    assert (list(root.handlers), root.level, ours.level) == before
+
+
+def test_no_value_can_forge_a_line(tmp_path: Path) -> None:
+    forged = "x\n2026/01/01 00:00:00 ERROR gcushare/kube/client.py:1 stolen"
+    hostile = f"{forged}\r\x1b[2J\u2028\u202e\x85"
+
+    shown = write_lines(settings_for(tmp_path), fields(pod=hostile), hostile)
+
+    assert len(shown.splitlines()) == 2
+    assert all(char.isprintable() or char == "\n" for char in shown)
+    assert "\\n2026" in shown
+
+
+def test_a_stack_is_indented_so_that_it_cannot_pass_for_a_line(tmp_path: Path) -> None:
+    stderr = io.StringIO()
+    with setup_logging(settings_for(tmp_path), "example", stderr=stderr):
+        try:
+            raise ValueError("bad\n2026/01/01 00:00:00 ERROR forged")
+        except ValueError:
+            log.exception("failed")
+
+    first, *rest = stderr.getvalue().splitlines()
+    assert first.endswith(" failed")
+    assert rest
+    assert all(line.startswith("    ") for line in rest)
+    assert "ValueError: bad" in stderr.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("plain/word:1", "plain/word:1"),
+        ("", '""'),
+        ("two words", '"two words"'),
+        ("a=b", '"a=b"'),
+        ('say "hi"', '"say \\"hi\\""'),
+        ("back\\slash", '"back\\\\slash"'),
+        ("line\nbreak", '"line\\nbreak"'),
+        ("显存", "显存"),
+        (0, "0"),
+        (True, "True"),
+        ("z" * 3000, "z" * 2048 + "...(+952)"),
+    ],
+)
+def test_a_value_is_quoted_so_that_it_ends_where_it_ends(value: object, expected: str) -> None:
+    assert quote(value) == expected
+
+
+def test_fields_keep_their_order_and_leave_none_out() -> None:
+    assert str(fields(pod="a/b", uid=None, card=0)) == "pod=a/b card=0"
+
+
+@pytest.mark.parametrize("char", [chr(code) for code in (*range(32), 127, 0x85, 0x200F, 0x2029, 0xD800, 0xE0001)])
+def test_every_character_that_could_be_structure_is_escaped(char: str) -> None:
+    assert escape(f"a{char}b").isprintable()
+
+
+def test_json_lines_carry_the_facts_under_their_own_key(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, log_format=LogFormat.JSON)
+
+    (line,) = write_lines(settings, fields(pod="ns/na\nme", card=0, level="forged")).splitlines()
+
+    found = json.loads(line)
+    assert found["level"] == "INFO"
+    assert found["fields"] == {"pod": "ns/na\nme", "card": 0, "level": "forged"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["time"])
+    assert found["place"].startswith("unit/test_logs.py:")
+
+
+def test_json_lines_hold_their_stack(tmp_path: Path) -> None:
+    stderr = io.StringIO()
+    with setup_logging(settings_for(tmp_path, log_format=LogFormat.JSON), "example", stderr=stderr):
+        log.error("failed", exc_info=ValueError("bad"))
+
+    assert "ValueError: bad" in json.loads(stderr.getvalue())["stack"]

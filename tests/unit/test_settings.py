@@ -1,0 +1,337 @@
+"""Settings: one name in three places, one precedence, every problem at once."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.errors import ConfigError
+from gcushare.runtime import parsers
+from gcushare.runtime.groups import KubeSettings, LogFormat, LogLevel, LogSettings, ServeSettings
+from gcushare.runtime.loading import Answered, load_settings
+from gcushare.runtime.settings import Program, group, list_specs, setting, settings
+
+
+class Policy(enum.Enum):
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+@settings
+class PlacingSettings:
+    """Placing."""
+
+    policy: Policy = setting(parsers.choice(Policy), default=Policy.BINPACK, help="Which card is taken.")
+    node: str = setting(parsers.text("NODE"), help="The node to serve.")
+    elect: bool = setting(parsers.boolean(), default=True, help="Elect a leader.")
+    peers: tuple[parsers.HostPort, ...] = setting(
+        parsers.comma_list(parsers.host_port()), default=(), help="The other replicas."
+    )
+    token: str | None = setting(
+        parsers.optional(parsers.text(), "no token"), default=None, secret=True, help="What to show the peers."
+    )
+
+
+@settings
+class ExampleSettings:
+    """Example."""
+
+    question: str = setting(parsers.text("QUESTION"), default="all", argument=True, help="What to show.")
+    placing: PlacingSettings = group(PlacingSettings)
+    log: LogSettings = group(LogSettings)
+    serve: ServeSettings = group(ServeSettings, listen_port=32766)
+    inner: ServeSettings = group(ServeSettings, prefix="inner", listen_port=9000)
+
+
+PROGRAM = Program(
+    name="gcushare-example",
+    summary="Shows how settings are read.",
+    version="1.2.3",
+    settings=ExampleSettings,
+    examples=(("gcushare-example --node n1 pods", "Show the pods of one node."),),
+    notes="It writes nothing.",
+)
+
+
+def no_file(path: Path) -> str:
+    raise FileNotFoundError(2, "No such file or directory", str(path))
+
+
+def file_with(content: str) -> Callable[[Path], str]:
+    return lambda _path: content
+
+
+def load(
+    *argv: str, environ: Mapping[str, str] | None = None, read_file: Callable[[Path], str] = no_file
+) -> ExampleSettings:
+    return load_settings(PROGRAM, argv, environ or {}, read_file)
+
+
+def problems_of(
+    *argv: str, environ: Mapping[str, str] | None = None, read_file: Callable[[Path], str] = no_file
+) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load(*argv, environ=environ, read_file=read_file)
+    return caught.value.problems
+
+
+def answer_to(*argv: str, environ: Mapping[str, str] | None = None, read_file: Callable[[Path], str] = no_file) -> str:
+    with pytest.raises(Answered) as caught:
+        load(*argv, environ=environ, read_file=read_file)
+    return caught.value.text
+
+
+def test_what_no_source_names_has_its_default() -> None:
+    found = load("--node", "n1")
+
+    assert found.log == LogSettings()
+    assert found.placing == PlacingSettings(node="n1")
+    assert found.question == "all"
+
+
+def test_a_program_can_change_the_defaults_of_a_shared_group_and_use_it_twice() -> None:
+    found = load("--node", "n1", "--inner-listen-port", "9001")
+
+    assert (found.serve.listen_port, found.inner.listen_port) == (32766, 9001)
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "file", "expected"),
+    [
+        pytest.param(("--policy", "spread"), {"GCUSHARE_POLICY": "binpack"}, "policy: binpack", "spread", id="flag"),
+        pytest.param((), {"GCUSHARE_POLICY": "spread"}, "policy: binpack", "spread", id="environment"),
+        pytest.param((), {}, "policy: spread", "spread", id="file"),
+        pytest.param((), {}, "log-level: debug", "binpack", id="default"),
+    ],
+)
+def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(
+    argv: tuple[str, ...], environ: dict[str, str], file: str, expected: str
+) -> None:
+    found = load(
+        *argv, "--node=n", environ={**environ, "GCUSHARE_CONFIG": "f"}, read_file=file_with(f"version: 1\n{file}\n")
+    )
+
+    assert found.placing.policy is Policy(expected)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(
+            "version: 1\nnode: n1\nelect: false\npeers: ['a:1', '[::1]:2']\nmax-request-size: 1Mi\nlisten-port: 80\n",
+            id="yaml",
+        ),
+        pytest.param(
+            '{"version": 1, "node": "n1", "elect": false, "peers": "a:1, [::1]:2", "max-request-size": "1Mi",'
+            ' "listen-port": 80}',
+            id="json",
+        ),
+    ],
+)
+def test_a_file_is_yaml_or_json_with_the_flags_names_as_keys(content: str) -> None:
+    found = load("--config-file", "settings", read_file=file_with(content))
+
+    assert found.placing == PlacingSettings(
+        node="n1", elect=False, peers=(parsers.HostPort("a", 1), parsers.HostPort("::1", 2))
+    )
+    assert (found.serve.max_request_size, found.serve.listen_port) == (1 << 20, 80)
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        pytest.param(("--elect",), True, id="flag"),
+        pytest.param(("--no-elect",), False, id="negated flag"),
+        pytest.param(("--elect=false",), False, id="flag with a value, as in Go programs"),
+        pytest.param(("--no-elect", "--elect=true"), True, id="the last one wins"),
+    ],
+)
+def test_a_switch_can_be_given_in_each_usual_form(argv: tuple[str, ...], expected: bool) -> None:
+    assert load("--node", "n1", *argv).placing.elect is expected
+
+
+def test_every_problem_of_every_source_is_reported_at_once() -> None:
+    problems = problems_of(
+        "--listen-port=99999",
+        "--tls-cert-file=/tls/tls.crt",
+        environ={"GCUSHARE_LOG_LEVEL": "inof", "GCUSHARE_CONFIG": "/etc/g.yaml"},
+        read_file=file_with("version: 2\npolicy: random\nlog-levle: info\nmax-connections: {a: 1}\n"),
+    )
+
+    assert [problem.split(";")[0] for problem in problems] == [
+        "file /etc/g.yaml key version: 2 is not known",
+        "file /etc/g.yaml: unknown key 'log-levle'",
+        "file /etc/g.yaml key max-connections: holds a mapping",
+        "file /etc/g.yaml key policy: 'random' is not one of the accepted words",
+        "--node is required: give it as --node, env GCUSHARE_NODE or file key node",
+        "env GCUSHARE_LOG_LEVEL: 'inof' is not one of the accepted words",
+        "flag --listen-port: '99999' is too large",
+    ]
+    assert problems[5].endswith("accepted: debug or info or warning or error; did you mean 'info'?")
+
+
+def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
+    (problem,) = problems_of("--node=n", "--config-file=f", read_file=file_with("version: 1\nlog-levle: info\n"))
+
+    assert "did you mean 'log-level'?" in problem
+    assert all(name in problem for name in ("listen-port", "policy", "token"))
+    assert "question" not in problem
+
+
+def test_a_missing_setting_says_every_way_to_give_it() -> None:
+    assert problems_of() == (
+        "--node is required: give it as --node, env GCUSHARE_NODE or file key node; "
+        "accepted: any text that is not empty",
+    )
+
+
+def test_settings_that_do_not_fit_each_other_are_a_problem_each() -> None:
+    problems = problems_of("--node=n", "--tls-cert-file=/c", "--inner-tls-client-ca-file=/ca")
+
+    assert len(problems) == 2
+    assert "'/c'" in problems[0]
+    assert "'/ca'" in problems[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param("policy: spread\n", "has no 'version'; add 'version: 1'", id="no version"),
+        pytest.param("- a\n", "holds a list", id="not a mapping"),
+        pytest.param("", "holds nothing", id="empty"),
+        pytest.param("a: [\n", "is neither YAML nor JSON", id="malformed"),
+        pytest.param("version: 1\nversion: 1\n", "duplicate key", id="a key twice"),
+        pytest.param("version: true\n", "True is not known", id="a version that is no number"),
+    ],
+)
+def test_a_file_that_is_no_settings_file_is_refused_with_its_reason(content: str, expected: str) -> None:
+    (problem,) = problems_of("--node=n", "--config-file=f.yaml", read_file=file_with(content))
+
+    assert problem.startswith("file f.yaml")
+    assert expected in problem
+
+
+def test_a_file_that_cannot_be_read_names_who_asked_for_it() -> None:
+    (problem,) = problems_of("--node=n", environ={"GCUSHARE_CONFIG": "/nowhere"})
+
+    assert problem.startswith("env GCUSHARE_CONFIG: '/nowhere' cannot be read: ")
+
+
+def test_an_unknown_flag_names_the_nearest_one() -> None:
+    (problem,) = problems_of("--log-levle=debug")
+
+    assert "No such option '--log-levle'." in problem
+    assert "'--log-level'" in problem
+    assert "--help" in problem
+
+
+def test_empty_text_turns_an_optional_setting_off_and_is_refused_elsewhere() -> None:
+    assert load("--node=n", "--log-dir=").log.log_dir is None
+    (problem,) = problems_of("--node=")
+    assert problem.startswith("flag --node: '' is empty")
+
+
+def test_a_secret_is_shown_nowhere() -> None:
+    secret = "tops3cret"
+
+    assert secret not in answer_to("--node=n", f"--token={secret}", "--print-config")
+    assert load("--node=n", f"--token={secret}").placing.token == secret
+
+
+def test_a_secret_that_cannot_be_read_is_masked_in_its_problem() -> None:
+    @settings
+    class Pin:
+        """Pin."""
+
+        pin: int = setting(parsers.integer(0, 9999), secret=True, help="A pin.")
+
+    with pytest.raises(ConfigError) as caught:
+        load_settings(Program("p", "s", "1", Pin), ("--pin=12345678",), {}, no_file)
+
+    assert caught.value.problems == ("flag --pin: '********' is too large; accepted: a whole number from 0 to 9999",)
+
+
+def test_print_config_shows_every_setting_with_its_source() -> None:
+    text = answer_to(
+        "--node=n1",
+        "--print-config",
+        environ={"GCUSHARE_LOG_FORMAT": "json", "GCUSHARE_CONFIG": "f"},
+        read_file=file_with("version: 1\nlog-file-count: 9\n"),
+    )
+
+    rows = {line.split(":")[0]: [part.strip() for part in line.split("  # ")] for line in text.splitlines()[2:]}
+    assert rows["node"] == ["node: n1", "flag --node"]
+    assert rows["log-format"] == ["log-format: json", "env GCUSHARE_LOG_FORMAT"]
+    assert rows["log-file-count"] == ["log-file-count: 9", "file f key log-file-count"]
+    assert rows["listen-port"] == ["listen-port: 32766", "default"]
+    assert len(rows) == len(list_specs(ExampleSettings)) - 1
+
+
+@pytest.mark.parametrize("node", ["n1", "null", "007", "a: b #c", "yes", "1e3", "节点", "'", '"', "-", "True", "0"])
+def test_what_print_config_prints_means_the_same_when_given_back(node: str) -> None:
+    argv = (f"--node={node}", "--peers=[::1]:5,h:6", "--request-timeout=1m30s", "--log-dir=", "--max-request-size=1025")
+
+    printed = answer_to(*argv, "--print-config")
+
+    assert load("--config-file=f", read_file=file_with(printed)) == load(*argv)
+
+
+def test_help_names_every_setting_its_variable_default_and_accepted_values() -> None:
+    page = answer_to("--help", environ={"COLUMNS": "120"})
+
+    for spec in list_specs(ExampleSettings):
+        assert spec.flag in page
+        assert spec.is_argument or spec.env in page
+    joined = " ".join(page.split())
+    assert "accepted: a whole number from 0 to 65535; default: 32766; env: GCUSHARE_LISTEN_PORT" in joined
+    assert "gcushare-example --node n1 pods" in page
+    assert "It writes nothing." in page
+    assert all(len(line) <= 120 for line in page.splitlines())
+
+
+def test_help_and_version_answer_even_when_settings_are_wrong() -> None:
+    assert answer_to("--version", "--listen-port=x") == "gcushare-example 1.2.3\n"
+    assert answer_to("-h", environ={"GCUSHARE_LOG_LEVEL": "x"}).startswith(
+        "Usage: gcushare-example [OPTIONS] [QUESTION]"
+    )
+
+
+def test_an_argument_is_read_from_its_position_only() -> None:
+    assert load("--node=n", "pods", environ={"GCUSHARE_QUESTION": "x"}).question == "pods"
+    (problem,) = problems_of("--node=n", "pods", "nodes")
+    assert "nodes" in problem
+
+
+def test_two_settings_of_one_name_are_refused_when_the_program_starts() -> None:
+    @settings
+    class Twice:
+        """Twice."""
+
+        one: LogSettings = group(LogSettings)
+        two: LogSettings = group(LogSettings)
+
+    with pytest.raises(TypeError, match="log-level"):
+        list_specs(Twice)
+
+
+def test_a_changed_default_must_name_a_setting() -> None:
+    with pytest.raises(TypeError, match="listen_prot"):
+        group(ServeSettings, listen_prot=1)
+
+
+def test_the_shared_groups_hold_no_name_that_kubernetes_sets_for_services() -> None:
+    names = {spec.env for cls in (LogSettings, KubeSettings, ServeSettings) for spec in list_specs(cls)}
+
+    assert not names & {"GCUSHARE_PORT", "GCUSHARE_SERVICE_HOST", "GCUSHARE_SERVICE_PORT"}
+    assert "KUBECONFIG" in names
+
+
+def test_settings_are_frozen_and_their_words_are_enums() -> None:
+    found = load("--node=n", "--log-level=DEBUG", "--log-format=json")
+
+    assert (found.log.log_level, found.log.log_format) == (LogLevel.DEBUG, LogFormat.JSON)
+    with pytest.raises(AttributeError):
+        found.log.log_level = LogLevel.INFO  # type: ignore[misc] # the point of the test

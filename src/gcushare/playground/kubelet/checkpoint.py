@@ -1,0 +1,144 @@
+"""The kubelet's record of devices on disk, ``kubelet_internal_checkpoint``: layout, reading and careful writing.
+
+The layout is the stock kubelet's. Its checksum is a hash of Go's own printing of the data, which
+nothing else can compute; here it is a CRC-32 over the ``Data`` bytes. Only the kubelet itself may rely on it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gcushare.core.errors import RemoteContractError
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_NAME = "kubelet_internal_checkpoint"
+NO_NUMA_NODE = -1
+"""Key of the ids of devices that name no NUMA node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """What one container holds of one resource; ``answer`` is the plugin's ContainerAllocateResponse as bytes."""
+
+    pod_uid: str
+    container: str
+    resource: str
+    ids_by_numa: Mapping[int, tuple[str, ...]]
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything the kubelet remembers about devices across a restart; only healthy ids count as registered."""
+
+    entries: tuple[PodDevices, ...]
+    registered: Mapping[str, Iterable[str]]
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    PodUID: str
+    ContainerName: str
+    ResourceName: str
+    DeviceIDs: dict[str, list[str]]
+    AllocResp: str
+
+
+class _Data(msgspec.Struct, frozen=True):
+    PodDeviceEntries: list[_Entry] | None
+    RegisteredDevices: dict[str, list[str]]
+
+
+class _File(msgspec.Struct, frozen=True):
+    Data: msgspec.Raw
+    Checksum: int
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Return the file's bytes. Without entries the list is ``null``, as the stock kubelet writes it."""
+    entries = [
+        _Entry(
+            PodUID=entry.pod_uid,
+            ContainerName=entry.container,
+            ResourceName=entry.resource,
+            DeviceIDs={str(numa): list(ids) for numa, ids in entry.ids_by_numa.items()},
+            AllocResp=base64.b64encode(entry.answer).decode(),
+        )
+        for entry in checkpoint.entries
+    ]
+    registered = {resource: list(ids) for resource, ids in checkpoint.registered.items()}
+    data = msgspec.json.encode(_Data(PodDeviceEntries=entries or None, RegisteredDevices=registered))
+    return msgspec.json.encode(_File(Data=msgspec.Raw(data), Checksum=zlib.crc32(data)))
+
+
+def decode_checkpoint(raw: bytes) -> Checkpoint:
+    """Read the file's bytes.
+
+    Raises:
+        RemoteContractError: not the layout, or the checksum does not match.
+    """
+    try:
+        file = msgspec.json.decode(raw, type=_File)
+        computed = zlib.crc32(bytes(file.Data))
+        if computed != file.Checksum:
+            raise RemoteContractError(f"checkpoint is corrupt: checksum {file.Checksum!r}, computed {computed!r}")
+        data = msgspec.json.decode(file.Data, type=_Data)
+        entries = tuple(_decode_entry(entry) for entry in data.PodDeviceEntries or ())
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RemoteContractError(f"checkpoint is corrupt: {error}; remove the file to start empty") from error
+    return Checkpoint(entries, {resource: tuple(ids) for resource, ids in data.RegisteredDevices.items()})
+
+
+def _decode_entry(entry: _Entry) -> PodDevices:
+    return PodDevices(
+        pod_uid=entry.PodUID,
+        container=entry.ContainerName,
+        resource=entry.ResourceName,
+        ids_by_numa={int(numa): tuple(ids) for numa, ids in entry.DeviceIDs.items()},
+        answer=base64.b64decode(entry.AllocResp, validate=True),
+    )
+
+
+class CheckpointFile:
+    """The checkpoint in a plugin directory; replaced whole, so that a reader never sees half of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / CHECKPOINT_NAME
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def read(self) -> Checkpoint | None:
+        """Return what stands there, None when nothing does.
+
+        Raises:
+            RemoteContractError: the file is corrupt.
+        """
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        return decode_checkpoint(raw)
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Replace the file. Effects: a temporary file beside it, gone afterwards in every case."""
+        handle, name = tempfile.mkstemp(prefix=".", dir=self.path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(encode_checkpoint(checkpoint))
+            Path(name).replace(self.path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                Path(name).unlink()
+            raise
+        logger.debug("checkpoint written path=%s entries=%d", self.path, len(checkpoint.entries))

@@ -1,0 +1,36 @@
+"""Ways in which the double can be told to misbehave, each something a real node does on a bad day."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+
+class PodResourcesMode(enum.Enum):
+    """How the pod resources socket behaves."""
+
+    ANSWER = "answer"
+    HANG = "hang"
+    """Accept calls and never answer them."""
+    REFUSE = "refuse"
+    """Answer every call with an error."""
+
+
+@dataclass(slots=True)
+class KubeletFaults:
+    """Switches a test turns while the kubelet runs; the defaults are the stock behaviour."""
+
+    ignore_preferred: bool = False
+    """Ask for the preferred allocation and then pick other free ids."""
+    podresources: PodResourcesMode = PodResourcesMode.ANSWER
+    podresources_delay_s: tuple[float, float] = (0.006, 0.025)
+    """Bounds of the time from Allocate's answer until List shows the ids; as measured on a stock kubelet."""
+    before_allocate: Callable[[str, str], Awaitable[None]] | None = None
+    """Called with pod uid and container name between GetPreferredAllocation and Allocate."""
+    admission_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Admission waits while this is cleared, so that a batch can be gathered."""
+
+    def __post_init__(self) -> None:
+        self.admission_open.set()

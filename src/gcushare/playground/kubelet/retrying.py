@@ -1,0 +1,39 @@
+"""Writes to the API server that must arrive: repeated until accepted, or pointless."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gcushare.core.errors import ConflictError, ForbiddenError, NotFoundError, RetryableError
+
+logger = logging.getLogger(__name__)
+
+_FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 2.0
+
+_Result = TypeVar("_Result")
+
+
+def delay_s(attempt: int) -> float:
+    """Return the wait after the n-th failure, counted from 0: doubled each time up to a bound."""
+    return min(_LONGEST_DELAY_S, _FIRST_DELAY_S * float(1 << min(attempt, 10)))
+
+
+async def until_accepted(call: Callable[[], Awaitable[_Result]], *, what: str) -> _Result | None:
+    """Repeat a call until the server accepts it; None when its object is gone or has become another one."""
+    attempt = 0
+    while True:
+        try:
+            return await call()
+        except (NotFoundError, ConflictError) as error:
+            logger.info("write given up what=%s reason=%s", what, error)
+            return None
+        except (RetryableError, ForbiddenError) as error:
+            logger.log(
+                logging.WARNING if attempt == 0 else logging.DEBUG, "write failed what=%s reason=%s", what, error
+            )
+            await asyncio.sleep(delay_s(attempt))
+            attempt += 1

@@ -1,0 +1,35 @@
+"""Full gRPC method names of the kubelet's two APIs, written out so that they can be searched for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEVICE_PLUGIN_VERSION: Final = "v1beta1"
+HEALTHY: Final = "Healthy"
+UNHEALTHY: Final = "Unhealthy"
+
+REGISTRATION_SERVICE: Final = "v1beta1.Registration"
+REGISTER: Final = "/v1beta1.Registration/Register"
+
+DEVICE_PLUGIN_SERVICE: Final = "v1beta1.DevicePlugin"
+GET_DEVICE_PLUGIN_OPTIONS: Final = "/v1beta1.DevicePlugin/GetDevicePluginOptions"
+LIST_AND_WATCH: Final = "/v1beta1.DevicePlugin/ListAndWatch"
+GET_PREFERRED_ALLOCATION: Final = "/v1beta1.DevicePlugin/GetPreferredAllocation"
+ALLOCATE: Final = "/v1beta1.DevicePlugin/Allocate"
+PRE_START_CONTAINER: Final = "/v1beta1.DevicePlugin/PreStartContainer"
+
+POD_RESOURCES_SERVICE: Final = "v1.PodResourcesLister"
+POD_RESOURCES_LIST: Final = "/v1.PodResourcesLister/List"
+POD_RESOURCES_GET_ALLOCATABLE: Final = "/v1.PodResourcesLister/GetAllocatableResources"
+POD_RESOURCES_GET: Final = "/v1.PodResourcesLister/Get"
+
+KUBELET_RECEIVE_LIMIT_BYTES: Final = 4_194_304
+"""Most bytes the kubelet takes in one message from a plugin: gRPC's default, never raised."""
+
+POD_RESOURCES_ANSWER_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""Most bytes the pod resources API answers in one message; clients must raise their receive limit to it."""
+
+
+def short_name(method: str) -> str:
+    """Return the last part of a full method name, the key under which gRPC's generic handlers expect it."""
+    return method.rpartition("/")[2]

@@ -1,0 +1,167 @@
+"""One kubelet double, an API in memory and a reference plugin, on a short temporary folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc.aio
+
+from gcushare.playground.kubelet import Kubelet, KubeletSettings, MemoryNodeApi, by_creation
+from gcushare.wire.protos import podresources_pb2 as prpb
+from gcushare.wire.protos import services
+from tests.protocol.reference_plugin import ReferencePlugin, devices
+
+RESOURCE = "enflame.com/gcu-memory"
+NODE = "node-1"
+
+
+class ManualClock:
+    """Monotonic seconds that pass when told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def unit_ids(count: int) -> list[str]:
+    return [f"{number:03x}" for number in range(count)]
+
+
+def container(name: str, units: int | None, **extra: Any) -> dict[str, Any]:
+    limits = {} if units is None else {RESOURCE: str(units)}
+    return {"name": name, "image": f"{name}:1", "resources": {"limits": limits}, **extra}
+
+
+def pod(
+    name: str,
+    *containers: dict[str, Any],
+    init: Iterable[dict[str, Any]] = (),
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": dict(annotations or {})},
+        "spec": {"initContainers": list(init), "containers": list(containers)},
+    }
+
+
+class Rig:
+    """Started parts: ``api``, ``kubelet`` and, registered with its ids, ``plugin``."""
+
+    def __init__(self, *, units: int = 16, register: bool = True, **settings: Any) -> None:
+        self.api = MemoryNodeApi()
+        self.clock = ManualClock()
+        self.units = units
+        self._register = register
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self.root = Path()
+        self.kubelet: Kubelet
+        self.plugin: ReferencePlugin
+
+    async def __aenter__(self) -> Self:
+        self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kubelet-")))
+        defaults: dict[str, Any] = {
+            "order": by_creation,
+            "batch_window_s": 0.0,
+            "termination_s": 0.0,
+            "status_interval_s": 0.02,
+            "start_retry_s": 0.01,
+        }
+        settings = KubeletSettings(node_name=NODE, root_dir=self.root, **(defaults | self._settings))
+        self.kubelet = await self._stack.enter_async_context(Kubelet(settings, self.api, clock=self.clock))
+        self.kubelet.faults.podresources_delay_s = (0.0, 0.0)
+        self.plugin = ReferencePlugin(self.plugin_dir, RESOURCE, devices(unit_ids(self.units)))
+        await self._stack.enter_async_context(self.plugin)
+        await self.kubelet.wait_ready()
+        if self._register:
+            await self.register()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def plugin_dir(self) -> Path:
+        return self.root / "device-plugins"
+
+    @property
+    def checkpoint_path(self) -> Path:
+        return self.plugin_dir / "kubelet_internal_checkpoint"
+
+    async def register(self) -> None:
+        """Register the plugin and wait until the Node shows its units."""
+        await self.plugin.register()
+        await self.wait_for_units(self.units, self.units)
+
+    async def serve_again(self) -> None:
+        """Bring the plugin back after a restart of the kubelet, which removed its socket."""
+        await self.plugin.stop()
+        await self.plugin.serve()
+        await self.register()
+
+    def node_resources(self, part: str) -> dict[str, str]:
+        resources: dict[str, str] = self.api.nodes.get(NODE, {}).get("status", {}).get(part, {})
+        return resources
+
+    async def wait_for_units(self, capacity: int, allocatable: int, *, resource: str = RESOURCE) -> None:
+        """Wait until the Node carries these two counts."""
+
+        def holds() -> bool:
+            return (
+                self.node_resources("capacity").get(resource),
+                self.node_resources("allocatable").get(resource),
+            ) == (
+                str(capacity),
+                str(allocatable),
+            )
+
+        await self.api.wait_until(holds, f"{resource} is {capacity}/{allocatable} on the node")
+
+    async def bind(self, spec: dict[str, Any]) -> str:
+        """Bind a pod to the node and return its uid."""
+        created = await self.api.add_pod(spec, node=NODE)
+        uid: str = created["metadata"]["uid"]
+        return uid
+
+    async def run(self, spec: dict[str, Any]) -> str:
+        """Bind a pod, wait until it runs and return its uid."""
+        uid = await self.bind(spec)
+        await self.api.wait_for_pod("default", spec["metadata"]["name"], "Running")
+        return uid
+
+    async def fail(self, spec: dict[str, Any]) -> tuple[str, str]:
+        """Bind a pod, wait until it failed and return reason and message of its status."""
+        await self.bind(spec)
+        failed = await self.api.wait_for_pod("default", spec["metadata"]["name"], "Failed")
+        return failed["status"]["reason"], failed["status"]["message"]
+
+    def ids(self, uid: str, name: str = "main") -> frozenset[str]:
+        return self.kubelet.held_ids(uid, name, RESOURCE)
+
+    async def list_podresources(self, timeout_s: float = 10.0) -> dict[str, dict[str, frozenset[str]]]:
+        """Ask the pod resources API: ids of the resource by pod and container."""
+        async with grpc.aio.insecure_channel(f"unix:{self.root}/pod-resources/kubelet.sock") as channel:
+            call = channel.unary_unary(
+                services.POD_RESOURCES_LIST,
+                request_serializer=prpb.ListPodResourcesRequest.SerializeToString,
+                response_deserializer=prpb.ListPodResourcesResponse.FromString,
+            )
+            answer = await call(prpb.ListPodResourcesRequest(), timeout=timeout_s)
+        return {
+            item.name: {
+                member.name: frozenset(id_ for device in member.devices for id_ in device.device_ids)
+                for member in item.containers
+            }
+            for item in answer.pod_resources
+        }

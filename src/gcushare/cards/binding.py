@@ -1,0 +1,114 @@
+"""Calls into a C library through ctypes: found by path, each call announced before it is made.
+
+An announced call is what lets the parent of a hanging or crashed worker say which function it was.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.ports import CallObserver
+
+
+def find_library(patterns: Sequence[str]) -> Path | None:
+    """Return the first existing file of ``patterns``, which may hold ``*``; the newest name wins within one pattern."""
+    for pattern in patterns:
+        anchor, rest = Path(pattern).anchor, pattern.lstrip("/")
+        found = sorted(path for path in Path(anchor or ".").glob(rest) if path.is_file())
+        if found:
+            return found[-1]
+    return None
+
+
+class CLibrary:
+    """One loaded shared object.
+
+    Raises (constructor):
+        LibraryMissingError: the loader cannot load ``path``; the message carries the loader's own words.
+    """
+
+    def __init__(self, path: str, observe: CallObserver) -> None:
+        try:
+            self._library = ctypes.CDLL(path)
+        except OSError as error:
+            raise LibraryMissingError(f"{path!r} cannot be loaded: {error}") from error
+        self._observe = observe
+        self.path = path
+
+    def exports(self, name: str) -> bool:
+        return hasattr(self._library, name)
+
+    def call(self, name: str, *arguments: object) -> int:
+        """Call a function that returns the vendor's int code; 0 is success. ``name`` must be exported."""
+        function = self._library[name]
+        function.restype = ctypes.c_int
+        self._observe(name)
+        code: int = function(*arguments)
+        return code
+
+    def call_text(self, name: str, *arguments: object) -> str:
+        """Call a function that returns a C string; "" for NULL."""
+        function = self._library[name]
+        function.restype = ctypes.c_char_p
+        self._observe(name)
+        text: bytes | None = function(*arguments)
+        return decode_text(text or b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeTable:
+    """What a family's error codes mean; ``not_exported`` stands for a function that the library does not have."""
+
+    names: Mapping[int, str]
+    not_exported: int
+    unsupported: frozenset[int]
+    lost: frozenset[int] = frozenset()
+
+
+class CheckedCalls:
+    """Calls whose codes become ``LibraryCallError``; ``explain`` asks the library for its own words on a code."""
+
+    def __init__(self, library: CLibrary, codes: CodeTable, explain: Callable[[int], str]) -> None:
+        self._library = library
+        self._codes = codes
+        self._explain = explain
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Make a call that must succeed.
+
+        Raises:
+            LibraryCallError: the function is not exported or answered with a code.
+        """
+        code = self._library.call(name, *arguments) if self._library.exports(name) else self._codes.not_exported
+        if code != 0:
+            raise LibraryCallError(
+                name,
+                code,
+                self._codes.names.get(code, "unknown code"),
+                detail=self._explain(code),
+                is_unsupported=code in self._codes.unsupported,
+                is_lost=code in self._codes.lost,
+            )
+
+    def is_answered(self, name: str, *arguments: object) -> bool:
+        """Make a call that not every card or version supports; False where it does not.
+
+        Raises:
+            LibraryCallError: the function is supported and failed.
+        """
+        try:
+            self.call(name, *arguments)
+        except LibraryCallError as error:
+            if error.is_unsupported:
+                return False
+            raise
+        return True
+
+
+def decode_text(raw: bytes) -> str:
+    """Read a C string from a buffer, whatever a driver put there."""
+    return raw.split(b"\0", 1)[0].decode("utf-8", errors="replace").strip()

@@ -1,0 +1,61 @@
+"""How a source of cards fails: whose fault, in which call, with which code of the vendor."""
+
+from __future__ import annotations
+
+from gcushare.core.errors import DeviceError
+
+
+class LibraryNotOpenError(DeviceError):
+    """The vendor's library cannot be opened now: no card can be asked, and none is to blame."""
+
+
+class LibraryMissingError(LibraryNotOpenError):
+    """The vendor's library is not installed, or the loader refuses it."""
+
+
+class LibraryCallError(DeviceError):
+    """A function of the vendor's library answered with an error code.
+
+    ``is_unsupported``: the card or library does not have this function, which is no illness. ``is_lost``: the library
+    no longer reaches the card.
+    """
+
+    def __init__(
+        self,
+        call: str,
+        code: int,
+        code_name: str,
+        *,
+        detail: str = "",
+        is_unsupported: bool = False,
+        is_lost: bool = False,
+    ) -> None:
+        super().__init__(f"{call} failed with {code_name} ({code})" + (f": {detail}" if detail else ""))
+        self.call = call
+        self.code = code
+        self.code_name = code_name
+        self.detail = detail
+        self.is_unsupported = is_unsupported
+        self.is_lost = is_lost
+
+
+class CallHungError(DeviceError):
+    """A call into the vendor's library outlived its deadline; the process that made it was killed."""
+
+    def __init__(self, call: str, timeout_s: float) -> None:
+        super().__init__(f"library call {call} did not return within {timeout_s:g}s")
+        self.call = call
+        self.timeout_s = timeout_s
+
+
+class WorkerDiedError(DeviceError):
+    """The process that holds the vendor's library ended by itself: the library crashed it, or somebody killed it."""
+
+    def __init__(self, how: str, call: str) -> None:
+        super().__init__(f"library call {call} ended its process with {how}")
+        self.how = how
+        self.call = call
+
+
+class NoSourceError(DeviceError):
+    """None of the sources that were tried has cards; the message says why for each."""

@@ -1,0 +1,156 @@
+"""What a worker and its parent say to each other: length-prefixed JSON, one answer per request.
+
+Pure codecs; ``worker`` and ``worker_process`` do the reading and writing.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TypeVar
+
+import msgspec
+
+from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.ports import HealthEvent, LinkLevel
+from gcushare.core.cards import Card, LeftOutCard
+from gcushare.core.errors import DeviceError, RemoteContractError
+
+HEADER = struct.Struct("!I")
+MAX_FRAME_BYTES = 1 << 20
+"""No answer is near this: a longer one means that a library wrote over the worker's memory."""
+
+T = TypeVar("T")
+
+
+class Operation(enum.Enum):
+    """What a parent may ask for; the payload's type stands beside each."""
+
+    COUNT = "count"  # int
+    DESCRIBE = "describe"  # Described
+    HEALTH = "health"  # HealthReading
+    USE = "use"  # CardUse
+    EVENT = "event"  # Noticed
+    LINK = "link"  # Linked
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call; ``slot`` and ``other_slot`` are positions in the library's list, ``timeout_s`` is for EVENT."""
+
+    operation: Operation
+    slot: int = 0
+    other_slot: int = 0
+    timeout_s: float = 0.0
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A worker's first answer, unasked: the library is open."""
+
+    library: str
+    driver: str
+
+
+class Described(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A card, or why it is left out."""
+
+    card: Card | None = None
+    left_out: LeftOutCard | None = None
+
+
+class Noticed(msgspec.Struct, frozen=True, omit_defaults=True):
+    event: HealthEvent | None = None
+
+
+class Linked(msgspec.Struct, frozen=True, omit_defaults=True):
+    level: LinkLevel | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A ``DeviceError`` on its way to the parent; ``call`` is set where a vendor's function gave a code."""
+
+    message: str
+    is_missing: bool = False
+    call: str = ""
+    code: int = 0
+    code_name: str = ""
+    detail: str = ""
+    is_unsupported: bool = False
+    is_lost: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A result or a failure."""
+
+    result: msgspec.Raw = msgspec.Raw()
+    failure: Failure | None = None
+
+
+def encode_frame(message: msgspec.Struct) -> bytes:
+    body = msgspec.json.encode(message)
+    return HEADER.pack(len(body)) + body
+
+
+def encode_result(result: object) -> bytes:
+    return encode_frame(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
+
+
+def encode_failure(error: DeviceError) -> bytes:
+    """Encode a failure; ``decode_answer`` raises it again as what it was."""
+    if isinstance(error, LibraryCallError):
+        failure = Failure(
+            message=str(error),
+            call=error.call,
+            code=error.code,
+            code_name=error.code_name,
+            detail=error.detail,
+            is_unsupported=error.is_unsupported,
+            is_lost=error.is_lost,
+        )
+    else:
+        failure = Failure(message=str(error), is_missing=isinstance(error, LibraryMissingError))
+    return encode_frame(Answer(failure=failure))
+
+
+def decode_length(header: bytes) -> int:
+    """Read a frame's length.
+
+    Raises:
+        RemoteContractError: longer than ``MAX_FRAME_BYTES``.
+    """
+    length: int = HEADER.unpack(header)[0]
+    if length > MAX_FRAME_BYTES:
+        raise RemoteContractError(f"frame of {length} bytes; at most {MAX_FRAME_BYTES} are accepted")
+    return length
+
+
+def decode_request(body: bytes) -> Request:
+    return msgspec.json.decode(body, type=Request)
+
+
+def decode_answer(body: bytes, result_type: type[T]) -> T:
+    """Read a result.
+
+    Raises:
+        DeviceError: the worker's failure, as the type it had there.
+        RemoteContractError: the frame is no answer of this type.
+    """
+    try:
+        answer = msgspec.json.decode(body, type=Answer)
+        if answer.failure is None:
+            return msgspec.json.decode(answer.result, type=result_type)
+    except msgspec.MsgspecError as error:
+        raise RemoteContractError(f"worker answered {body[:100]!r}: {error}") from error
+    raise _raised(answer.failure)
+
+
+def _raised(failure: Failure) -> DeviceError:
+    if failure.call:
+        return LibraryCallError(
+            failure.call,
+            failure.code,
+            failure.code_name,
+            detail=failure.detail,
+            is_unsupported=failure.is_unsupported,
+            is_lost=failure.is_lost,
+        )
+    return LibraryMissingError(failure.message) if failure.is_missing else DeviceError(failure.message)

@@ -1,0 +1,167 @@
+"""The owner of a node's card source: looks at the cards again and again and says what changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gcushare.cards.health import HealthPolicy
+from gcushare.cards.ports import CardSource
+from gcushare.cards.roster import (
+    CardAltered,
+    CardAppeared,
+    CardChange,
+    CardLost,
+    CardRecovered,
+    CardReplaced,
+    CardRoster,
+    CardSick,
+    CardState,
+)
+from gcushare.core.cards import Card, LeftOutCard
+from gcushare.core.errors import DeviceError
+
+logger = logging.getLogger(__name__)
+
+ChangeCallback = Callable[[Sequence[CardChange]], None]
+"""Called in the event loop after a look that changed something; ``states`` is up to date. It must not block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorSettings:
+    """How often to look; in seconds."""
+
+    poll_interval_s: float = 5.0
+    """Between two looks at the cards; events of the library shorten it."""
+    no_cards_interval_s: float = 15.0
+    """Between two looks for cards while there are none: each may start a process to load a library."""
+    least_interval_s: float = 0.2
+    """Between two looks however many events come."""
+    policy: HealthPolicy = field(default_factory=HealthPolicy)
+
+
+class CardMonitor:
+    """Watches one source for as long as it runs. Without cards it stays up, says so in ``problem`` and looks again."""
+
+    def __init__(
+        self,
+        source: CardSource,
+        on_change: ChangeCallback,
+        settings: MonitorSettings = MonitorSettings(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._on_change = on_change
+        self._settings = settings
+        self._clock = clock
+        self._roster = CardRoster(settings.policy)
+        self._looked = asyncio.Event()
+        self.problem = "the cards have not been looked at yet"
+
+    @property
+    def source_name(self) -> str:
+        return self._source.name
+
+    @property
+    def states(self) -> tuple[CardState, ...]:
+        """The cards by index, as of the last look."""
+        return self._roster.states
+
+    @property
+    def left_out(self) -> tuple[LeftOutCard, ...]:
+        return self._roster.left_out
+
+    @property
+    def driver(self) -> str:
+        return self._roster.driver
+
+    async def wait_first_look(self) -> None:
+        """Wait until the cards have been looked at once, with whatever result."""
+        await self._looked.wait()
+
+    async def run(self) -> None:
+        """Look until cancelled; then give the source back."""
+        try:
+            while True:
+                await self.look()
+                await self._wait_for_next_look()
+        finally:
+            await self._source.close()
+
+    async def look(self) -> None:
+        """Look at every card once; report what changed."""
+        try:
+            report = await self._source.list_cards()
+        except DeviceError as error:
+            self._note_problem(str(error))
+            changes = self._roster.take_silence(str(error), self._clock())
+        else:
+            self._note_problem("" if report.cards else f"{self._source.name} lists no card that can be shared")
+            changes = self._roster.take_list(report, self._clock())
+            for card in report.cards:
+                changes += await self._look_at(card)
+        self._report(changes)
+        self._looked.set()
+
+    async def _look_at(self, card: Card) -> list[CardChange]:
+        try:
+            reading = await self._source.health(card)
+        except DeviceError as error:
+            return self._roster.take_miss(card, str(error), self._clock())
+        changes = self._roster.take_reading(card, reading, self._clock())
+        use = None
+        if reading.healthy:
+            with contextlib.suppress(
+                DeviceError
+            ):  # what a card does is told where it can be; its health was read above
+                use = await self._source.use(card)
+        self._roster.take_use(card, use)
+        return changes
+
+    async def _wait_for_next_look(self) -> None:
+        """Wait for the time of the next look, or for an event that asks for one."""
+        settings = self._settings
+        has_cards = any(not state.is_gone for state in self._roster.states)
+        started_s = self._clock()
+        due_s = started_s + (settings.poll_interval_s if has_cards else settings.no_cards_interval_s)
+        while (left_s := due_s - self._clock()) > 0:
+            event = await self._source.wait_event(left_s)
+            if event is not None:
+                logger.info("card event source=%s uuid=%s reason=%s", self._source.name, event.uuid, event.reason)
+                self._report(self._roster.take_event(event, self._clock()))
+                break
+        await asyncio.sleep(max(0.0, started_s + settings.least_interval_s - self._clock()))
+
+    def _report(self, changes: Sequence[CardChange]) -> None:
+        for change in changes:
+            _log(change)
+        if changes:
+            self._on_change(changes)
+
+    def _note_problem(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.warning("no cards to share source=%s reason=%s", self._source.name, problem)
+        self.problem = problem
+
+
+def _log(change: CardChange) -> None:
+    card = change.card
+    match change:
+        case CardAppeared():
+            logger.info(
+                "card appeared card=%d uuid=%s bytes=%d model=%s", card.index, card.uuid, card.memory_bytes, card.model
+            )
+        case CardReplaced(before=before):
+            logger.warning("card replaced card=%d uuid=%s before=%s", card.index, card.uuid, before.uuid)
+        case CardAltered(before=before):
+            logger.warning("card altered card=%d uuid=%s now=%s before=%s", card.index, card.uuid, card, before)
+        case CardLost(reason=reason):
+            logger.error("card lost card=%d uuid=%s reason=%s", card.index, card.uuid, reason)
+        case CardSick(reason=reason):
+            logger.error("card sick card=%d uuid=%s reason=%s", card.index, card.uuid, reason)
+        case CardRecovered():
+            logger.info("card recovered card=%d uuid=%s", card.index, card.uuid)

@@ -1,0 +1,72 @@
+"""What the kernel tells of a card on the PCI bus, read from sysfs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+from gcushare.cards.ports import LinkLevel
+
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+"""Where the kernel keeps one link per PCI function; a card's link disappears when the card falls off the bus."""
+
+_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+
+
+def pci_address(domain: int, bus: int, device: int, function: int) -> str:
+    """Write an address the kernel's way: ``0000:3b:00.0``."""
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+
+
+def parse_pci_address(text: str) -> str:
+    """Bring an address a library wrote (``00000000:3B:00.0``) into the kernel's form; "" when it is none."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        return ""
+    domain, bus, device, function = (int(part, 16) for part in match.groups())
+    return pci_address(domain, bus, device, function)
+
+
+class PciBus:
+    """The PCI bus as sysfs shows it; every answer is None where the machine does not tell."""
+
+    def __init__(self, root: Path = PCI_DEVICES) -> None:
+        self._root = root
+
+    def has_card(self, address: str) -> bool | None:
+        """Whether the card is still on the bus; None without an address or where this container sees no bus."""
+        if not address or not self._root.is_dir():
+            return None
+        return (self._root / address).exists()
+
+    def numa_node(self, address: str) -> int | None:
+        if not address:
+            return None
+        try:
+            node = int((self._root / address / "numa_node").read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None  # the kernel writes -1 where the firmware does not say
+
+    def link_level(self, address_a: str, address_b: str) -> LinkLevel | None:
+        """How near two cards are, by the bridges their sysfs paths share."""
+        paths = [self._bridges(address) for address in (address_a, address_b)]
+        if not all(paths):
+            return None
+        shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*paths, strict=False)))
+        if shared:  # below the shared bridges one switch shows as one more (its port), several switches as more
+            is_one_switch = shared >= 2 and all(len(path) <= shared + 1 for path in paths)
+            return LinkLevel.SWITCH if is_one_switch else LinkLevel.ROOT
+        nodes = [self.numa_node(address) for address in (address_a, address_b)]
+        if None in nodes:
+            return None
+        return LinkLevel.NUMA if nodes[0] == nodes[1] else LinkLevel.SYSTEM
+
+    def _bridges(self, address: str) -> list[str]:
+        """The root complex (``pci0000:3a``) and the bridges above a card, outermost first."""
+        if not address or not (self._root / address).exists():
+            return []
+        parts = (self._root / address).resolve().parts[:-1]
+        start = next((place for place, part in enumerate(parts) if part.startswith("pci")), None)
+        return list(parts[start:]) if start is not None else []

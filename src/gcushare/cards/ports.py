@@ -1,0 +1,144 @@
+"""The ports of the door to hardware: what a source of cards answers, and the values it answers with.
+
+Two protocols of one shape: ``CardLibrary`` is synchronous, speaks of slots (positions in the library's own list) and
+may hang or crash; ``CardSource`` is its asynchronous front, speaks of cards and does neither.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from gcushare.core.cards import Card, CardUse, LeftOutCard
+
+CallObserver = Callable[[str], None]
+"""Told the name of a vendor's function right before it is called, so that a hang or a crash can be blamed on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReport:
+    """The cards of this machine, by index, and those that are not shared, with the driver's version ("" if unknown)."""
+
+    cards: tuple[Card, ...]
+    left_out: tuple[LeftOutCard, ...] = ()
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReading:
+    """What one look at one card said.
+
+    ``conclusive``: no second look is needed to believe it, good or bad. ``lost``: the library no longer reaches the
+    card, opening the library anew may help.
+    """
+
+    healthy: bool
+    reason: str = ""
+    conclusive: bool = False
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthEvent:
+    """What a library reported by itself. ``uuid`` is None where it names no card.
+
+    ``critical``: the card is sick by this alone; otherwise the event only asks for a look at the cards now.
+    """
+
+    uuid: str | None
+    reason: str
+    critical: bool
+
+
+class LinkLevel(enum.IntEnum):
+    """How two cards reach each other: the smaller, the nearer."""
+
+    FABRIC = 0
+    """A direct link between the cards (NVLink, say)."""
+    BOARD = 10
+    """Two chips of one board."""
+    SWITCH = 20
+    """One PCIe switch between them."""
+    ROOT = 30
+    """Several switches, one root complex."""
+    NUMA = 40
+    """Root complexes of one NUMA node."""
+    SYSTEM = 50
+    """Across NUMA nodes."""
+
+
+class CardLibrary(Protocol):
+    """A vendor's library as the worker drives it: from one thread, each call blocking for as long as the vendor likes.
+
+    Every method may raise ``DeviceError``; a query the library does not support answers None in its field instead.
+    """
+
+    def open(self) -> str:
+        """Load and initialise the library; return the name of what was loaded."""
+
+    def close(self) -> None:
+        """Shut the library down; safe to call when ``open`` failed."""
+
+    def driver_version(self) -> str: ...
+
+    def card_count(self) -> int: ...
+
+    def describe(self, slot: int) -> Card | LeftOutCard: ...
+
+    def health(self, slot: int) -> HealthReading: ...
+
+    def use(self, slot: int) -> CardUse: ...
+
+    def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """Wait for the next event; None when none came.
+
+        Raises:
+            LibraryCallError: with ``is_unsupported`` where the library has no events.
+        """
+
+    def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
+        """The nearest connection of two cards; None where the machine does not tell."""
+
+
+class CardSource(Protocol):
+    """A source of cards that neither hangs nor crashes its caller; used by one owner at a time."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls this source: ``efml (/usr/lib/libefml.so)``."""
+
+    async def list_cards(self) -> CardReport:
+        """Look the cards up anew.
+
+        Raises:
+            DeviceError: the source as a whole does not answer; one card's trouble never raises.
+        """
+
+    async def health(self, card: Card) -> HealthReading:
+        """Look at one card of the last ``list_cards``.
+
+        Raises:
+            DeviceError: the source as a whole does not answer, which says nothing of this card.
+        """
+
+    async def use(self, card: Card) -> CardUse:
+        """Read what one card is doing.
+
+        Raises:
+            DeviceError: this card or the source did not answer.
+        """
+
+    async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """Wait for an event; None after ``timeout_s`` without one, also where the source has no events."""
+
+    async def close(self) -> None:
+        """Give everything back; safe to repeat."""
+
+
+@runtime_checkable
+class LinkSource(Protocol):
+    """The optional capability of telling how two cards are connected."""
+
+    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None: ...

@@ -1,0 +1,175 @@
+"""The cards of this node over time: what appeared, left, was replaced, fell sick or recovered, as values.
+
+Pure: lists, readings and events go in with their time, changes come out; ``monitor`` feeds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gcushare.cards.health import HealthPolicy, HealthTracker, Verdict
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
+from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardState:
+    """One card now. ``use`` is None until it was read; ``is_gone`` while the source does not list the card."""
+
+    card: Card
+    health: Health
+    reason: str = ""
+    use: CardUse | None = None
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CardAppeared:
+    """A card at an index that had none."""
+
+    card: Card
+
+
+@dataclass(frozen=True, slots=True)
+class CardReplaced:
+    """Another card (by uuid) at an index that had one."""
+
+    card: Card
+    before: Card
+
+
+@dataclass(frozen=True, slots=True)
+class CardAltered:
+    """The same card with another property: its size, say."""
+
+    card: Card
+    before: Card
+
+
+@dataclass(frozen=True, slots=True)
+class CardLost:
+    """A card that the source stopped listing; its state stays, unhealthy, until it or another comes."""
+
+    card: Card
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardSick:
+    card: Card
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardRecovered:
+    card: Card
+
+
+CardChange = CardAppeared | CardReplaced | CardAltered | CardLost | CardSick | CardRecovered
+
+
+@dataclass(slots=True)
+class _Tracked:
+    card: Card
+    health: HealthTracker
+    use: CardUse | None = None
+    is_gone: bool = False
+
+
+class CardRoster:
+    """Every card ever seen at its index, with its health."""
+
+    def __init__(self, policy: HealthPolicy) -> None:
+        self._policy = policy
+        self._tracked: dict[int, _Tracked] = {}
+        self.left_out: tuple[LeftOutCard, ...] = ()
+        self.driver = ""
+
+    @property
+    def states(self) -> tuple[CardState, ...]:
+        """The cards by index."""
+        return tuple(_state(self._tracked[index]) for index in sorted(self._tracked))
+
+    def take_list(self, report: CardReport, now_s: float) -> list[CardChange]:
+        """Take in what the source lists now."""
+        changes: list[CardChange] = []
+        listed: dict[int, Card] = {}
+        twice: list[LeftOutCard] = []
+        for card in report.cards:
+            if card.index in listed:
+                reason = f"index {card.index} belongs to card {listed[card.index].uuid} already"
+                twice.append(LeftOutCard(index=card.index, uuid=card.uuid, reason=reason))
+                continue
+            listed[card.index] = card
+            changes += self._place(card)
+        self.left_out = (*report.left_out, *twice)
+        self.driver = report.driver
+        for index in sorted(self._tracked.keys() - listed.keys()):
+            changes += self._lose(self._tracked[index], now_s)
+        return changes
+
+    def take_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
+        return self._judge(card, lambda tracker: tracker.observe(reading, now_s))
+
+    def take_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
+        """Take in an event; one that is not critical or names no card we have changes nothing by itself."""
+        if not event.critical:
+            return []
+        cards = [tracked.card for tracked in self._tracked.values() if tracked.card.uuid == event.uuid]
+        return [change for card in cards for change in self._judge(card, lambda t: t.strike(event.reason, now_s))]
+
+    def take_silence(self, reason: str, now_s: float) -> list[CardChange]:
+        """Take in that the source as a whole did not answer."""
+        changes: list[CardChange] = []
+        for index in sorted(self._tracked):
+            changes += self.take_miss(self._tracked[index].card, reason, now_s)
+        return changes
+
+    def take_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
+        """Take in that nobody could look at one card."""
+        return self._judge(card, lambda tracker: tracker.miss(reason, now_s))
+
+    def take_use(self, card: Card, use: CardUse | None) -> None:
+        """Keep what a card is doing; None where it did not tell."""
+        tracked = self._tracked.get(card.index)
+        if tracked is not None and tracked.card.uuid == card.uuid:
+            tracked.use = use
+
+    def _place(self, card: Card) -> list[CardChange]:
+        tracked = self._tracked.get(card.index)
+        if tracked is None or tracked.card.uuid != card.uuid:
+            self._tracked[card.index] = _Tracked(card, HealthTracker(self._policy))
+            return [CardAppeared(card) if tracked is None else CardReplaced(card, tracked.card)]
+        before, tracked.card, tracked.is_gone = tracked.card, card, False
+        return [CardAltered(card, before)] if card != before else []
+
+    def _lose(self, tracked: _Tracked, now_s: float) -> list[CardChange]:
+        reasons = {card.uuid: card.reason for card in self.left_out}
+        reason = reasons.get(tracked.card.uuid, "the card is no longer listed by its driver")
+        tracked.health.observe(HealthReading(healthy=False, reason=reason, conclusive=True), now_s)
+        if tracked.is_gone:
+            return []
+        tracked.is_gone, tracked.use = True, None
+        return [CardLost(tracked.card, reason)]
+
+    def _judge(self, card: Card, judge: Callable[[HealthTracker], Verdict]) -> list[CardChange]:
+        tracked = self._tracked.get(card.index)
+        if tracked is None or tracked.card.uuid != card.uuid:
+            return []
+        was_healthy = tracked.health.verdict.healthy
+        verdict = judge(tracked.health)
+        if verdict.healthy == was_healthy:
+            return []
+        return [CardRecovered(tracked.card) if verdict.healthy else CardSick(tracked.card, verdict.reason)]
+
+
+def _state(tracked: _Tracked) -> CardState:
+    verdict = tracked.health.verdict
+    return CardState(
+        card=tracked.card,
+        health=Health.HEALTHY if verdict.healthy else Health.UNHEALTHY,
+        reason=verdict.reason,
+        use=tracked.use,
+        is_gone=tracked.is_gone,
+    )

@@ -1,0 +1,264 @@
+"""The file that describes simulated cards, JSON or YAML, read strictly.
+
+Either ``{count: 8, memory: 16GiB}`` or ``{cards: [{memory: 16GiB, health: unhealthy, reason: ...}, ...]}``; the keys
+of a card stand in ``_CARD_KEYS``. Sizes are bytes or carry a suffix; GB, as in the manual, is 2**30 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from gcushare.cards.ports import CardReport, HealthReading
+from gcushare.core.cards import Card, CardUse, LeftOutCard
+from gcushare.core.errors import ConfigError
+
+MAX_CARDS = 1024
+"""More than any machine holds: a typo in ``count`` must not fill the memory."""
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B|i)?|(\d+)B?", re.ASCII)
+_FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE_FORMS = "a whole number of bytes or a size such as 16GiB, 16GB or 512MiB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedCard:
+    """One card of the file; ``left_out`` is the reason why it is not shared ("" when it is)."""
+
+    card: Card
+    reading: HealthReading
+    use: CardUse
+    left_out: str = ""
+    link_group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedCards:
+    """A whole file."""
+
+    cards: tuple[SimulatedCard, ...]
+    driver: str
+
+    def report(self) -> CardReport:
+        return CardReport(
+            cards=tuple(entry.card for entry in self.cards if not entry.left_out),
+            left_out=tuple(
+                LeftOutCard(index=entry.card.index, uuid=entry.card.uuid, reason=entry.left_out)
+                for entry in self.cards
+                if entry.left_out
+            ),
+            driver=self.driver,
+        )
+
+    def find(self, uuid: str) -> SimulatedCard | None:
+        """The shared card of this uuid; None when the file has none (any more)."""
+        return next((entry for entry in self.cards if entry.card.uuid == uuid and not entry.left_out), None)
+
+
+def parse_size(value: object) -> int:
+    """Read a number of bytes.
+
+    Raises:
+        ValueError: malformed, negative or a fraction of a byte.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(_SIZE_FORMS)
+    number, suffix, plain = match.groups()
+    size = Fraction(number) * _FACTORS[suffix] if suffix else Fraction(plain)
+    if size.denominator != 1:
+        raise ValueError(_SIZE_FORMS)
+    return int(size)
+
+
+def parse_simulated_cards(text: str, name: str) -> SimulatedCards:
+    """Read a file's text; ``name`` is how errors call the file.
+
+    Raises:
+        ConfigError: every problem found, each with its key and value.
+    """
+    try:
+        document = YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none, for one
+        raise ConfigError(f"{name} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+    reader = _Reader(name)
+    cards = reader.read_document(document)
+    if reader.problems:
+        raise ConfigError(*reader.problems)
+    return cards
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text")
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a number")
+    return float(value)
+
+
+def _index(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a whole number from 0 on")
+    return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_CARDS:
+        raise ValueError(f"a whole number from 0 to {MAX_CARDS}")
+    return value
+
+
+def _health(value: object) -> bool:
+    words = {"healthy": True, "unhealthy": False, True: True, False: False}
+    if not isinstance(value, str | bool) or value not in words:
+        raise ValueError("healthy or unhealthy")
+    return words[value]
+
+
+def _processes(value: object) -> dict[int, int]:
+    if not isinstance(value, Mapping):
+        raise ValueError("a map of process ids to sizes")
+    # JSON has no other keys than text
+    return {
+        _index(int(pid) if isinstance(pid, str) and pid.isdecimal() else pid): parse_size(size)
+        for pid, size in value.items()
+    }
+
+
+_CARD_KEYS: dict[str, Callable[[object], Any]] = {
+    "index": _index,
+    "uuid": _text,
+    "memory": parse_size,
+    "model": _text,
+    "serial": _text,
+    "pci": _text,
+    "numa": _index,
+    "health": _health,
+    "reason": _text,
+    "left_out": _text,
+    "link_group": _text,
+    "used": parse_size,
+    "temperature": _number,
+    "power": _number,
+    "utilization": _number,
+    "processes": _processes,
+}
+_FILE_KEYS: dict[str, Callable[[object], Any]] = {
+    "driver": _text,
+    "count": _count,
+    "memory": parse_size,
+    "model": _text,
+}
+
+
+class _Reader:
+    """Reads one document and collects every problem in it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.problems: list[str] = []
+
+    def read_document(self, document: object) -> SimulatedCards:
+        if not isinstance(document, Mapping):
+            self._complain("", document, "a map with the key cards or with count and memory")
+            return SimulatedCards(cards=(), driver="")
+        entries = document.get("cards")
+        fields = self._read({key: value for key, value in document.items() if key != "cards"}, _FILE_KEYS, "")
+        if "cards" in document and "count" in document:
+            self._complain("count", document["count"], "nothing beside cards: one of the two")
+        if entries is None:
+            entries = self._short_form(document, fields)
+        if not isinstance(entries, list) or len(entries) > MAX_CARDS:
+            self._complain("cards", entries, f"a list of at most {MAX_CARDS} cards")
+            entries = []
+        defaults: dict[str, Any] = {key: fields[key] for key in ("memory", "model") if key in fields}
+        cards = [self._read_card(entry, place, defaults) for place, entry in enumerate(entries)]
+        self._check_unique(cards)
+        return SimulatedCards(
+            cards=tuple(sorted(cards, key=lambda entry: entry.card.index)), driver=fields.get("driver", "simulated")
+        )
+
+    def _short_form(self, document: Mapping[object, object], fields: Mapping[str, Any]) -> list[object]:
+        if "count" not in document:
+            self._complain("", dict(document), "the key cards, or count and memory")
+        return [{} for _ in range(fields.get("count", 0))]
+
+    def _read_card(self, entry: object, place: int, defaults: Mapping[str, Any]) -> SimulatedCard:
+        where = f"cards[{place}]"
+        if not isinstance(entry, Mapping):
+            self._complain(where, entry, "a map")
+            entry = {}
+        fields = {**defaults, **self._read(entry, _CARD_KEYS, f"{where}.")}
+        if "memory" not in fields and "memory" not in entry:
+            self._complain(f"{where}.memory", None, _SIZE_FORMS)
+        index = fields.get("index", place)
+        healthy = fields.get("health", True)
+        reason = fields.get("reason", "" if healthy else "simulated failure")
+        return SimulatedCard(
+            card=Card(
+                index=index,
+                uuid=fields.get("uuid", f"simulated-{index}"),
+                memory_bytes=fields.get("memory", 0),
+                model=fields.get("model", "Simulated"),
+                serial=fields.get("serial", ""),
+                pci_address=fields.get("pci", ""),
+                numa_node=fields.get("numa"),
+            ),
+            # Whoever writes the file means what it says: no second reading is waited for.
+            reading=HealthReading(healthy=healthy, reason="" if healthy else reason, conclusive=True),
+            use=CardUse(
+                memory_used_bytes=fields.get("used"),
+                temperature_celsius=fields.get("temperature"),
+                power_watts=fields.get("power"),
+                utilization_percent=fields.get("utilization"),
+                processes=fields.get("processes", {}),
+            ),
+            left_out=fields.get("left_out", ""),
+            link_group=fields.get("link_group", ""),
+        )
+
+    def _read(
+        self, document: Mapping[Any, object], keys: Mapping[str, Callable[[object], Any]], where: str
+    ) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for key, value in document.items():
+            if key not in keys:
+                self.problems.append(f"{self._name}: key {where}{key} is not known; accepted: {', '.join(keys)}")
+                continue
+            try:
+                fields[key] = keys[key](value)
+            except ValueError as error:
+                self._complain(f"{where}{key}", value, str(error))
+        return fields
+
+    def _check_unique(self, cards: list[SimulatedCard]) -> None:
+        for what, values in (
+            ("index", [entry.card.index for entry in cards]),
+            ("uuid", [entry.card.uuid for entry in cards]),
+        ):
+            for place, value in enumerate(values):
+                if value in values[:place]:
+                    self._complain(f"cards[{place}].{what}", value, f"one that no other card has as its {what}")
+
+    def _complain(self, key: str, value: object, accepted: str) -> None:
+        self.problems.append(f"{self._name}: {key or 'the document'} is {_shown(value)}; accepted: {accepted}")
+
+
+def _shown(value: object) -> str:
+    """Write a value out, bounded also where a document's aliases would fill the memory."""
+    text = reprlib.Repr()
+    text.maxlevel, text.maxlist, text.maxdict = 2, 4, 4
+    return text.repr(value)

@@ -1,0 +1,64 @@
+"""Build the fake vendor libraries and tell them what to do.
+
+Each test gets its own copy of the shared object, because a library reads its control file beside itself. What the
+rules mean stands at the top of ``fake_control.h``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+FakeKind = Literal["efml", "efml_native", "efml_shaped", "nvml"]
+
+_SOURCES = Path(__file__).parent
+_BUILDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "efml": ("fake_efml.c", "libefml.so", ()),
+    "efml_native": ("fake_efml.c", "libefml.so", ("-DWITHOUT_SHAPED",)),
+    "efml_shaped": ("fake_efml.c", "libefml.so", ("-DWITHOUT_NATIVE",)),
+    "nvml": ("fake_nvml.c", "libnvidia-ml.so.1", ()),
+}
+_FLAGS = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation", "-Wno-unused-function")
+
+
+@dataclass(frozen=True, slots=True)
+class FakeLibrary:
+    """A fake library of one test."""
+
+    path: Path
+
+    def control(self, *rules: str) -> None:
+        """Replace the rules; the next call follows them."""
+        control = self.path.with_name(self.path.name + ".control")
+        half = control.with_suffix(".half")
+        half.write_text("".join(f"{rule}\n" for rule in rules))
+        half.replace(control)
+
+
+def install_fake(kind: FakeKind, folder: Path) -> FakeLibrary:
+    """Put a fake library into ``folder``; skip the test where there is no C compiler."""
+    target = folder / _BUILDS[kind][1]
+    shutil.copy(_build(kind), target)
+    return FakeLibrary(target)
+
+
+@functools.cache
+def _build(kind: FakeKind) -> Path:
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler for the fake vendor libraries: install cc (gcc or clang) or name one in CC")
+    source, _, defines = _BUILDS[kind]
+    folder = tempfile.mkdtemp(prefix="gcushare-native-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = Path(folder) / f"{kind}.so"
+    subprocess.run([compiler, *_FLAGS, *defines, "-o", target, _SOURCES / source, "-ldl"], check=True)
+    return target

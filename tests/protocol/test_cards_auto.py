@@ -1,0 +1,105 @@
+"""``--cards``: which source is taken, and what is said of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gcushare.cards.auto import AutoSource, PassedOver, SourceOptions, open_source
+from gcushare.cards.errors import NoSourceError
+from gcushare.cards.isolated import IsolatedSource
+from gcushare.cards.libraries import LibraryKind
+from gcushare.cards.simulated import SimulatedSource
+from gcushare.core.errors import ConfigError
+from tests.native.libraries import FakeLibrary, install_fake
+
+NO_BUS = "/nonexistent"
+
+
+def auto_of(folder: Path, prefer: LibraryKind = "efml") -> tuple[AutoSource, FakeLibrary, FakeLibrary]:
+    """An auto source over both fakes."""
+    efml, nvml = install_fake("efml_native", folder), install_fake("nvml", folder)
+    source = open_source(
+        SourceOptions(efml_library=str(efml.path), nvml_library=str(nvml.path), prefer=prefer, pci_devices=NO_BUS)
+    )
+    assert isinstance(source, AutoSource)
+    return source, efml, nvml
+
+
+@pytest.mark.parametrize("cards", ["", "cuda", "simulated", "simulated:", "EFML", "auto,nvml"])
+def test_another_word_is_refused_with_the_four_forms(cards: str) -> None:
+    with pytest.raises(ConfigError, match="accepted: auto, efml, nvml, simulated:FILE"):
+        open_source(SourceOptions(cards=cards))
+
+
+def test_each_word_opens_its_source(tmp_path: Path) -> None:
+    (tmp_path / "cards.json").write_text('{"count": 1, "memory": 1}')
+    assert isinstance(open_source(SourceOptions(cards="efml")), IsolatedSource)
+    assert isinstance(open_source(SourceOptions(cards="nvml")), IsolatedSource)
+    assert isinstance(open_source(SourceOptions(cards=f"simulated:{tmp_path}/cards.json")), SimulatedSource)
+
+
+@pytest.mark.parametrize(("prefer", "other"), [("efml", "nvml"), ("nvml", "efml")])
+async def test_where_both_have_cards_the_preferred_is_taken_and_the_other_told(
+    tmp_path: Path, prefer: LibraryKind, other: str
+) -> None:
+    source, _, _ = auto_of(tmp_path, prefer)
+    report = await source.list_cards()
+    assert report.cards[0].uuid.startswith({"efml": "GCU", "nvml": "GPU"}[prefer])
+    assert source.selection.found.startswith(prefer)
+    passed = source.selection.passed_over[0]
+    assert passed.name.startswith(other)
+    assert passed.reason == "it has 2 cards too; choose it with --cards"
+    await source.close()
+
+
+async def test_what_was_passed_over_is_told_with_its_reason(tmp_path: Path) -> None:
+    source, efml, nvml = auto_of(tmp_path)
+    efml.control("fail EfmlInit * 6")
+    await source.list_cards()
+    assert source.name == f"nvml ({nvml.path})"
+    reason = "EfmlInit failed with EFML_ERROR_DRIVER_NOT_LOADED (6): the library's words for 6"
+    assert source.selection.passed_over == (PassedOver(f"efml ({efml.path})", reason),)
+    assert str(source.selection) == f"nvml ({nvml.path}) (efml ({efml.path}): {reason})"
+    await source.close()
+
+
+async def test_without_any_cards_every_reason_is_told_and_a_later_driver_found(tmp_path: Path) -> None:
+    source, efml, nvml = auto_of(tmp_path)
+    efml.control("cards 0")
+    nvml.control("cards 0")
+    with pytest.raises(NoSourceError) as caught:
+        await source.list_cards()
+    assert str(caught.value).startswith("no cards (efml ")
+    assert str(caught.value).count("it lists no cards") == 2
+    nvml.control("cards 1")
+    assert [card.uuid for card in (await source.list_cards()).cards] == ["GPU-00000000"]
+    await source.close()
+
+
+async def test_the_choice_stays_when_its_cards_go(tmp_path: Path) -> None:
+    source, efml, _ = auto_of(tmp_path)
+    await source.list_cards()
+    efml.control("cards 0")
+    assert (await source.list_cards()).cards == ()
+    assert source.name.startswith("efml")
+    await source.close()
+
+
+async def test_cards_that_are_all_left_out_are_found_all_the_same(tmp_path: Path) -> None:
+    source, efml, nvml = auto_of(tmp_path)
+    efml.control("cards 0")
+    nvml.control("set mig * 1")
+    report = await source.list_cards()
+    assert (report.cards, [card.reason for card in report.left_out]) == ((), ["MIG mode is on", "MIG mode is on"])
+    await source.close()
+
+
+async def test_missing_libraries_say_what_to_do(tmp_path: Path) -> None:
+    source = open_source(
+        SourceOptions(efml_library=str(tmp_path / "libefml.so"), nvml_library=str(tmp_path / "libnvidia-ml.so.1"))
+    )
+    with pytest.raises(NoSourceError, match=r"libefml.so' cannot be loaded.*libnvidia-ml.so.1' cannot be loaded"):
+        await source.list_cards()
+    await source.close()

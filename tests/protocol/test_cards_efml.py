@@ -1,0 +1,274 @@
+"""EFML's binding on real shared objects: both APIs, every error code, all that a card may answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gcushare.cards.efml import EFML_PATHS, EfmlLibrary
+from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.pci import PciBus
+from gcushare.cards.ports import HealthReading
+from gcushare.core.cards import Card, CardUse, LeftOutCard
+from gcushare.core.errors import DeviceError
+from tests.native.libraries import FakeKind, FakeLibrary, install_fake
+
+GIB = 1 << 30
+NO_BUS = PciBus(Path("/nonexistent"))
+BOTH: tuple[FakeKind, ...] = ("efml_native", "efml_shaped")
+NATIVE_CODES = {
+    1: "EFML_ERROR_UNINITIALIZED",
+    2: "EFML_ERROR_INVALID_ARGUMENT",
+    3: "EFML_ERROR_NOT_SUPPORTED",
+    4: "EFML_ERROR_LIBRARY_NOT_FOUND",
+    6: "EFML_ERROR_DRIVER_NOT_LOADED",
+    12: "EFML_ERROR_NO_DEVICE",
+    253: "EFML_ERROR_TIMEOUT",
+    254: "EFML_ERROR_FAIL",
+    77: "unknown code",
+}
+
+
+def ignore_call(name: str) -> None:
+    """Observe calls without a wish to know."""
+
+
+def opened(fake: FakeLibrary, bus: PciBus = NO_BUS) -> EfmlLibrary:
+    library = EfmlLibrary(str(fake.path), bus, ignore_call)
+    library.open()
+    return library
+
+
+def test_the_own_api_tells_all_of_a_card(tmp_path: Path) -> None:
+    library = opened(install_fake("efml_native", tmp_path))
+    assert library.card_count() == 2
+    assert library.driver_version() == "1.2.3.4"
+    assert library.describe(1) == Card(
+        index=1,
+        uuid="GCU-UUID-0001",
+        memory_bytes=32 * GIB,
+        model="Enflame S60",
+        serial="SN0001",
+        pci_address="0000:11:00.0",
+    )
+    assert library.use(1) == CardUse(
+        memory_used_bytes=2 * GIB,  # told in MiB, after the padding of the struct
+        temperature_celsius=42.5,
+        power_watts=75.0,
+        utilization_percent=12.5,
+        processes={101: GIB, 201: 2 * GIB},
+    )
+
+
+def test_the_nvml_shaped_api_tells_all_of_a_card(tmp_path: Path) -> None:
+    library = opened(install_fake("efml_shaped", tmp_path))
+    assert library.card_count() == 2
+    assert library.driver_version() == "1.9.0"
+    assert library.describe(1) == Card(
+        index=1,
+        uuid="GCU-UUID-0001",
+        memory_bytes=32 * GIB,
+        model="Enflame L600",
+        serial="SN0001",
+        pci_address="0000:11:00.0",
+    )
+    assert library.use(1) == CardUse(
+        memory_used_bytes=2 * GIB,
+        temperature_celsius=41.0,
+        power_watts=75.5,
+        utilization_percent=12.0,
+        processes={101: GIB},
+    )
+
+
+def test_a_library_with_both_apis_is_used_through_its_own(tmp_path: Path) -> None:
+    library = EfmlLibrary(str(install_fake("efml", tmp_path).path), NO_BUS, ignore_call)
+    assert library.open() == f"{tmp_path}/libefml.so, own API"
+
+
+def test_the_nvml_shaped_api_is_the_way_where_the_own_cannot_be_initialised(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("fail EfmlInit * 13")
+    library = EfmlLibrary(str(fake.path), NO_BUS, ignore_call)
+    assert library.open() == f"{tmp_path}/libefml.so, NVML-shaped API"
+    assert isinstance(library.describe(0), Card)
+
+
+def test_a_library_that_neither_api_opens_says_why_for_both(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("fail EfmlInit * 6", "fail efmlInit_v2 * 9")
+    with pytest.raises(DeviceError, match=r"EfmlInit failed with EFML_ERROR_DRIVER_NOT_LOADED \(6\).*efmlInit_v2"):
+        EfmlLibrary(str(fake.path), NO_BUS, ignore_call).open()
+
+
+@pytest.mark.parametrize("code", sorted(NATIVE_CODES))
+def test_every_code_of_the_own_api_is_an_error_with_its_name(tmp_path: Path, code: int) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    library = opened(fake)
+    fake.control(f"fail EfmlGetDevMem 1 {code}")
+    with pytest.raises(LibraryCallError) as caught:
+        library.describe(1)
+    assert (caught.value.call, caught.value.code, caught.value.code_name) == ("EfmlGetDevMem", code, NATIVE_CODES[code])
+    assert str(caught.value).endswith(f": the library's words for {code}")
+    assert isinstance(library.describe(0), Card)  # the other card goes on
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "is_lost"),
+    [
+        (1, "EFML_ERROR_UNINITIALIZED", False),
+        (9, "EFML_ERROR_DRIVER_NOT_LOADED", False),
+        (15, "EFML_ERROR_GCU_IS_LOST", True),
+        (16, "EFML_ERROR_RESET_REQUIRED", False),
+        (999, "EFML_ERROR_UNKNOWN", False),
+        (4711, "unknown code", False),
+    ],
+)
+def test_codes_of_the_nvml_shaped_api_are_those_of_nvml(tmp_path: Path, code: int, name: str, is_lost: bool) -> None:
+    fake = install_fake("efml_shaped", tmp_path)
+    library = opened(fake)
+    fake.control(f"fail efmlDeviceGetMemoryInfo 0 {code}")
+    with pytest.raises(LibraryCallError) as caught:
+        library.health(0)
+    assert (caught.value.code_name, caught.value.is_lost) == (name, is_lost)
+
+
+@pytest.mark.parametrize(("kind", "code"), [("efml_native", 12), ("efml_shaped", 28)])
+def test_a_driver_without_a_device_has_no_cards(tmp_path: Path, kind: FakeKind, code: int) -> None:
+    fake = install_fake(kind, tmp_path)
+    library = opened(fake)
+    fake.control(f"fail EfmlGetDevCount * {code}", f"fail efmlDeviceGetCount_v2 * {code}")
+    assert library.card_count() == 0
+
+
+def test_queries_that_a_card_does_not_support_are_not_told(tmp_path: Path) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    names = ("EfmlGetDevSn", "EfmlGetDevTempV2", "EfmlGetDevPwr", "EfmlGetDevDtuUsage", "EfmlGetProcessInfo")
+    fake.control(*(f"absent {name} * 3" for name in names))
+    library = opened(fake)
+    described = library.describe(0)
+    assert isinstance(described, Card)
+    assert described.serial == ""
+    assert library.use(0) == CardUse(memory_used_bytes=GIB)
+
+
+@pytest.mark.parametrize("name", ["EfmlGetDevIsHealth", "EfmlGetDevHealth"])
+def test_the_librarys_verdict_is_asked_by_whichever_name_it_has(tmp_path: Path, name: str) -> None:
+    other = {"EfmlGetDevIsHealth", "EfmlGetDevHealth"} - {name}
+    fake = install_fake("efml_native", tmp_path)
+    fake.control(f"absent {other.pop()} * 3", "set healthy 1 0")
+    library = opened(fake)
+    assert library.health(0) == HealthReading(healthy=True)
+    assert library.health(1) == HealthReading(healthy=False, reason="the library reports the card unhealthy")
+
+
+def test_a_library_without_a_verdict_is_well_as_long_as_it_answers(tmp_path: Path) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    absent = ("absent EfmlGetDevIsHealth * 3", "absent EfmlGetDevHealth * 9")
+    fake.control(*absent)
+    library = opened(fake)
+    assert library.health(0).healthy
+    fake.control(*absent, "fail EfmlGetDevMem 0 254")
+    with pytest.raises(LibraryCallError):
+        library.health(0)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_card_that_fell_off_the_bus_is_lost_before_the_library_is_asked(tmp_path: Path, kind: FakeKind) -> None:
+    devices = tmp_path / "devices"
+    for address in ("0000:10:00.0", "0000:11:00.0"):
+        (devices / address).mkdir(parents=True)
+    (devices / "0000:10:00.0" / "numa_node").write_text("1\n")
+    fake = install_fake(kind, tmp_path)
+    library = opened(fake, PciBus(devices))
+    cards = [library.describe(slot) for slot in range(2)]
+    assert [card.numa_node for card in cards if isinstance(card, Card)] == [1, None]
+    fake.control("fail * 1 254")
+    (devices / "0000:11:00.0").rmdir()
+    reading = library.health(1)
+    assert reading.lost
+    assert reading.reason == "the card fell off the bus: PCI device 0000:11:00.0 is gone"
+    assert library.health(0).healthy
+
+
+@pytest.mark.parametrize(
+    ("rules", "indexes"),
+    [
+        pytest.param((), [0, 1, 2], id="as told"),
+        pytest.param(("set logic_id 0 5",), [5, 1, 2], id="minor differs from position"),
+        pytest.param(("set logic_id * 0",), [0, 1, 2], id="a library that does not fill it in"),
+    ],
+)
+def test_the_index_is_the_device_nodes_number(tmp_path: Path, rules: tuple[str, ...], indexes: list[int]) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    fake.control("cards 3", *rules)
+    library = opened(fake)
+    assert [library.describe(slot).index for slot in range(3)] == indexes
+
+
+@pytest.mark.parametrize(
+    ("rule", "uuid"),
+    [
+        pytest.param("set raw_uuid 1 1", "a1" * 16, id="raw bytes are written in hex"),
+        pytest.param('set uuid 1 ""', "SN0001", id="none: the serial stands in"),
+    ],
+)
+def test_a_uuid_is_always_there_to_tell_cards_apart(tmp_path: Path, rule: str, uuid: str) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    fake.control(rule)
+    assert opened(fake).describe(1).uuid == uuid
+
+
+def test_a_card_with_mig_on_is_left_out(tmp_path: Path) -> None:
+    fake = install_fake("efml_shaped", tmp_path)
+    fake.control("set mig 1 1")
+    library = opened(fake)
+    assert library.describe(1) == LeftOutCard(index=1, uuid="GCU-UUID-0001", reason="MIG mode is on")
+    assert isinstance(library.describe(0), Card)
+
+
+def test_an_event_of_the_library_asks_for_a_look(tmp_path: Path) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    library = opened(fake)
+    assert library.wait_event(0.01) is None
+    fake.control("event 1 7 10 dtu reset")
+    event = library.wait_event(5.0)
+    assert event is not None
+    assert (event.uuid, event.critical) == (None, False)
+    assert event.reason == "the library reported reset started (7): dtu reset"
+    assert library.wait_event(0.01) is None
+
+
+def test_the_nvml_shaped_api_has_no_events(tmp_path: Path) -> None:
+    with pytest.raises(LibraryCallError) as caught:
+        opened(install_fake("efml_shaped", tmp_path)).wait_event(0.01)
+    assert caught.value.is_unsupported
+
+
+def test_every_call_is_announced_before_it_is_made(tmp_path: Path) -> None:
+    calls: list[str] = []
+    library = EfmlLibrary(str(install_fake("efml_native", tmp_path).path), NO_BUS, calls.append)
+    library.open()
+    library.health(0)
+    library.close()
+    assert calls == ["EfmlInit", "EfmlGetDevIsHealth", "EfmlShutdown"]
+
+
+def test_a_file_that_is_no_library_is_refused_with_the_loaders_words(tmp_path: Path) -> None:
+    path = tmp_path / "libefml.so"
+    path.write_text("not a library")
+    with pytest.raises(LibraryMissingError, match=r"cannot be loaded: .*too short|invalid ELF"):
+        EfmlLibrary(str(path), NO_BUS, ignore_call).open()
+
+
+def test_another_library_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LibraryMissingError, match="exports neither EfmlInit nor efmlInit"):
+        opened(install_fake("nvml", tmp_path))
+
+
+def test_the_usual_places_are_those_of_the_driver_packages() -> None:
+    assert "/usr/lib/libefml.so" in EFML_PATHS
+    assert "/usr/lib/x86_64-linux-gnu/libefml.so.1.0.0" in EFML_PATHS
+    assert "/usr/local/efsmi/*/lib/libefml.so.1" in EFML_PATHS
+    assert len(EFML_PATHS) == 12

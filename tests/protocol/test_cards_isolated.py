@@ -1,0 +1,401 @@
+"""A vendor's library behind a real worker process: it hangs, crashes and comes back, its caller goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from gcushare.cards.errors import LibraryCallError, LibraryMissingError, LibraryNotOpenError
+from gcushare.cards.isolated import IsolatedSource, IsolationSettings
+from gcushare.cards.libraries import LibraryKind, LibrarySpec
+from gcushare.cards.ports import CardReport, LinkSource
+from gcushare.core.errors import DeviceError
+from tests.native.libraries import FakeKind, FakeLibrary, install_fake
+from tests.native.manual_clock import ManualClock
+
+HANG_TIMEOUT_S = 1.5  # long enough that a busy machine's ordinary call is not taken for a hanging one
+SETTINGS = IsolationSettings(call_timeout_s=HANG_TIMEOUT_S)
+EFML_CALLS = (
+    "EfmlGetDevInfo",
+    "EfmlGetDevUuid",
+    "EfmlGetDevSn",
+    "EfmlGetDevMem",
+    "EfmlGetDevIsHealth",
+    "EfmlGetDevTempV2",
+    "EfmlGetDevPwr",
+    "EfmlGetDevDtuUsage",
+    "EfmlGetProcessInfo",
+)
+NVML_CALLS = (  # one of each kind: all go through one function of ours
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetPciInfo_v3",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+)
+
+
+@asynccontextmanager
+async def source_of(
+    fake: FakeLibrary, kind: LibraryKind = "efml", clock: ManualClock | None = None
+) -> AsyncIterator[IsolatedSource]:
+    spec = LibrarySpec(kind=kind, library=str(fake.path), pci_devices="/nonexistent")
+    source = IsolatedSource(spec, SETTINGS, clock or ManualClock())
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+async def wait_for_end(pid: int) -> None:
+    """Wait until a process, ours or not, is gone."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        assert await asyncio.to_thread(poller.poll, 20_000), f"process {pid} is still there"
+    finally:
+        os.close(descriptor)
+
+
+async def hang_one_call(kind: LibraryKind, folder: Path, call: str) -> None:
+    """Make one function hang for card 1 and check that card 1 alone bears it."""
+    folder.mkdir()
+    fake = install_fake(kind, folder)
+    async with source_of(fake, kind) as source:
+        first, second = (await source.list_cards()).cards
+        fake.control(f"hang {call} 1")
+        report = await source.list_cards()
+        await source.health(second)
+        with suppress(DeviceError):  # a call that only the use makes hangs here
+            await source.use(second)
+        assert report.cards == (first, second), call
+        assert (await source.health(first)).healthy, call
+        assert (await source.use(first)).memory_used_bytes is not None, call
+        reading = await source.health(second)
+    assert not reading.healthy, call
+    assert reading.conclusive, call
+    spoken = call.replace("Index_v2", "Index").replace("Info_v3", "Info")  # pynvml hides most versions
+    assert reading.reason == f"library call {spoken} on card 1 did not return within 1.5s"
+
+
+@pytest.mark.parametrize(("kind", "calls"), [("efml", EFML_CALLS), ("nvml", NVML_CALLS)])
+async def test_a_hang_in_any_call_about_a_card_is_that_cards_alone(
+    tmp_path: Path, kind: LibraryKind, calls: Sequence[str]
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(hang_one_call(kind, tmp_path / call, call), name=f"hang {call}")
+
+
+async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    count = f"cards {len(EFML_CALLS) + 1}"
+    fake.control(count)
+    async with source_of(fake) as source:
+        *crashing, last = (await source.list_cards()).cards
+        fake.control(count, *(f"crash {call} {card}" for card, call in enumerate(EFML_CALLS)))
+        assert (await source.list_cards()).cards == (*crashing, last)
+        for card in crashing:
+            await source.health(card)
+            with suppress(DeviceError):  # a call that only the use makes crashes here
+                await source.use(card)
+        reasons = [(await source.health(card)).reason for card in crashing]
+        assert (await source.health(last)).healthy
+    assert reasons == [
+        f"library call {call} on card {card} ended its process with SIGSEGV" for card, call in enumerate(EFML_CALLS)
+    ]
+
+
+async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_path: Path) -> None:
+    clock = ManualClock()
+    fake = install_fake("efml", tmp_path)
+    async with source_of(fake, clock=clock) as source:
+        first, second = (await source.list_cards()).cards
+        fake.control("crash EfmlGetDevIsHealth 1")
+        await source.health(second)
+        fake.control()
+        pid_after = source.worker_pid
+        assert not (await source.health(second)).healthy  # rests: nobody is asked, no process is started
+        assert source.worker_pid == pid_after
+        clock.advance(SETTINGS.first_rest_s)
+        fake.control("crash EfmlGetDevIsHealth 1")
+        assert not (await source.health(second)).healthy  # tried, and crashed again
+        fake.control()
+        clock.advance(SETTINGS.first_rest_s)
+        assert not (await source.health(second)).healthy  # rests twice as long now
+        clock.advance(SETTINGS.first_rest_s)
+        assert (await source.health(second)).healthy
+        assert (await source.health(first)).healthy
+        fake.control("crash EfmlGetDevIsHealth 1")
+        await source.health(second)
+        fake.control()
+        clock.advance(SETTINGS.first_rest_s)
+        assert (await source.health(second)).healthy  # its success had made the waits short again
+
+
+async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("crash EfmlGetDevInfo 0")
+    async with source_of(fake) as source:
+        report = await source.list_cards()
+    assert [card.index for card in report.cards] == [1]
+    left_out = report.left_out[0]
+    assert (left_out.index, left_out.uuid) == (0, "")
+    assert left_out.reason == "library call EfmlGetDevInfo on card 0 ended its process with SIGSEGV"
+
+
+async def test_a_failing_card_does_not_hide_the_others(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("cards 4", "fail EfmlGetDevMem 2 254")
+    async with source_of(fake) as source:
+        report = await source.list_cards()
+    assert [card.index for card in report.cards] == [0, 1, 3]
+    assert report.left_out[0].reason.startswith("EfmlGetDevMem failed with EFML_ERROR_FAIL (254)")
+
+
+async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    async with source_of(fake) as source:
+        card = (await source.list_cards()).cards[0]
+        fake.control("fail * 0 254")
+        assert (await source.list_cards()).cards[0] == card
+        reading = await source.health(card)
+        pid = source.worker_pid
+        with pytest.raises(LibraryCallError, match="EFML_ERROR_FAIL"):
+            await source.use(card)
+        assert source.worker_pid == pid  # an error code costs no process
+    assert not reading.healthy
+    assert not reading.conclusive  # one code is no verdict
+    assert reading.reason.startswith("EfmlGetDevIsHealth failed with EFML_ERROR_FAIL (254)")
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        pytest.param("crash EfmlInit *", "library call EfmlInit ended its process with SIGSEGV", id="crash"),
+        pytest.param("fail EfmlInit * 6", "EFML_ERROR_DRIVER_NOT_LOADED", id="code"),
+        pytest.param("crash EfmlGetDevCount *", "library call EfmlGetDevCount ended its process", id="count"),
+    ],
+)
+async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path, rule: str, message: str) -> None:
+    clock = ManualClock()
+    fake = install_fake("efml_native", tmp_path)
+    fake.control(rule)
+    async with source_of(fake, clock=clock) as source:
+        for _ in range(2):  # the second time it rests, and says the same
+            with pytest.raises(DeviceError, match=message):
+                await source.list_cards()
+        fake.control()
+        with pytest.raises(DeviceError, match=message):
+            await source.list_cards()
+        clock.advance(SETTINGS.first_restart_s)
+        assert len((await source.list_cards()).cards) == 2
+
+
+async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("hang EfmlInit *")
+    spec = LibrarySpec(kind="efml", library=str(fake.path))
+    source = IsolatedSource(spec, IsolationSettings(open_timeout_s=1.0))
+    with pytest.raises(LibraryNotOpenError, match="library call EfmlInit did not return within 1s"):
+        await source.list_cards()
+    assert source.worker_pid is None
+    await source.close()
+
+
+async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_path: Path) -> None:
+    clock = ManualClock()
+    fake = install_fake("efml_native", tmp_path)
+    async with source_of(fake, clock=clock) as source:
+        first, second = (await source.list_cards()).cards
+        fake.control("crash EfmlGetDevIsHealth 1", "fail EfmlInit * 6")
+        await source.health(second)
+        for _ in range(2):
+            with pytest.raises(LibraryNotOpenError, match="EFML_ERROR_DRIVER_NOT_LOADED"):
+                await source.health(first)
+        fake.control()
+        clock.advance(SETTINGS.first_restart_s)
+        assert (await source.health(first)).healthy
+
+
+async def test_a_missing_library_is_told_as_missing() -> None:
+    source = IsolatedSource(LibrarySpec(kind="efml", library="/nonexistent/libefml.so"))
+    with pytest.raises(LibraryMissingError, match=r"'/nonexistent/libefml.so' cannot be loaded"):
+        await source.list_cards()
+    await source.close()
+
+
+async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("cards 0")
+    async with source_of(fake) as source:
+        assert (await source.list_cards()).cards == ()
+        assert source.worker_pid is None  # the next look loads the library anew
+        fake.control("cards 3")
+        assert len((await source.list_cards()).cards) == 3
+
+
+async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with source_of(install_fake("efml", tmp_path), clock=clock) as source:
+        first, second = (await source.list_cards()).cards
+        killed = source.worker_pid
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        assert "SIGKILL" in (await source.health(first)).reason
+        assert (await source.health(second)).healthy
+        assert source.worker_pid not in (killed, None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
+async def test_signals_meant_for_its_parent_do_not_end_a_worker(tmp_path: Path, number: signal.Signals) -> None:
+    async with source_of(install_fake("efml", tmp_path)) as source:
+        card = (await source.list_cards()).cards[0]
+        pid = source.worker_pid
+        assert pid is not None
+        os.kill(pid, number)
+        assert (await source.health(card)).healthy
+        assert source.worker_pid == pid
+
+
+async def test_a_replaced_card_is_another_card(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    async with source_of(fake) as source:
+        old = (await source.list_cards()).cards[1]
+        fake.control("set uuid 1 GCU-NEW")
+        new = (await source.list_cards()).cards[1]
+        assert (new.index, new.uuid) == (1, "GCU-NEW")
+        reading = await source.health(old)
+    assert (reading.healthy, reading.reason) == (False, "the library no longer lists the card")
+
+
+async def test_a_resting_card_that_moved_to_another_position_is_listed_once(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("cards 3")
+    async with source_of(fake) as source:
+        cards = (await source.list_cards()).cards
+        fake.control("cards 3", "crash EfmlGetDevIsHealth 2")
+        await source.health(cards[2])
+        moved = [f"set uuid {slot} GCU-UUID-{slot + 1:04d}" for slot in range(2)]
+        fake.control("cards 3", *moved)  # card 0 fell off, the others moved down; position 2 rests
+        report = await source.list_cards()
+    assert sorted(card.uuid for card in report.cards) == ["GCU-UUID-0001", "GCU-UUID-0002"]
+
+
+async def test_a_lost_card_has_the_library_opened_anew_now_and_then(tmp_path: Path) -> None:
+    clock = ManualClock()
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake, "nvml", clock) as source:
+        cards = (await source.list_cards()).cards
+        first_pid = source.worker_pid
+        fake.control("fail nvmlDeviceGetMemoryInfo 1 15")
+        reading = await source.health(cards[1])
+        assert (reading.lost, reading.conclusive) == (True, True)
+        assert "NVML_ERROR_GPU_IS_LOST" in reading.reason
+        await source.list_cards()
+        second_pid = source.worker_pid
+        assert second_pid not in (first_pid, None)
+        await source.health(cards[1])
+        assert source.worker_pid == second_pid  # not at every look
+        clock.advance(SETTINGS.first_rest_s)
+        fake.control()
+        await source.list_cards()
+        assert (await source.health(cards[1])).healthy
+
+
+async def test_events_that_hang_stop_no_card(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    async with source_of(fake) as source:
+        card = (await source.list_cards()).cards[0]
+        fake.control("hang EfmlGetEvent *")
+        assert await source.wait_event(0.0) is None
+        assert (await source.health(card)).healthy
+
+
+async def test_the_same_call_goes_on_after_a_cancelled_one(tmp_path: Path) -> None:
+    async with source_of(install_fake("efml", tmp_path)) as source:
+        card = (await source.list_cards()).cards[0]
+        waiting = asyncio.create_task(source.wait_event(60.0), name="wait")
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await source.use(card)).memory_used_bytes == 1 << 30
+
+
+async def test_calls_from_several_tasks_get_each_its_own_answer(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("cards 6")
+    async with source_of(fake) as source:
+        cards = (await source.list_cards()).cards
+        uses = await asyncio.gather(*(source.use(card) for card in cards for _ in range(5)))
+    assert [use.memory_used_bytes for use in uses] == [(card.index + 1) << 30 for card in cards for _ in range(5)]
+
+
+@pytest.mark.parametrize("kind", ["efml", "efml_native", "efml_shaped"])
+async def test_a_closed_source_leaves_no_process_and_answers_no_more(tmp_path: Path, kind: FakeKind) -> None:
+    async with source_of(install_fake(kind, tmp_path)) as source:
+        await source.list_cards()
+        pid = source.worker_pid
+        assert pid is not None
+        await source.close()
+        with pytest.raises(DeviceError, match="closed"):
+            await source.list_cards()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_a_worker_stuck_in_a_call_dies_with_its_parent(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    script = (
+        "import asyncio, sys\n"
+        "from gcushare.cards.isolated import IsolatedSource\n"
+        "from gcushare.cards.libraries import LibrarySpec\n"
+        "async def main():\n"
+        "    source = IsolatedSource(LibrarySpec(kind='efml', library=sys.argv[1]))\n"
+        "    await source.list_cards()\n"
+        "    print(source.worker_pid, flush=True)\n"
+        "    await source.wait_event(600.0)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", script, str(fake.path)]
+    parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    worker = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
+    await wait_for_end(worker)
+
+
+async def test_a_worker_is_small(tmp_path: Path) -> None:
+    async with source_of(install_fake("nvml", tmp_path), "nvml") as source:
+        await source.list_cards()
+        status = Path(f"/proc/{source.worker_pid}/status").read_text()
+    resident_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    assert resident_kib < 48 * 1024
+
+
+async def test_what_a_source_tells_of_itself(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    async with source_of(fake) as source:
+        assert source.name == f"efml ({fake.path})"
+        report: CardReport = await source.list_cards()
+        assert source.name == f"efml ({fake.path}, own API)"
+        assert report.driver == "1.2.3.4"
+        assert isinstance(source, LinkSource)
+        assert await source.link_level(*report.cards) is None  # this machine shows no such cards on its bus

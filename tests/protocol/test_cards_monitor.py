@@ -1,0 +1,220 @@
+"""The monitor over real sources: what it says when cards appear, fall sick, go and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gcushare.cards.auto import SourceOptions, open_source
+from gcushare.cards.health import HealthPolicy
+from gcushare.cards.isolated import IsolatedSource, IsolationSettings
+from gcushare.cards.libraries import LibraryKind
+from gcushare.cards.monitor import CardMonitor, MonitorSettings
+from gcushare.cards.ports import CardSource
+from gcushare.cards.roster import (
+    CardAltered,
+    CardAppeared,
+    CardChange,
+    CardLost,
+    CardRecovered,
+    CardReplaced,
+    CardSick,
+)
+from gcushare.core.cards import Health
+from tests.native.libraries import FakeLibrary, install_fake
+from tests.native.manual_clock import ManualClock
+
+CHANGE_TIMEOUT_S = 20.0
+QUICK = MonitorSettings(
+    poll_interval_s=0.05,
+    no_cards_interval_s=0.05,
+    least_interval_s=0.01,
+    policy=HealthPolicy(bad_readings=2, good_readings=2, recover_after_s=0.1),
+)
+ONLY_EVENTS = MonitorSettings(poll_interval_s=3600.0, no_cards_interval_s=3600.0, least_interval_s=0.01)
+
+
+class Changes:
+    """What a monitor reported, for a test to wait on."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[CardChange] = asyncio.Queue()
+        self.seen: list[CardChange] = []
+
+    def __call__(self, changes: Sequence[CardChange]) -> None:
+        for change in changes:
+            self._queue.put_nowait(change)
+
+    async def next(self) -> CardChange:
+        change = await asyncio.wait_for(self._queue.get(), CHANGE_TIMEOUT_S)
+        self.seen.append(change)
+        return change
+
+    async def until(self, kind: type[CardChange]) -> CardChange:
+        while True:
+            change = await self.next()
+            if isinstance(change, kind):
+                return change
+
+
+@asynccontextmanager
+async def running(source: CardSource, settings: MonitorSettings) -> AsyncIterator[tuple[CardMonitor, Changes]]:
+    changes = Changes()
+    monitor = CardMonitor(source, changes, settings)
+    task = asyncio.create_task(monitor.run(), name="monitor")
+    try:
+        await asyncio.wait_for(monitor.wait_first_look(), CHANGE_TIMEOUT_S)
+        yield monitor, changes
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()  # and not ended by an error of its own
+
+
+def isolated(fake: FakeLibrary, kind: LibraryKind = "efml", call_timeout_s: float = 5.0) -> IsolatedSource:
+    source = open_source(
+        SourceOptions(
+            cards=kind,
+            efml_library=str(fake.path),
+            nvml_library=str(fake.path),
+            pci_devices="/nonexistent",
+            isolation=IsolationSettings(call_timeout_s=call_timeout_s, first_rest_s=0.1, first_restart_s=0.05),
+        )
+    )
+    assert isinstance(source, IsolatedSource)
+    return source
+
+
+def health_of(monitor: CardMonitor) -> list[Health]:
+    return [state.health for state in monitor.states]
+
+
+async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
+    async with running(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, changes):
+        assert isinstance(await changes.next(), CardAppeared)
+        assert isinstance(await changes.next(), CardAppeared)
+        assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
+        assert [state.use.temperature_celsius for state in monitor.states if state.use] == [41.5, 42.5]
+        assert (monitor.problem, monitor.driver) == ("", "1.2.3.4")
+        assert monitor.source_name.startswith("efml (")
+
+
+async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_next_poll(tmp_path: Path) -> None:
+    path = tmp_path / "cards.yaml"
+    path.write_text("{count: 2, memory: 16GiB}")
+    async with running(open_source(SourceOptions(cards=f"simulated:{path}")), ONLY_EVENTS) as (monitor, changes):
+        await changes.until(CardAppeared)
+        path.write_text("cards: [{memory: 16GiB}, {memory: 16GiB, health: unhealthy, reason: too hot}]")
+        assert await changes.until(CardSick) == CardSick(monitor.states[1].card, "too hot")
+        assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
+        path.write_text("cards: [{memory: 24GiB}, {memory: 16GiB}]")
+        assert isinstance(await changes.until(CardAltered), CardAltered)
+        assert isinstance(await changes.until(CardRecovered), CardRecovered)
+        path.write_text("cards: [{memory: 24GiB}]")
+        assert isinstance(await changes.until(CardLost), CardLost)
+        assert [(state.is_gone, state.health) for state in monitor.states] == [
+            (False, Health.HEALTHY),
+            (True, Health.UNHEALTHY),
+        ]
+
+
+async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    async with running(isolated(fake, call_timeout_s=1.5), QUICK) as (monitor, changes):
+        fake.control("hang EfmlGetDevIsHealth 1")
+        sick = await changes.until(CardSick)
+        assert isinstance(sick, CardSick)
+        assert sick.reason == "library call EfmlGetDevIsHealth on card 1 did not return within 1.5s"
+        assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
+        fake.control()
+        recovered = await changes.until(CardRecovered)
+        assert recovered.card.index == 1
+    assert not [change for change in changes.seen if change.card.index == 0 and not isinstance(change, CardAppeared)]
+
+
+async def test_a_replaced_card_is_told(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    async with running(isolated(fake), QUICK) as (_, changes):
+        fake.control("set uuid 1 GCU-NEW")
+        replaced = await changes.until(CardReplaced)
+        assert isinstance(replaced, CardReplaced)
+        assert (replaced.before.uuid, replaced.card.uuid) == ("GCU-UUID-0001", "GCU-NEW")
+
+
+async def test_a_critical_event_makes_its_card_sick_without_waiting_for_the_next_poll(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    async with running(isolated(fake, "nvml"), ONLY_EVENTS) as (monitor, changes):
+        fake.control("event 1 0 8 31", "event 2 1 8 79")
+        sick = await changes.until(CardSick)
+        assert isinstance(sick, CardSick)
+        assert (sick.card.index, sick.reason) == (1, "critical XID 79")
+        assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
+
+
+async def test_mig_switched_on_takes_the_card_away_with_its_reason(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    async with running(isolated(fake, "nvml"), QUICK) as (monitor, changes):
+        fake.control("set mig 1 1")
+        lost = await changes.until(CardLost)
+        assert isinstance(lost, CardLost)
+        assert lost.reason == "MIG mode is on"
+        assert [card.reason for card in monitor.left_out] == ["MIG mode is on"]
+
+
+async def test_without_cards_it_stays_up_says_so_and_looks_again(tmp_path: Path) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    fake.control("fail EfmlInit * 6")
+    async with running(isolated(fake), QUICK) as (monitor, changes):
+        assert monitor.states == ()
+        assert "EFML_ERROR_DRIVER_NOT_LOADED" in monitor.problem
+        fake.control("cards 1")
+        assert isinstance(await changes.until(CardAppeared), CardAppeared)
+        assert monitor.problem == ""
+
+
+async def test_a_library_that_lists_nothing_is_a_problem_too(tmp_path: Path) -> None:
+    fake = install_fake("efml_native", tmp_path)
+    fake.control("cards 0")
+    async with running(isolated(fake), ONLY_EVENTS) as (monitor, _):
+        assert monitor.problem == f"efml ({fake.path}, own API) lists no card that can be shared"
+
+
+async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_bounded_time(tmp_path: Path) -> None:
+    clock = ManualClock()
+    fake = install_fake("efml", tmp_path)
+    source = isolated(fake)
+    changes = Changes()
+    monitor = CardMonitor(source, changes, MonitorSettings(policy=HealthPolicy(stale_after_s=60.0)), clock)
+    await monitor.look()
+    fake.control("crash EfmlGetDevCount *")
+    clock.advance(59.0)
+    await monitor.look()
+    assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
+    assert "EfmlGetDevCount" in monitor.problem
+    clock.advance(1.0)
+    await monitor.look()
+    assert health_of(monitor) == [Health.UNHEALTHY, Health.UNHEALTHY]
+    assert monitor.states[0].reason.startswith("no answer for 60s: library call EfmlGetDevCount")
+    await source.close()
+
+
+async def test_a_card_whose_sensors_fail_is_well_and_tells_no_use(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("fail EfmlGetDevPwr 1 254")
+    async with running(isolated(fake), QUICK) as (monitor, _):
+        assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
+        assert [state.use is None for state in monitor.states] == [False, True]
+
+
+async def test_a_stopped_monitor_leaves_no_process(tmp_path: Path) -> None:
+    source = isolated(install_fake("efml", tmp_path))
+    async with running(source, ONLY_EVENTS):
+        pid = source.worker_pid
+        assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -1,0 +1,224 @@
+"""NVML through pynvml and a real shared object in a real worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gcushare.cards.errors import LibraryCallError
+from gcushare.cards.isolated import IsolatedSource
+from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.nvml_health import APPLICATION_XIDS
+from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
+from gcushare.core.cards import Card, CardUse, LeftOutCard
+from gcushare.core.errors import DeviceError
+from tests.native.libraries import FakeLibrary, install_fake
+
+GIB = 1 << 30
+XID, DOUBLE_BIT_ECC = 8, 2
+
+
+@asynccontextmanager
+async def source_of(
+    fake: FakeLibrary, pci_devices: str = "/nonexistent", harmless_xids: tuple[int, ...] = ()
+) -> AsyncIterator[IsolatedSource]:
+    spec = LibrarySpec(
+        kind="nvml", library=str(fake.path), pci_devices=pci_devices, extra_application_xids=harmless_xids
+    )
+    source = IsolatedSource(spec)
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+async def test_all_of_a_card_is_told(tmp_path: Path) -> None:
+    devices = tmp_path / "devices"
+    for address in ("0000:3a:00.0", "0000:3b:00.0"):
+        (devices / address).mkdir(parents=True)
+        (devices / address / "numa_node").write_text("1\n")
+    async with source_of(install_fake("nvml", tmp_path), str(devices)) as source:
+        report = await source.list_cards()
+        use = await source.use(report.cards[1])
+    assert report.driver == "550.54.15"
+    assert report.cards[1] == Card(
+        index=1,
+        uuid="GPU-00000001",
+        memory_bytes=80 * GIB,
+        model="NVIDIA Fake 80GB",
+        serial="SN0001",
+        pci_address="0000:3b:00.0",
+        numa_node=1,
+    )
+    assert use == CardUse(
+        memory_used_bytes=2 * GIB,
+        temperature_celsius=43.0,
+        power_watts=123.5,
+        utilization_percent=67.0,
+        processes={4242: 3 * GIB},
+    )
+
+
+async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    names = (
+        "nvmlDeviceGetSerial",
+        "nvmlDeviceGetMinorNumber",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetPciInfo_v3",
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+    )
+    fake.control(*(f"absent {name} * 3" for name in names))
+    async with source_of(fake) as source:
+        card = (await source.list_cards()).cards[1]
+        reading, use = await source.health(card), await source.use(card)
+    assert (card.index, card.serial, card.pci_address) == (1, "", "")
+    assert reading == HealthReading(healthy=True)
+    assert use == CardUse(memory_used_bytes=2 * GIB)
+
+
+async def test_cards_differ_in_size_and_stand_by_their_minor_number(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("set minor 0 3", f"set memory 1 {24 * GIB}")
+    async with source_of(fake) as source:
+        cards = (await source.list_cards()).cards
+        uses = [await source.use(card) for card in cards]
+    assert [(card.index, card.memory_bytes) for card in cards] == [(1, 24 * GIB), (3, 80 * GIB)]
+    assert [use.memory_used_bytes for use in uses] == [2 * GIB, GIB]  # each asked at its own position
+
+
+async def test_cards_that_are_shared_another_way_are_left_out(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("cards 3", "set mig 1 1", "absent nvmlDeviceGetMemoryInfo 2 3")
+    async with source_of(fake) as source:
+        report = await source.list_cards()
+    assert [card.index for card in report.cards] == [0]
+    assert report.left_out == (
+        LeftOutCard(index=1, uuid="GPU-00000001", reason="MIG mode is on"),
+        LeftOutCard(index=2, uuid="GPU-00000002", reason="the driver tells no memory size for this card"),
+    )
+
+
+async def test_a_sick_card_says_why_and_the_other_is_well(tmp_path: Path) -> None:
+    reasons = {
+        "set recovery_action 1 1": "the driver asks for a reset of the card",
+        "set recovery_action 1 2": "the driver asks for a reboot of the node",
+        "set recovery_action 1 99": "the driver asks for recovery action 99",
+        "set remap_failed 1 1": "a row of its memory could not be remapped: the card needs replacement",
+        "fail nvmlDeviceGetMemoryInfo 1 16": "nvmlDeviceGetMemoryInfo failed with NVML_ERROR_RESET_REQUIRED (16)",
+        "fail nvmlDeviceGetMemoryInfo 1 15": "nvmlDeviceGetMemoryInfo failed with NVML_ERROR_GPU_IS_LOST (15)",
+        "fail nvmlDeviceGetHandleByIndex_v2 1 999": "nvmlDeviceGetHandleByIndex failed with NVML_ERROR_UNKNOWN (999)",
+    }
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake) as source:
+        first, second = (await source.list_cards()).cards
+        for rule, reason in reasons.items():
+            fake.control(rule)
+            reading = await source.health(second)
+            assert not reading.healthy, rule
+            assert reading.reason.startswith(reason)
+            assert (await source.health(first)).healthy
+
+
+async def test_a_card_off_the_bus_is_lost(tmp_path: Path) -> None:
+    devices = tmp_path / "devices"
+    for address in ("0000:3a:00.0", "0000:3b:00.0"):
+        (devices / address).mkdir(parents=True)
+    async with source_of(install_fake("nvml", tmp_path), str(devices)) as source:
+        first, second = (await source.list_cards()).cards
+        (devices / "0000:3b:00.0").rmdir()
+        assert (await source.health(first)).healthy
+        reading = await source.health(second)
+    assert reading.lost
+    assert "0000:3b:00.0" in reading.reason
+
+
+async def test_a_critical_xid_is_an_event_of_its_card(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake) as source:
+        await source.list_cards()
+        fake.control(f"event 1 1 {XID} 79", f"event 2 0 {DOUBLE_BIT_ECC} 0")
+        events = [await source.wait_event(20.0), await source.wait_event(20.0)]
+    assert events == [
+        HealthEvent(uuid="GPU-00000001", reason="critical XID 79", critical=True),
+        HealthEvent(uuid="GPU-00000000", reason="uncorrectable memory error (double-bit ECC)", critical=True),
+    ]
+
+
+async def test_xids_of_applications_are_no_illness(tmp_path: Path) -> None:
+    assert {13, 31, 43, 45, 68, 109} == APPLICATION_XIDS
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake, harmless_xids=(94,)) as source:
+        await source.list_cards()
+        harmless = [f"event {serial} 0 {XID} {xid}" for serial, xid in enumerate((*APPLICATION_XIDS, 94), start=1)]
+        fake.control(*harmless, f"event {len(harmless) + 1} 0 {XID} 48")
+        event = await source.wait_event(20.0)  # waited through all of them
+    assert event == HealthEvent(uuid="GPU-00000000", reason="critical XID 48", critical=True)
+
+
+async def test_an_event_whose_card_does_not_answer_asks_for_a_look(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake) as source:
+        await source.list_cards()
+        fake.control(f"event 1 1 {XID} 79", "absent nvmlDeviceGetUUID 1 3")
+        event = await source.wait_event(20.0)
+    assert event == HealthEvent(uuid=None, reason="critical XID 79", critical=False)
+
+
+async def test_cards_without_events_are_polled(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("absent nvmlDeviceGetSupportedEventTypes * 3", f"event 1 1 {XID} 79")
+    async with source_of(fake) as source:
+        card = (await source.list_cards()).cards[0]
+        assert await source.wait_event(0.05) is None
+        assert (await source.health(card)).healthy
+
+
+async def test_how_near_two_cards_are(tmp_path: Path) -> None:
+    levels = {
+        ("set nvlink * 1",): LinkLevel.FABRIC,
+        ("set topology * 0",): LinkLevel.BOARD,
+        ("set topology * 10",): LinkLevel.SWITCH,
+        ("set topology * 20",): LinkLevel.ROOT,
+        ("set topology * 30",): LinkLevel.ROOT,
+        ("set topology * 40",): LinkLevel.NUMA,
+        ("set topology * 50",): LinkLevel.SYSTEM,
+        ("absent nvmlDeviceGetP2PStatus * 3", "absent nvmlDeviceGetTopologyCommonAncestor * 13"): None,
+    }
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake) as source:
+        first, second = (await source.list_cards()).cards
+        for rules, level in levels.items():
+            fake.control(*rules)
+            assert await source.link_level(first, second) == level, rules
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(9, "NVML_ERROR_DRIVER_NOT_LOADED"), (18, "NVML_ERROR_LIB_RM_VERSION_MISMATCH")]
+)
+async def test_a_library_without_its_driver_says_so(tmp_path: Path, code: int, name: str) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control(f"fail nvmlInitWithFlags * {code}")
+    async with source_of(fake) as source:
+        with pytest.raises(DeviceError, match=rf"nvmlInit failed with {name} \({code}\)"):
+            await source.list_cards()
+
+
+async def test_a_failing_count_has_the_library_initialised_anew(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake) as source:
+        await source.list_cards()
+        fake.control("fail nvmlDeviceGetCount_v2 * 1")
+        with pytest.raises(LibraryCallError, match="NVML_ERROR_UNINITIALIZED"):
+            await source.list_cards()
+        assert source.worker_pid is None
+        fake.control()
+        assert len((await source.list_cards()).cards) == 2

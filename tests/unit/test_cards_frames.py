@@ -1,0 +1,90 @@
+"""What a worker and its parent say: every value and failure arrives as what it was."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.frames import (
+    HEADER,
+    MAX_FRAME_BYTES,
+    Described,
+    Linked,
+    Noticed,
+    Operation,
+    Request,
+    decode_answer,
+    decode_length,
+    decode_request,
+    encode_failure,
+    encode_frame,
+    encode_result,
+)
+from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
+from gcushare.core.cards import Card, CardUse, LeftOutCard
+from gcushare.core.errors import DeviceError, RemoteContractError
+
+
+def body_of(frame: bytes) -> bytes:
+    length = decode_length(frame[: HEADER.size])
+    body = frame[HEADER.size :]
+    assert len(body) == length
+    return body
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(8, id="count"),
+        pytest.param(Described(card=Card(index=3, uuid="GCU-3", memory_bytes=1 << 45, numa_node=1)), id="card"),
+        pytest.param(Described(left_out=LeftOutCard(index=1, uuid="u", reason="MIG mode is on")), id="left out"),
+        pytest.param(HealthReading(healthy=False, reason="燧原 off the bus", conclusive=True, lost=True), id="reading"),
+        pytest.param(CardUse(memory_used_bytes=5, temperature_celsius=41.5, processes={7: 9, 4_000_000: 1}), id="use"),
+        pytest.param(CardUse(), id="use that tells nothing"),
+        pytest.param(Noticed(event=HealthEvent(uuid=None, reason="reset", critical=False)), id="event"),
+        pytest.param(Noticed(), id="no event"),
+        pytest.param(Linked(level=LinkLevel.FABRIC), id="link"),
+        pytest.param(Linked(), id="no link known"),
+    ],
+)
+def test_every_result_survives_the_way(value: object) -> None:
+    assert decode_answer(body_of(encode_result(value)), type(value)) == value
+
+
+def test_a_number_that_is_none_arrives_as_not_told() -> None:
+    sent = CardUse(temperature_celsius=math.nan)
+    assert decode_answer(body_of(encode_result(sent)), CardUse).temperature_celsius is None
+
+
+@pytest.mark.parametrize("operation", list(Operation))
+def test_every_request_survives_the_way(operation: Operation) -> None:
+    request = Request(operation, slot=3, other_slot=4, timeout_s=1.5)
+    assert decode_request(body_of(encode_frame(request))) == request
+
+
+def test_a_library_error_arrives_with_all_it_knew() -> None:
+    sent = LibraryCallError("EfmlGetDevMem", 15, "EFML_ERROR_X", detail="why", is_unsupported=True, is_lost=True)
+    with pytest.raises(LibraryCallError) as caught:
+        decode_answer(body_of(encode_failure(sent)), int)
+    assert vars(caught.value) == vars(sent)
+    assert str(caught.value) == "EfmlGetDevMem failed with EFML_ERROR_X (15): why"
+
+
+@pytest.mark.parametrize("kind", [LibraryMissingError, DeviceError])
+def test_other_failures_keep_their_kind(kind: type[DeviceError]) -> None:
+    with pytest.raises(DeviceError) as caught:
+        decode_answer(body_of(encode_failure(kind("no library"))), int)
+    assert (type(caught.value), str(caught.value)) == (kind, "no library")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"result": "text"}', b"[]"])
+def test_what_is_no_answer_is_the_peers_fault(body: bytes) -> None:
+    with pytest.raises(RemoteContractError):
+        decode_answer(body, int)
+
+
+def test_a_frame_that_no_library_would_send_is_refused_before_it_is_read() -> None:
+    with pytest.raises(RemoteContractError, match="at most"):
+        decode_length(HEADER.pack(MAX_FRAME_BYTES + 1))

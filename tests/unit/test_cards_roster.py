@@ -1,0 +1,150 @@
+"""What changes in a node's cards, as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gcushare.cards.health import HealthPolicy
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
+from gcushare.cards.roster import (
+    CardAltered,
+    CardAppeared,
+    CardLost,
+    CardRecovered,
+    CardReplaced,
+    CardRoster,
+    CardSick,
+)
+from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
+
+GIB = 1 << 30
+FIRST = Card(index=0, uuid="a", memory_bytes=16 * GIB)
+SECOND = Card(index=1, uuid="b", memory_bytes=32 * GIB)
+GOOD = HealthReading(healthy=True)
+OFF_THE_BUS = HealthReading(healthy=False, reason="off the bus", conclusive=True)
+
+
+def report(*cards: Card, left_out: tuple[LeftOutCard, ...] = ()) -> CardReport:
+    return CardReport(cards=cards, left_out=left_out, driver="1.0")
+
+
+def roster_of(*cards: Card) -> CardRoster:
+    roster = CardRoster(HealthPolicy())
+    roster.take_list(report(*cards), 0.0)
+    for card in cards:
+        roster.take_reading(card, GOOD, 0.0)
+    return roster
+
+
+def health_of(roster: CardRoster) -> dict[int, Health]:
+    return {state.card.index: state.health for state in roster.states}
+
+
+def test_new_cards_appear_and_stand_by_index() -> None:
+    roster = CardRoster(HealthPolicy())
+    assert roster.take_list(report(SECOND, FIRST), 0.0) == [CardAppeared(SECOND), CardAppeared(FIRST)]
+    assert [state.card for state in roster.states] == [FIRST, SECOND]
+    assert roster.driver == "1.0"
+
+
+def test_the_same_list_again_changes_nothing() -> None:
+    assert roster_of(FIRST, SECOND).take_list(report(FIRST, SECOND), 5.0) == []
+
+
+def test_a_sick_card_leaves_the_others_untouched() -> None:
+    roster = roster_of(FIRST, SECOND)
+    assert roster.take_reading(SECOND, OFF_THE_BUS, 5.0) == [CardSick(SECOND, "off the bus")]
+    assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
+
+
+def test_a_recovered_card_is_told_once() -> None:
+    roster = roster_of(FIRST)
+    roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
+    changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 25.0, 41.0, 46.0)]
+    assert changes == [[], [], [CardRecovered(FIRST)], []]
+
+
+def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record() -> None:
+    roster = roster_of(FIRST)
+    roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
+    new = replace(FIRST, uuid="new")
+    assert roster.take_list(report(new), 10.0) == [CardReplaced(new, FIRST)]
+    assert health_of(roster) == {0: Health.HEALTHY}
+
+
+def test_a_late_reading_of_the_replaced_card_does_not_touch_the_new_one() -> None:
+    roster = roster_of(FIRST)
+    roster.take_list(report(replace(FIRST, uuid="new")), 5.0)
+    assert roster.take_reading(FIRST, OFF_THE_BUS, 6.0) == []
+    assert health_of(roster) == {0: Health.HEALTHY}
+
+
+def test_a_card_of_another_size_is_altered_and_keeps_its_health() -> None:
+    roster = roster_of(FIRST)
+    roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
+    grown = replace(FIRST, memory_bytes=24 * GIB)
+    assert roster.take_list(report(grown), 10.0) == [CardAltered(grown, FIRST)]
+    assert health_of(roster) == {0: Health.UNHEALTHY}
+
+
+def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> None:
+    roster = roster_of(FIRST, SECOND)
+    reason = "the card is no longer listed by its driver"
+    assert roster.take_list(report(FIRST), 5.0) == [CardLost(SECOND, reason)]
+    assert roster.take_list(report(FIRST), 10.0) == []
+    assert [(s.card.index, s.health, s.reason, s.is_gone) for s in roster.states] == [
+        (0, Health.HEALTHY, "", False),
+        (1, Health.UNHEALTHY, reason, True),
+    ]
+
+
+def test_a_card_that_is_now_shared_another_way_is_lost_for_that_reason() -> None:
+    roster = roster_of(FIRST)
+    left_out = (LeftOutCard(index=0, uuid="a", reason="MIG mode is on"),)
+    assert roster.take_list(report(left_out=left_out), 5.0) == [CardLost(FIRST, "MIG mode is on")]
+    assert roster.left_out == left_out
+
+
+def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
+    roster = roster_of(FIRST)
+    roster.take_list(report(), 5.0)
+    assert roster.take_list(report(FIRST), 10.0) == []
+    changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 20.0, 40.0)]
+    assert changes[-1] == [CardRecovered(FIRST)]
+    assert not roster.states[0].is_gone
+
+
+def test_a_critical_event_strikes_the_card_it_names() -> None:
+    roster = roster_of(FIRST, SECOND)
+    event = HealthEvent(uuid="b", reason="critical XID 79", critical=True)
+    assert roster.take_event(event, 5.0) == [CardSick(SECOND, "critical XID 79")]
+
+
+def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselves() -> None:
+    roster = roster_of(FIRST)
+    for event in (
+        HealthEvent(uuid="unknown", reason="critical XID 79", critical=True),
+        HealthEvent(uuid="a", reason="file changed", critical=False),
+    ):
+        assert roster.take_event(event, 5.0) == []
+
+
+def test_a_silent_source_makes_every_card_sick_only_after_its_time() -> None:
+    roster = roster_of(FIRST, SECOND)
+    assert roster.take_silence("driver is gone", 59.0) == []
+    assert [type(change) for change in roster.take_silence("driver is gone", 60.0)] == [CardSick, CardSick]
+
+
+def test_two_cards_of_one_index_do_not_take_turns() -> None:
+    roster = roster_of(FIRST)
+    twin = replace(FIRST, uuid="twin")
+    for at in (5.0, 10.0):
+        assert roster.take_list(report(FIRST, twin), at) == []
+    assert [(card.uuid, card.reason) for card in roster.left_out] == [("twin", "index 0 belongs to card a already")]
+
+
+def test_use_is_kept_for_the_card_it_was_read_from_only() -> None:
+    roster = roster_of(FIRST)
+    roster.take_use(FIRST, CardUse(memory_used_bytes=7))
+    roster.take_use(replace(FIRST, uuid="other"), CardUse(memory_used_bytes=9))
+    assert roster.states[0].use == CardUse(memory_used_bytes=7)

@@ -1,0 +1,156 @@
+"""The file of simulated cards, read strictly."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gcushare.cards.ports import HealthReading
+from gcushare.cards.simulated_file import parse_simulated_cards, parse_size
+from gcushare.core.cards import Card, CardUse, LeftOutCard
+from gcushare.core.errors import ConfigError
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (17179869184, 16 * GIB),
+        ("17179869184", 16 * GIB),
+        ("16GiB", 16 * GIB),
+        ("16GB", 16 * GIB),
+        ("16 G", 16 * GIB),
+        ("16Gi", 16 * GIB),
+        ("1.5GiB", 3 * GIB // 2),
+        ("512MiB", GIB // 2),
+        ("2TiB", 2048 * GIB),
+        ("0", 0),
+    ],
+)
+def test_sizes_are_exact_bytes(value: object, size: int) -> None:
+    assert parse_size(value) == size
+
+
+@pytest.mark.parametrize(
+    "value", [-1, True, None, 1.5, "", "GiB", "-1GiB", "16 gib", "1e3", "0.3KiB", "16GiBs", "١٦GiB"]
+)
+def test_what_is_no_size_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="16GiB"):
+        parse_size(value)
+
+
+def test_the_short_form_makes_equal_cards() -> None:
+    cards = parse_simulated_cards("{count: 3, memory: 16GiB, model: S60}", "file").report().cards
+    assert cards == tuple(
+        Card(index=index, uuid=f"simulated-{index}", memory_bytes=16 * GIB, model="S60") for index in range(3)
+    )
+
+
+def test_every_key_of_a_card_arrives() -> None:
+    text = """
+        driver: 1.2.3
+        cards:
+          - index: 4
+            uuid: GCU-4
+            memory: 32GiB
+            model: S60
+            serial: SN4
+            pci: 0000:3a:00.0
+            numa: 1
+            health: unhealthy
+            reason: too hot
+            used: 3GiB
+            temperature: 91.5
+            power: 120
+            utilization: 50
+            processes: {17: 1GiB}
+            link_group: a
+    """
+    file = parse_simulated_cards(text, "file")
+    entry = file.cards[0]
+    assert file.driver == "1.2.3"
+    assert entry.card == Card(
+        index=4,
+        uuid="GCU-4",
+        memory_bytes=32 * GIB,
+        model="S60",
+        serial="SN4",
+        pci_address="0000:3a:00.0",
+        numa_node=1,
+    )
+    assert entry.reading == HealthReading(healthy=False, reason="too hot", conclusive=True)
+    assert entry.use == CardUse(
+        memory_used_bytes=3 * GIB,
+        temperature_celsius=91.5,
+        power_watts=120.0,
+        utilization_percent=50.0,
+        processes={17: GIB},
+    )
+    assert entry.link_group == "a"
+
+
+def test_cards_differ_and_stand_by_index_with_defaults_of_the_file() -> None:
+    text = json.dumps({"memory": "8GiB", "cards": [{"index": 1}, {"index": 0, "memory": "16GiB"}]})
+    cards = parse_simulated_cards(text, "file").report().cards
+    assert [(card.index, card.memory_bytes) for card in cards] == [(0, 16 * GIB), (1, 8 * GIB)]
+
+
+def test_a_left_out_card_is_reported_with_its_reason() -> None:
+    report = parse_simulated_cards("cards: [{memory: 1GiB, left_out: MIG mode is on}, {memory: 1GiB}]", "f").report()
+    assert [card.index for card in report.cards] == [1]
+    assert report.left_out == (LeftOutCard(index=0, uuid="simulated-0", reason="MIG mode is on"),)
+
+
+def test_json_spells_process_ids_as_text() -> None:
+    text = json.dumps({"cards": [{"memory": 1, "processes": {"17": 5}}]})
+    assert parse_simulated_cards(text, "file").cards[0].use.processes == {17: 5}
+
+
+def test_no_cards_are_a_state_too() -> None:
+    assert parse_simulated_cards("cards: []", "file").report().cards == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("", "f: the document is None; accepted: a map", id="empty"),
+        pytest.param("cards: [", "f is neither JSON nor YAML", id="half written"),
+        pytest.param("{}", "accepted: the key cards, or count and memory", id="neither form"),
+        pytest.param("{count: 2, memory: 1, cards: []}", "f: count is 2; accepted: nothing beside cards", id="both"),
+        pytest.param("{count: 2, memroy: 1}", "f: key memroy is not known; accepted: driver, count", id="misspelt key"),
+        pytest.param("{count: 2}", "f: cards[0].memory is None", id="no size"),
+        pytest.param("{count: -1, memory: 1}", "f: count is -1; accepted: a whole number from 0", id="negative count"),
+        pytest.param("{count: 99999999, memory: 1}", "f: count is 99999999", id="huge count"),
+        pytest.param("{count: true, memory: 1}", "f: count is True", id="boolean count"),
+        pytest.param("cards: 5", "f: cards is 5; accepted: a list", id="cards are no list"),
+        pytest.param("cards: [5]", "f: cards[0] is 5; accepted: a map", id="a card is no map"),
+        pytest.param("cards: [{memory: 12 parsecs}]", "f: cards[0].memory is '12 parsecs'", id="size"),
+        pytest.param("cards: [{memory: 1, helth: ok}]", "f: key cards[0].helth is not known", id="key of a card"),
+        pytest.param("cards: [{memory: 1, health: ok}]", "accepted: healthy or unhealthy", id="health"),
+        pytest.param("cards: [{memory: 1, temperature: hot}]", "f: cards[0].temperature is 'hot'", id="temperature"),
+        pytest.param("cards: [{memory: 1, processes: {x: 1}}]", "f: cards[0].processes", id="process id"),
+        pytest.param("cards: [{memory: 1}, {memory: 1, index: 0}]", "f: cards[1].index is 0", id="index twice"),
+        pytest.param("cards: [{memory: 1, uuid: a}, {memory: 1, uuid: a}]", "f: cards[1].uuid is 'a'", id="uuid twice"),
+        pytest.param("driver: 2001-99-99\ncards: []", "f is neither JSON nor YAML", id="a date that is none"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_file_key_and_value(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_simulated_cards(text, "f")
+    assert problem in str(caught.value)
+
+
+def test_every_problem_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_simulated_cards("cards: [{memory: x, health: ok}, {memory: 1, numa: a}]", "f")
+    assert len(caught.value.problems) == 3
+
+
+def test_aliases_that_would_fill_the_memory_stay_a_short_message() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(ConfigError) as caught:
+        parse_simulated_cards("\n".join([*lines, "cards: *a11"]), "f")
+    assert len(str(caught.value)) < 10_000

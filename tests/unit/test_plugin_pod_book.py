@@ -97,7 +97,17 @@ def test_a_wrong_guess_frees_the_pod_that_it_was_made_for() -> None:
     book.reconcile({"d/b": {"c0": {0: 4}}})
     assert [c.pod.name for c in book.candidates()] == ["a"]
     assert book.open_guesses == 0
-    assert written(book) == {"b": ((0,), (1,))}
+    assert written(book) == {"b": ((0,), (1,)), "a": ((1,), (0,))}
+
+
+def test_pods_of_equal_requests_change_places_so_that_each_still_fits_as_planned() -> None:
+    book = book_of(pod("a", 8, card=0), pod("b", 8, card=1), pod("c", 4, card=1))
+    book.reconcile({"d/b": {"c0": {0: 8}}})
+    assert {c.pod.name: c.card_indexes for c in book.candidates()} == {"a": (1,), "c": (1,)}
+    (swapped,) = [write for write in book.writes(UUIDS, UNITS, 1) if write.pod.name == "a"]
+    record = decode_record(ENFLAME, swapped.annotations)
+    assert record is not None
+    assert (record.card_indexes, record.assigned) == ((1,), False)
 
 
 def test_a_guess_too_young_for_the_kubelets_record_stands() -> None:

@@ -8,7 +8,7 @@ it; the pod needs the larger of the two. All containers of a pod share its card 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.errors import Refused, RemoteContractError
@@ -137,6 +137,14 @@ def effective_request(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
             case ContainerKind.INIT:
                 peak_of_init = max(peak_of_init, sidecars + amount)
     return max(running + sidecars, peak_of_init)
+
+
+def split_over_cards(units: int, card_indexes: Collection[int]) -> dict[int, int]:
+    """Divide units equally over cards; what does not divide goes to the lowest indexes, one unit each."""
+    if not card_indexes:
+        return {}
+    share, rest = divmod(units, len(card_indexes))
+    return {index: share + (position < rest) for position, index in enumerate(sorted(card_indexes))}
 
 
 def _parse_container(container: ContainerResources, names: ResourceNames) -> ContainerRequest:

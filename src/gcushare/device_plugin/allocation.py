@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate, choose_card, match
+from gcushare.core.requests import split_over_cards
 from gcushare.wire.device_lists import DeviceIds, PreferredRequest, check_no_foreign
 
 
@@ -41,7 +42,7 @@ def choose_ids(
     included = request.must_include.count_by_card()
     candidate = match(candidates, request.size, free)
     wanted = tuple(included) or (candidate.card_indexes if candidate else ())
-    shares = _shares(wanted, request.size)
+    shares = split_over_cards(request.size, wanted)
     if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
         shares = _other_cards(request, candidate, free, promised, totals)
     entries = _entries(request, shares)
@@ -79,13 +80,6 @@ def describe_no_room(size: int, free: Mapping[int, int], totals: Mapping[int, in
     return f"no card of this node has {size} free units ({cards or 'it has no cards'}); the pod must be scheduled again"
 
 
-def _shares(cards: Sequence[int], size: int) -> dict[int, int]:
-    if not cards:
-        return {}
-    share, rest = divmod(size, len(cards))
-    return {index: share + (position < rest) for position, index in enumerate(sorted(cards))}
-
-
 def _other_cards(
     request: PreferredRequest,
     candidate: Candidate | None,
@@ -117,7 +111,7 @@ def _other_cards(
 def _promised_to_others(promised: Mapping[int, int], candidate: Candidate | None) -> dict[int, int]:
     others = dict(promised)
     if candidate is not None and candidate.card_indexes:
-        for index, share in _shares(candidate.card_indexes, candidate.request.total_units).items():
+        for index, share in split_over_cards(candidate.request.total_units, candidate.card_indexes).items():
             others[index] = others.get(index, 0) - share
     return others
 

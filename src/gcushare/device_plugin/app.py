@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
-from pathlib import Path
 
 import prometheus_client
 from aiohttp import web
@@ -91,7 +91,7 @@ class PluginApp:
             Delivery(vendor, kubelet.device_list_strategy),
             wait_for_pod_s=kubelet.wait_for_pod,
             clock=time.monotonic,
-            on_allocated=self._keeper.check_soon,
+            on_allocated=self._keeper.note_allocation,
         )
         self._publisher = Publisher(vendor, patcher)
         announcer = EventAnnouncer(self._recorder, kubelet.node_name)
@@ -226,10 +226,8 @@ def _source_options(settings: PluginSettings) -> SourceOptions:
 
 async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:
     """Run the plugin of this node until the shutdown."""
-    kube = settings.kube
-    config = load_config(
-        ConfigSources(kubeconfig=Path(kube.kubeconfig) if kube.kubeconfig else None, context=kube.kube_context)
-    )
+    environ = {**os.environ, "KUBECONFIG": settings.kube.kubeconfig or ""}
+    config = load_config(ConfigSources(context=settings.kube.kube_context, environ=environ))
     async with KubeClient(config) as client:
         return await PluginApp(settings, client).run(shutdown)
 

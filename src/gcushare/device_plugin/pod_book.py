@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
-from gcushare.core.requests import PodRequest
+from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
 from gcushare.vendors import Vendor
 from gcushare.wire.keys import CARD_UUID, CORRECTED
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import grants_of, is_finished, pod_record, pod_ref, pod_request
+from gcushare.wire.pods import is_finished, pod_record, pod_ref, pod_request
 from gcushare.wire.records import PodRecord, encode_record
 
 CardCounts = Mapping[int, int]
@@ -34,21 +34,34 @@ class PodEntry:
     request: PodRequest
     record: PodRecord | None
     annotations: Mapping[str, str]
+    promise: tuple[int, ...] = ()
+    """The cards that are kept for it: its record's, or those of a pod of its kind that was given its own."""
     held: dict[str, CardCounts] = field(default_factory=dict)
     guessed: set[str] = field(default_factory=set)
 
+    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str]) -> None:
+        """Take the record's newest state in; a record that changed decides anew which cards are kept."""
+        if record != self.record:
+            self.promise = record.card_indexes if record is not None else ()
+        self.record, self.annotations = record, annotations
+
     @property
     def served(self) -> int:
-        """How many of its asking containers hold ids, in the kubelet's order."""
-        for position, container in enumerate(self.request.containers):
-            if container.name not in self.held:
-                return position
-        return len(self.request.containers)
+        """How many of its asking containers were served, in the kubelet's order.
+
+        One that holds ids proves that all before it were: podresources never shows ordinary init containers.
+        """
+        positions = [at for at, container in enumerate(self.request.containers, start=1) if container.name in self.held]
+        return max(positions, default=0)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every asking container holds ids, confirmed by the kubelet."""
+        """Whether every asking container was served, confirmed by the kubelet."""
         return self.served == len(self.request.containers) and not self.guessed
+
+    def is_init(self, name: str) -> bool:
+        """Whether a container is an ordinary init container."""
+        return any(c.name == name and c.kind is ContainerKind.INIT for c in self.request.containers)
 
     @property
     def held_cards(self) -> tuple[int, ...]:
@@ -56,7 +69,7 @@ class PodEntry:
 
     def as_candidate(self) -> Candidate:
         """The pod as matching sees it; a pod half served is bound to the card that it already holds."""
-        cards = self.held_cards or (self.record.card_indexes if self.record else ())
+        cards = self.held_cards or self.promise
         assume_time = self.record.assign_time_ns if self.record else 0
         return Candidate(self.ref, self.request, cards, assume_time, self.served)
 
@@ -68,6 +81,8 @@ class RecordWrite:
     pod: PodRef
     annotations: Mapping[str, str]
     cards: tuple[int, ...]
+    assigned: bool
+    """False for a pod that still waits and whose cards were exchanged for another pod's."""
     corrected_from: tuple[int, ...] = ()
     placed_here: bool = False
     """The pod had no record at all: it was placed by this plugin."""
@@ -124,11 +139,11 @@ class PodBook:
         if request is None:
             return self.forget(ref.uid)
         entry = self._entries.get(ref.uid)
+        is_new = entry is None
         if entry is None:
-            self._entries[ref.uid] = PodEntry(ref, request, record, pod.metadata.annotations)
-            return True
-        entry.ref, entry.record, entry.annotations = ref, record, pod.metadata.annotations
-        return False
+            entry = self._entries[ref.uid] = PodEntry(ref, request, None, {})
+        entry.take_record(record, pod.metadata.annotations)
+        return is_new
 
     def forget(self, uid: str) -> bool:
         """Drop a pod that is gone or finished; False where it was not here."""
@@ -151,10 +166,9 @@ class PodBook:
         """Units per card that records name and that the kubelet has not handed out yet."""
         promised: dict[int, int] = {}
         for entry in self._entries.values():
-            if entry.record is None or entry.held:
-                continue
-            for grant in grants_of(entry.request, entry.record):
-                promised[grant.index] = promised.get(grant.index, 0) + grant.units
+            if entry.promise and not entry.held:
+                for index, units in split_over_cards(entry.request.total_units, entry.promise).items():
+                    promised[index] = promised.get(index, 0) + units
         return promised
 
     def note_allocated(self, uid: str, container: str, counts: CardCounts, now_s: float) -> None:
@@ -170,8 +184,8 @@ class PodBook:
     def reconcile(self, holdings: Holdings) -> None:
         """Take the kubelet's record, which is by pod uid, or ``namespace/name`` where it knows none.
 
-        Every container that it shows for the first time settles one open guess: the one made for it, else one of the
-        same units, which was then made for the wrong pod.
+        Every container that it shows for the first time settles one open guess of the same units and card: the one
+        made for it, else one that was made for the wrong pod.
         """
         shown = {(key, name) for key, containers in holdings.items() for name in containers}
         for key, name in sorted(shown - self._shown):
@@ -183,6 +197,7 @@ class PodBook:
             entry.held = {name: dict(counts) for name, counts in found.items() if name in asking and counts}
             entry.guessed = set()
         self._place_guesses()
+        self._inherit_promises()
 
     def end_guesses(self, made_before_s: float, *, believe: bool) -> None:
         """End guesses that the kubelet's record did not settle in time.
@@ -196,20 +211,33 @@ class PodBook:
             entry = self._entries.get(guess.uid)
             if entry is not None and guess.container in entry.guessed:
                 entry.guessed.discard(guess.container)
-                if not believe:
+                # podresources never shows an ordinary init container, so its absence there says nothing.
+                if not believe and not entry.is_init(guess.container):
                     del entry.held[guess.container]
 
     def _settle(self, key: str, container: str, counts: CardCounts) -> None:
-        total = sum(counts.values())
-
-        def rank(guess: _Guess) -> tuple[bool, bool, float]:
+        def rank(guess: _Guess) -> tuple[bool, float]:
             entry = self._entries.get(guess.uid)
             is_exact = entry is not None and key in (guess.uid, str(entry.ref)) and guess.container == container
-            return (not is_exact, guess.counts != counts, guess.made_at_s)
+            return (not is_exact, guess.made_at_s)
 
-        meant = [guess for guess in self._guesses if sum(guess.counts.values()) == total]
+        meant = [guess for guess in self._guesses if guess.counts == counts]
         if meant:
             self._guesses.remove(min(meant, key=rank))
+
+    def _inherit_promises(self) -> None:
+        """Give the cards kept for a pod that got others to the pod whose cards it got.
+
+        Pods of equal requests only ever change places, so all of them fit as they were planned.
+        """
+        waiting = sorted((e for e in self._entries.values() if e.promise and not e.held), key=_age)
+        for moved in sorted((e for e in self._entries.values() if e.promise and e.is_complete), key=_age):
+            if set(moved.promise) == set(moved.held_cards):
+                continue
+            for heir in waiting:
+                if heir.request.cards == moved.request.cards and set(heir.promise) == set(moved.held_cards):
+                    heir.promise, moved.promise = moved.promise, heir.promise
+                    break
 
     def _place_guesses(self) -> None:
         for guess in self._guesses:
@@ -219,7 +247,10 @@ class PodBook:
                 entry.guessed.add(guess.container)
 
     def writes(self, uuids: Mapping[int, str], units: CardCounts, now_ns: int) -> list[RecordWrite]:
-        """What the records must be told: pods served completely whose record does not say so, by creation and uid."""
+        """What the records must be told, by creation and uid.
+
+        Pods served completely whose record does not say so, and waiting pods whose kept cards were exchanged.
+        """
         due = [write for entry in self._entries.values() if (write := self._write_for(entry, uuids, units, now_ns))]
         return sorted(due, key=lambda write: (write.pod.created, write.pod.uid))
 
@@ -234,20 +265,19 @@ class PodBook:
     def _write_for(
         self, entry: PodEntry, uuids: Mapping[int, str], units: CardCounts, now_ns: int
     ) -> RecordWrite | None:
-        if not entry.is_complete:
-            return None
-        cards = entry.held_cards
         record = entry.record
-        recorded = record.card_indexes if record else ()
-        if record is not None and record.assigned and set(recorded) == set(cards):
-            return None
+        recorded = record.card_indexes if record is not None else ()
+        is_served = entry.is_complete
+        cards = entry.held_cards if is_served else entry.promise
         moved = bool(recorded) and set(recorded) != set(cards)
+        if not cards or not (moved or (is_served and (record is None or not record.assigned))):
+            return None
         truth = replace(
             record or PodRecord(card_indexes=cards, card_units=0, pod_units=0, assign_time_ns=now_ns),
             card_indexes=cards,
             card_units=units.get(cards[0], 0),
             pod_units=entry.request.total_units,
-            assigned=True,
+            assigned=is_served,
             whole=entry.request.cards.whole,
         )
         annotations = encode_record(self._vendor, truth)
@@ -258,9 +288,14 @@ class PodBook:
             pod=entry.ref,
             annotations=annotations,
             cards=cards,
+            assigned=is_served,
             corrected_from=recorded if moved else (),
             placed_here=not recorded,
         )
+
+
+def _age(entry: PodEntry) -> tuple[int, str, str]:
+    return (entry.record.assign_time_ns if entry.record is not None else 0, entry.ref.created, entry.ref.uid)
 
 
 def peak_per_card(entry: PodEntry) -> dict[int, int]:

@@ -26,6 +26,8 @@ CHECK_DELAYS_S = (0.008, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5)
 PERIOD_S = 60.0
 PATIENCE_S = 2.0
 """How long an allocation may stay unseen in the kubelet's record before it is ended."""
+CALM_S = 0.5
+"""Without allocations for this long, exchanged cards of waiting pods are written: within a batch they change often."""
 RESEND_S = 10.0
 """A record that was written and has not come back by the watch in this time is written again."""
 _RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -85,7 +87,8 @@ class RecordKeeper:
         self._inventory: Inventory | None = None
         self._check_soon = asyncio.Event()
         self._write_soon = asyncio.Event()
-        self._sent: dict[str, tuple[tuple[int, ...], float]] = {}
+        self._sent: dict[str, tuple[tuple[tuple[int, ...], bool], float]] = {}
+        self._allocated_at_s = float("-inf")
         self.problem = "the kubelet's record was not read yet"
         self.counters = RecordCounters()
 
@@ -94,8 +97,13 @@ class RecordKeeper:
         self._inventory = inventory
         self._write_soon.set()
 
+    def note_allocation(self) -> None:
+        """Have the kubelet's record read soon: something was allocated."""
+        self._allocated_at_s = self._clock()
+        self._check_soon.set()
+
     def check_soon(self) -> None:
-        """Have the kubelet's record read now: something was allocated, or a pod came or ended."""
+        """Have the kubelet's record read soon: a pod came or ended, or the plugin was registered."""
         self._check_soon.set()
 
     def write_soon(self) -> None:
@@ -140,7 +148,7 @@ class RecordKeeper:
             if failures:
                 await asyncio.sleep(_RETRY_DELAYS_S[min(failures, len(_RETRY_DELAYS_S)) - 1])
             else:
-                await _wait(self._write_soon, PERIOD_S)
+                await _wait(self._write_soon, PERIOD_S if self._is_calm() else CALM_S)
 
     async def write_due(self) -> bool:
         """Write everything that is due now; False where something has to be tried again."""
@@ -148,7 +156,8 @@ class RecordKeeper:
             return True
         uuids = {card.index: card.card.uuid for card in self._inventory.cards}
         units = {card.index: card.units for card in self._inventory.cards}
-        due = [w for w in self._book.writes(uuids, units, self._wall_clock_ns()) if self._is_news(w)]
+        writes = self._book.writes(uuids, units, self._wall_clock_ns())
+        due = [write for write in writes if (write.assigned or self._is_calm()) and self._is_news(write)]
         self._sent = {uid: sent for uid, sent in self._sent.items() if uid in self._book.entries}
         gate = asyncio.Semaphore(_WRITERS)
         return all(await asyncio.gather(*(self._write(write, gate) for write in due)))
@@ -165,7 +174,7 @@ class RecordKeeper:
                 self.counters.failed_writes += 1
                 logger.warning("record not written; will retry %s", fields(pod=write.pod, error=error))
                 return False
-        self._sent[write.pod.uid] = (write.cards, self._clock())
+        self._sent[write.pod.uid] = ((write.cards, write.assigned), self._clock())
         self.counters.writes += 1
         self.counters.corrections += bool(write.corrected_from)
         _log_write(write)
@@ -173,8 +182,11 @@ class RecordKeeper:
         return True
 
     def _is_news(self, write: RecordWrite) -> bool:
-        cards, sent_at = self._sent.get(write.pod.uid, ((), 0.0))
-        return cards != write.cards or self._clock() - sent_at > RESEND_S
+        sent, sent_at = self._sent.get(write.pod.uid, (((), False), 0.0))
+        return sent != (write.cards, write.assigned) or self._clock() - sent_at > RESEND_S
+
+    def _is_calm(self) -> bool:
+        return self._clock() - self._allocated_at_s > CALM_S
 
     def _note(self, problem: str) -> None:
         if problem != self.problem:

@@ -18,6 +18,7 @@ from gcushare.core.requests import (
     PodRequest,
     ResourceNames,
     parse_pod_request,
+    split_over_cards,
 )
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire import keys
@@ -133,10 +134,8 @@ def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
     """A pod's grants: the record's cards, with the units that its request puts on each."""
     if request.cards.whole:
         return tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
-    share, rest = divmod(request.total_units, len(record.card_indexes))
-    return tuple(
-        CardGrant(index, share + (position < rest)) for position, index in enumerate(sorted(record.card_indexes))
-    )
+    shares = split_over_cards(request.total_units, record.card_indexes)
+    return tuple(CardGrant(index, units) for index, units in shares.items())
 
 
 def _resources(container: Container, kind: ContainerKind) -> ContainerResources:

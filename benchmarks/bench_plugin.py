@@ -1,0 +1,255 @@
+"""Measure the device plugin as the kubelet meets it: the real program, its real socket, a kubelet made of raw bytes.
+
+Prints a Markdown table of medians and worst cases. Absolute figures depend on the machine; docs/performance.md keeps
+those of one run with its command. Run: ``make bench-plugin``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc.aio
+
+from gcushare.playground.apiserver.serving import ApiServer
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos import services
+
+NODE = "bench-node"
+RESOURCE = "aliyun.com/gpu-mem"
+CARDS = 8
+GIB_PER_CARD = 32
+
+
+@dataclass
+class RawKubelet:
+    """Takes the registration and the list as bytes, so that the plugin is measured and no double."""
+
+    directory: Path
+    message: bytes = b""
+    received_at: float = 0.0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    registered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, stack: AsyncExitStack) -> None:
+        """Listen for the registration until the stack ends."""
+        server = grpc.aio.server()
+
+        async def register(_request: bytes, _context: object) -> bytes:
+            self.registered.set()
+            return b""
+
+        handler = grpc.method_handlers_generic_handler(
+            services.REGISTRATION_SERVICE, {"Register": grpc.unary_unary_rpc_method_handler(register)}
+        )
+        server.add_generic_rpc_handlers((handler,))
+        server.add_insecure_port(f"unix:{self.directory / 'kubelet.sock'}")
+        await server.start()
+        stack.push_async_callback(server.stop, 0)
+
+    async def follow(self, channel: grpc.aio.Channel) -> None:
+        """Read the list until cancelled."""
+        async for message in channel.unary_stream(services.LIST_AND_WATCH)(b""):
+            self.message, self.received_at = message, time.perf_counter()
+            self.changed.set()
+
+
+@dataclass
+class Bench:
+    """One running plugin with its kubelet."""
+
+    folder: Path
+    api: ApiServer
+    kubelet: RawKubelet
+    process: asyncio.subprocess.Process
+    channel: grpc.aio.Channel
+
+    @property
+    def rss_mib(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+    @property
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    async def call(self, method: str, request: bytes) -> tuple[bytes, float]:
+        """Make one call; returns the answer and its seconds."""
+        started = time.perf_counter()
+        answer: bytes = await self.channel.unary_unary(method)(request)
+        return answer, time.perf_counter() - started
+
+    def bind_pods(self, count: int, units: int, *, prefix: str = "pod") -> None:
+        """Put bound, recorded pods into the API server, over the cards in turn."""
+        for number in range(count):
+            self.api.registry.put(_pod(f"{prefix}-{units}-{number}", units, number % CARDS))
+
+
+def _pod(name: str, units: int, card: int) -> dict[str, object]:
+    annotations = {"ALIYUN_COM_GPU_MEM_IDX": str(card), "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1"}
+    container = {"name": "app", "image": "x", "resources": {"limits": {RESOURCE: str(units)}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"nodeName": NODE, "containers": [container]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def write_cards(folder: Path, *, sick: int | None = None) -> Path:
+    """Write the simulated cards' file, one of them sick."""
+    cards: list[dict[str, object]] = [
+        {"index": i, "uuid": f"GPU-{i}", "memory": f"{GIB_PER_CARD}GiB"} for i in range(CARDS)
+    ]
+    if sick is not None:
+        cards[sick] |= {"health": "unhealthy", "reason": "bench"}
+    path = folder / "cards.json"
+    temporary = folder / "cards.tmp"
+    temporary.write_text(json.dumps({"cards": cards}))
+    return temporary.replace(path)
+
+
+@asynccontextmanager
+async def running_plugin(unit: str) -> AsyncIterator[Bench]:
+    """Start everything for one memory unit and wait until the kubelet holds the list."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        api = await stack.enter_async_context(ApiServer())
+        api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        api.kubeconfig(folder / "kubeconfig")
+        kubelet = RawKubelet(folder)
+        await kubelet.serve(stack)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gcushare.device_plugin",
+            "--vendor", "aliyun", "--memory-unit", unit, "--node-name", NODE, "--wait-for-pod", "0ms",
+            "--cards", f"simulated:{write_cards(folder)}", "--kubeconfig", str(folder / "kubeconfig"),
+            "--device-plugin-dir", str(folder), "--pod-resources-socket", str(folder / "none.sock"),
+            "--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "", "--log-level", "error",
+            "--poll-interval", "250ms",
+        )  # fmt: skip
+        stack.push_async_callback(process.wait)
+        stack.callback(process.terminate)
+        async with asyncio.timeout(30):
+            await kubelet.registered.wait()
+        options = [("grpc.max_receive_message_length", services.KUBELET_RECEIVE_LIMIT_BYTES)]
+        channel = await stack.enter_async_context(
+            grpc.aio.insecure_channel(f"unix:{folder / 'aliyungpushare.sock'}", options=options)
+        )
+        follower = asyncio.create_task(kubelet.follow(channel), name="list and watch")
+        stack.callback(follower.cancel)
+        async with asyncio.timeout(10):
+            await kubelet.changed.wait()
+        yield Bench(folder, api, kubelet, process, channel)
+
+
+def summarise(seconds: Sequence[float]) -> str:
+    """Median and worst, in milliseconds."""
+    return f"{statistics.median(seconds) * 1000:.2f} ms (worst {max(seconds) * 1000:.1f})"
+
+
+async def measure(work: Callable[[int], Awaitable[float]], rounds: int) -> list[float]:
+    """Run ``work`` once to warm up, then ``rounds`` times."""
+    await work(0)
+    return [await work(number + 1) for number in range(rounds)]
+
+
+async def bench_large(rows: list[tuple[str, str]]) -> None:
+    """The largest node that a stock kubelet accepts: 262,144 units."""
+    async with running_plugin("MiB") as bench:
+        units = bench.kubelet.message.count(b"Healthy")
+        rows.append(("units in one message", f"{units:,} in {len(bench.kubelet.message):,} bytes"))
+        ids = [i for card in range(CARDS) for i in device_ids_of_card(card, 32_768)[card * 1_500 :]]
+        random.Random(1).shuffle(ids)
+        bench.bind_pods(64, 16_384)
+        await asyncio.sleep(1.0)
+        request = pb.PreferredAllocationRequest()
+        request.container_requests.add(available_deviceIDs=ids, allocation_size=16_384)
+        body = request.SerializeToString()
+
+        async def prefer(_round: int) -> float:
+            answer, seconds = await bench.call(services.GET_PREFERRED_ALLOCATION, body)
+            (container,) = pb.PreferredAllocationResponse.FromString(answer).container_responses
+            assert len(set(container.deviceIDs)) == 16_384
+            return seconds
+
+        async def allocate(number: int) -> float:
+            return (await bench.call(services.ALLOCATE, allocate_body(number % CARDS, 16_384)))[1]
+
+        rows.append((f"GetPreferredAllocation, 16,384 of {len(ids):,} free ids", summarise(await measure(prefer, 30))))
+        rows.append(("Allocate of 16,384", summarise(await measure(allocate, 30))))
+        for number in range(1_000):
+            await bench.call(services.ALLOCATE, allocate_body(number % CARDS, 64))
+        rows.append(("resident memory after 1,000 allocations", f"{bench.rss_mib:.0f} MiB"))
+        rows.append(("one card's health change to the kubelet's new list", summarise(await health_changes(bench))))
+
+
+async def health_changes(bench: Bench) -> list[float]:
+    """Turn a card sick, later well; the time from the change to the kubelet holding the list."""
+    seconds = []
+    for sick in (3, None, 5, None, 6):
+        bench.kubelet.changed.clear()
+        started = time.perf_counter()
+        write_cards(bench.folder, sick=sick)
+        async with asyncio.timeout(60):
+            await bench.kubelet.changed.wait()
+        if sick is not None:
+            seconds.append(bench.kubelet.received_at - started)
+    return seconds
+
+
+def allocate_body(card: int, units: int) -> bytes:
+    """An AllocateRequest of ids of one card."""
+    request = pb.AllocateRequest()
+    request.container_requests.add(devices_ids=device_ids_of_card(card, units))
+    return request.SerializeToString()
+
+
+async def bench_small(rows: list[tuple[str, str]]) -> None:
+    """The manual's node: few, large units."""
+    async with running_plugin("GiB") as bench:
+        ids = [i for card in range(CARDS) for i in device_ids_of_card(card, 16)]
+        bench.bind_pods(200, 4)
+        await asyncio.sleep(1.0)
+        request = pb.PreferredAllocationRequest()
+        request.container_requests.add(available_deviceIDs=ids, allocation_size=4)
+        body = request.SerializeToString()
+
+        async def prefer(_round: int) -> float:
+            return (await bench.call(services.GET_PREFERRED_ALLOCATION, body))[1]
+
+        async def allocate(number: int) -> float:
+            return (await bench.call(services.ALLOCATE, allocate_body(number % CARDS, 4)))[1]
+
+        rows.append(("GetPreferredAllocation, 4 of 128", summarise(await measure(prefer, 200))))
+        rows.append(("Allocate of 4", summarise(await measure(allocate, 200))))
+        await asyncio.sleep(5.0)
+        before, started = bench.cpu_s, time.perf_counter()
+        await asyncio.sleep(10.0)
+        rows.append(("idle CPU", f"{(bench.cpu_s - before) / (time.perf_counter() - started):.1%} of a core"))
+
+
+async def main() -> None:
+    """Run both and print the table."""
+    rows: list[tuple[str, str]] = []
+    await bench_large(rows)
+    await bench_small(rows)
+    print("| what | measured |\n|---|---|")
+    for what, measured in rows:
+        print(f"| {what} | {re.sub(' +', ' ', measured)} |")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,211 @@
+"""The real plugin in this process, over real sockets, between an API server double and a kubelet double."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gcushare.core.units import GIB
+from gcushare.device_plugin.app import PluginApp
+from gcushare.device_plugin.delivery import Strategy
+from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings, VendorName
+from gcushare.kube.client import KubeClient
+from gcushare.kube.config import ConfigSources, load_config
+from gcushare.playground.apiserver.serving import ApiServer
+from gcushare.playground.kubelet import AdmissionOrder, HttpNodeApi, Kubelet
+from gcushare.playground.kubelet import KubeletSettings as DoubleSettings
+from gcushare.runtime.groups import LogSettings, ServeSettings
+from gcushare.runtime.shutdown import Shutdown
+from gcushare.vendors import ENFLAME
+
+NODE = "node-1"
+RESOURCE = ENFLAME.memory_resource
+
+
+class PluginRig:
+    """Started parts: ``api``, ``kubelet`` and the plugin, which ``start_plugin`` and ``stop_plugin`` bring and take."""
+
+    def __init__(
+        self,
+        *,
+        cards: Sequence[int] = (16,) * 8,
+        memory_unit: str = "1",
+        order: AdmissionOrder | None = None,
+        strategies: tuple[Strategy, ...] = (Strategy.ENV, Strategy.DEVICES),
+        plugin_first: bool = True,
+        **double: Any,
+    ) -> None:
+        self._stack = AsyncExitStack()
+        self._sizes = list(cards)
+        self._unit = memory_unit
+        self._strategies = strategies
+        self._double = {"order": order, "status_interval_s": 0.05, "termination_s": 0.0} | double
+        self._plugin_first = plugin_first
+        self._times = itertools.count(1)
+        self._shutdown: Shutdown | None = None
+        self._running: asyncio.Task[int] | None = None
+        self.root = Path()
+        self.api: ApiServer
+        self.kubelet: Kubelet
+        self.app: PluginApp
+
+    async def __aenter__(self) -> Self:
+        self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="plug-")))
+        self.write_cards()
+        self.api = await self._stack.enter_async_context(ApiServer())
+        self.api.kubeconfig(self.root / "kubeconfig")
+        node_api = await self._stack.enter_async_context(HttpNodeApi(self.api.url))
+        settings = DoubleSettings(node_name=NODE, root_dir=self.root, **self._double)
+        self.kubelet = await self._stack.enter_async_context(Kubelet(settings, node_api))
+        await self.kubelet.wait_ready()
+        self._stack.push_async_callback(self.stop_plugin)
+        if self._plugin_first:
+            await self.start_plugin()
+            await self.until_units(sum(self._sizes))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def settings(self) -> PluginSettings:
+        return PluginSettings(
+            cards=CardSettings(
+                vendor=VendorName.ENFLAME,
+                cards=f"simulated:{self.root / 'cards.json'}",
+                memory_unit=self._unit,
+                poll_interval=0.2,
+            ),
+            kubelet=KubeletSettings(
+                node_name=NODE,
+                device_plugin_dir=self.root / "device-plugins",
+                pod_resources_socket=self.root / "pod-resources" / "kubelet.sock",
+                device_list_strategy=self._strategies,
+                cdi_dir=self.root / "cdi",
+                wait_for_pod=0.5,
+            ),
+            serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
+            log=LogSettings(log_dir=None),
+        )
+
+    def write_cards(
+        self, changes: Mapping[int, Mapping[str, object]] | None = None, *, gone: Sequence[int] = ()
+    ) -> None:
+        """Write the cards' file; ``changes`` by index, ``gone`` left out."""
+        cards = [
+            {"index": i, "uuid": f"GCU-{i}", "memory": size * GIB, **(changes or {}).get(i, {})}
+            for i, size in enumerate(self._sizes)
+            if i not in gone
+        ]
+        temporary = self.root / "cards.tmp"
+        temporary.write_text(json.dumps({"cards": cards}))
+        temporary.replace(self.root / "cards.json")
+
+    async def start_plugin(self, *, memory_unit: str | None = None) -> None:
+        """Start the plugin; it is up when this returns, not yet registered."""
+        self._unit = memory_unit or self._unit
+        config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig", environ={}))
+        client = await self._stack.enter_async_context(KubeClient(config))
+        self.app = PluginApp(self.settings(), client)
+        self._shutdown = Shutdown()
+        self._running = asyncio.create_task(self.app.run(self._shutdown), name="plugin")
+
+    async def stop_plugin(self) -> None:
+        """Ask the plugin to end and wait for it."""
+        if self._running is not None and self._shutdown is not None:
+            self._shutdown.request("test")
+            running, self._running = self._running, None
+            await running
+
+    async def until(self, condition: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
+        """Wait for a condition, looking often."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():  # noqa: ASYNC110 - the doubles have no event for every state
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"not within {timeout_s}s: {what}") from None
+
+    async def until_units(self, units: int, *, allocatable: int | None = None) -> None:
+        """Wait until the kubelet counts so many units."""
+
+        def holds() -> bool:
+            count = self.kubelet.counts().get(RESOURCE)
+            wanted = units if allocatable is None else allocatable
+            return count is not None and (count.capacity, count.allocatable) == (units, wanted)
+
+        await self.until(holds, f"{units} units, {allocatable} allocatable: {self.kubelet.counts()}")
+
+    def bind(
+        self, name: str, *units: int, card: int | None = 0, init: Sequence[dict[str, Any]] = (), uid: str = ""
+    ) -> None:
+        """Put a bound pod into the API server, recorded on a card as the extender would."""
+        annotations = {} if card is None else {
+            "enflame.com/gcu-device-id": str(card),
+            "enflame.com/gcu-device-memory": "16",
+            "enflame.com/gcu-device-memory-request": str(sum(units)),
+            "enflame.com/gcu-device-assigned": "false",
+            "enflame.com/gcu-device-assign-time": str(next(self._times)),
+        }  # fmt: skip
+        containers = [container(f"c{n}", size) for n, size in enumerate(units)]
+        self.api.registry.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+                "spec": {"nodeName": NODE, "containers": containers, "initContainers": list(init)},
+            }
+        )
+
+    def pod(self, name: str) -> dict[str, Any]:
+        found = self.api.store.get("pods", name)
+        assert found is not None, f"pod {name} is not there"
+        return found
+
+    def annotation(self, name: str, key: str) -> str | None:
+        value: str | None = self.pod(name)["metadata"].get("annotations", {}).get(key)
+        return value
+
+    def node(self) -> dict[str, Any]:
+        found = self.api.store.get("nodes", NODE, "")
+        assert found is not None
+        return found
+
+    def record(self, name: str) -> tuple[str | None, str | None]:
+        """The card and the assigned flag of a pod's record."""
+        return (
+            self.annotation(name, "enflame.com/gcu-device-id"),
+            self.annotation(name, "enflame.com/gcu-device-assigned"),
+        )
+
+    async def until_recorded(self, *names: str) -> None:
+        """Wait until these pods are marked assigned."""
+        await self.until(
+            lambda: all(self.record(name)[1] == "true" for name in names),
+            f"{names} marked: {[*map(self.record, names)]}",
+        )
+
+    def held_cards(self, name: str, container: str = "c0") -> set[str]:
+        """First characters of the ids that the kubelet double says a container holds: its cards."""
+        ids = self.kubelet.held_ids(self.pod(name)["metadata"]["uid"], container, RESOURCE)
+        return {device_id[0] for device_id in ids}
+
+    def visible(self, name: str, container: str = "c0") -> str | None:
+        """The card that a container was really given."""
+        view = self.kubelet.container_view(self.pod(name)["metadata"]["uid"], container)
+        return view.environment.get("ENFLAME_VISIBLE_DEVICES") if view is not None else None
+
+    def events(self, reason: str) -> list[str]:
+        return [event["message"] for event in self.api.store.list("events") if event["reason"] == reason]
+
+
+def container(name: str, units: int, **extra: Any) -> dict[str, Any]:
+    return {"name": name, "image": "x", "resources": {"limits": {RESOURCE: str(units)}}, **extra}

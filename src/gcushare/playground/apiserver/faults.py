@@ -1,0 +1,123 @@
+"""Faults that can be switched on: what a network and a busy API server do to their clients.
+
+A fault matches requests by method, path and user, for a number of requests or until it is switched off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Answer late."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailBefore:
+    """Answer with an error and do nothing."""
+
+    code: int = 500
+    reason: str = "InternalError"
+    message: str = "Internal error occurred: fault switched on"
+
+
+@dataclass(frozen=True, slots=True)
+class FailAfter:
+    """Do what was asked, and answer with an error all the same."""
+
+    code: int = 504
+    reason: str = "Timeout"
+    message: str = "Timeout: request did not complete within the allotted timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class DropBefore:
+    """Cut the connection and do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropAfter:
+    """Do what was asked and cut the connection instead of answering."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutWatch:
+    """Cut the connection of a watch, without a proper end, once it has carried this many events."""
+
+    after_events: int = 0
+
+
+Effect = Delay | FailBefore | FailAfter | DropBefore | DropAfter | CutWatch
+E = TypeVar("E", Delay, FailBefore, FailAfter, DropBefore, DropAfter, CutWatch)
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """A rule and how often it has struck."""
+
+    effect: Effect
+    path: str = ""
+    """Regular expression searched in the path with its query; empty matches every path."""
+    method: str = ""
+    """HTTP method; empty matches every method."""
+    user: str = ""
+    """Name of the user who asks; empty matches everybody."""
+    count: int | None = None
+    """How many requests it strikes; None: until it is switched off."""
+    struck: int = 0
+
+    def strikes(self, method: str, path: str, user: str) -> bool:
+        """Tell whether a request is struck, and count it."""
+        spent = self.count is not None and self.struck >= self.count
+        if spent or self.method not in ("", method) or self.user not in ("", user) or not re.search(self.path, path):
+            return False
+        self.struck += 1
+        return True
+
+
+class FaultBoard:
+    """The faults that are switched on."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+
+    def on(self, fault: Fault) -> Fault:
+        """Switch a fault on and return it, for :meth:`off` and for reading how often it struck."""
+        self._faults.append(fault)
+        return fault
+
+    def off(self, fault: Fault) -> None:
+        """Switch a fault off; one that is off already stays off."""
+        if fault in self._faults:
+            self._faults.remove(fault)
+
+    def clear(self) -> None:
+        """Switch everything off."""
+        self._faults.clear()
+
+    def strike(self, method: str, path: str, user: str) -> Struck:
+        """Return what befalls a request."""
+        watching = "watch=" in path
+        candidates = (f for f in self._faults if watching or not isinstance(f.effect, CutWatch))
+        return Struck(tuple(fault.effect for fault in candidates if fault.strikes(method, path, user)))
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """The effects on one request."""
+
+    effects: tuple[Effect, ...] = ()
+
+    def all(self, kind: type[E]) -> Iterator[E]:
+        """Yield the effects of a kind."""
+        return (effect for effect in self.effects if isinstance(effect, kind))
+
+    def first(self, kind: type[E]) -> E | None:
+        """Return the first effect of a kind."""
+        return next(self.all(kind), None)

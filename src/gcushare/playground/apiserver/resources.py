@@ -1,0 +1,162 @@
+"""What the API serves, as a table: adding a kind is one line here.
+
+Printer columns live in :mod:`tables`, defaulting and validation in :mod:`strategies`; a kind without an entry there
+gets the generic ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+REVIEW_VERBS = ("create",)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of one API version."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    fields: frozenset[str] = field(default_factory=frozenset)
+    """Field selectors beyond metadata.name and metadata.namespace; others are refused as kube-apiserver does."""
+    verbs: tuple[str, ...] = ALL_VERBS
+    unconditional_update: bool = True
+    """False: a PUT must carry a resourceVersion."""
+    create_on_update: bool = False
+    """True: a PUT of a missing object creates it."""
+    stored_as: str = ""
+    """Collection of another resource that holds the same objects (events have two API groups)."""
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """The name used in messages and as the collection's name: ``deployments.apps``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def collection(self) -> str:
+        """The collection that stores its objects."""
+        return self.stored_as or self.qualified
+
+    @property
+    def singular(self) -> str:
+        """The singular name kubectl accepts."""
+        return self.kind.lower()
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written through its own subresource only."""
+        return "status" in self.subresources
+
+    @property
+    def root(self) -> str:
+        """The URL path of its API version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+_POD_FIELDS = frozenset(
+    f"{part}.{name}"
+    for part, names in {
+        "spec": ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName", "hostNetwork"),
+        "status": ("phase", "podIP", "nominatedNodeName"),
+    }.items()
+    for name in names
+)
+_INVOLVED = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+_EVENT_FIELDS = frozenset(
+    {f"involvedObject.{n}" for n in _INVOLVED} | {"reason", "type", "source", "reportingComponent"}
+)
+_REGARDING_FIELDS = frozenset({f"regarding.{n}" for n in _INVOLVED} | {"reason", "type", "reportingController"})
+_ALL = ("all",)
+_SCALED = ("status", "scale")
+_POD_SUBRESOURCES = ("status", "binding", "eviction", "log")
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource("", "v1", "ConfigMap", "configmaps", short_names=("cm",)),
+    Resource("", "v1", "Endpoints", "endpoints", short_names=("ep",), create_on_update=True),
+    Resource("", "v1", "Event", "events", short_names=("ev",), fields=_EVENT_FIELDS, create_on_update=True),
+    Resource("", "v1", "LimitRange", "limitranges", short_names=("limits",)),
+    Resource(
+        "", "v1", "Namespace", "namespaces", False, ("ns",), ("status",), fields=frozenset({"status.phase"})
+    ),
+    Resource("", "v1", "Node", "nodes", False, ("no",), ("status",), fields=frozenset({"spec.unschedulable"})),
+    Resource("", "v1", "PersistentVolume", "persistentvolumes", False, ("pv",), ("status",)),
+    Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, ("pvc",), ("status",)),
+    Resource("", "v1", "Pod", "pods", True, ("po",), _POD_SUBRESOURCES, _ALL, _POD_FIELDS),
+    Resource("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), ("status",)),
+    Resource("", "v1", "Secret", "secrets", fields=frozenset({"type"})),
+    Resource(
+        "", "v1", "Service", "services", True, ("svc",), ("status",), _ALL, frozenset({"spec.clusterIP", "spec.type"})
+    ),
+    Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",), ("token",)),
+    Resource(
+        "admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False
+    ),
+    Resource(
+        "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False,
+        subresources=("status",),
+    ),
+    Resource(
+        "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+        False,
+    ),
+    Resource(
+        "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False
+    ),
+    Resource("apps", "v1", "ControllerRevision", "controllerrevisions"),
+    Resource("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), ("status",), _ALL),
+    Resource("apps", "v1", "Deployment", "deployments", True, ("deploy",), _SCALED, _ALL),
+    Resource(
+        "apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), _SCALED, _ALL, frozenset({"status.replicas"})
+    ),
+    Resource("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), _SCALED, _ALL),
+    Resource("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False, verbs=REVIEW_VERBS),
+    Resource("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False, verbs=REVIEW_VERBS),
+    Resource(
+        "authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=REVIEW_VERBS
+    ),
+    Resource(
+        "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False, verbs=REVIEW_VERBS
+    ),
+    Resource("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", False, verbs=REVIEW_VERBS),
+    Resource("batch", "v1", "CronJob", "cronjobs", True, ("cj",), ("status",), _ALL),
+    Resource("batch", "v1", "Job", "jobs", True, (), ("status",), _ALL, frozenset({"status.successful"})),
+    Resource("coordination.k8s.io", "v1", "Lease", "leases", unconditional_update=False, create_on_update=True),
+    Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
+    Resource(
+        "events.k8s.io", "v1", "Event", "events", short_names=("ev",), fields=_REGARDING_FIELDS, stored_as="events"
+    ),
+    Resource("networking.k8s.io", "v1", "Ingress", "ingresses", True, ("ing",), ("status",)),
+    Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
+    Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), ("status",)),
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, create_on_update=True),
+    Resource(
+        "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, create_on_update=True
+    ),
+    Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", create_on_update=True),
+    Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", create_on_update=True),
+    Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",)),
+    Resource("storage.k8s.io", "v1", "CSINode", "csinodes", False),
+    Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, ("sc",)),
+)  # fmt: skip
+
+BY_PATH: dict[tuple[str, str, str], Resource] = {(r.group, r.version, r.plural): r for r in RESOURCES}
+BY_KIND: dict[tuple[str, str], Resource] = {(r.api_version, r.kind): r for r in RESOURCES}
+BY_NAME: dict[str, Resource] = {r.qualified: r for r in RESOURCES}
+"""By message name: ``pods``, ``deployments.apps``."""
+
+
+def is_stored(resource: Resource) -> bool:
+    """Tell whether objects of the resource are kept (reviews are only answered)."""
+    return "list" in resource.verbs and not resource.stored_as

@@ -1,0 +1,334 @@
+"""A stock kubectl against the double: what people type has to work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Deletion, User, make_certificates
+from gcushare.playground.apiserver.objects import JsonObject, Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.playground.apiserver.subresources import bind
+from tests.unit.apiserver_objects import node, pod
+
+KUBECTL = shutil.which("kubectl") or ""
+pytestmark = pytest.mark.skipif(not KUBECTL, reason="no kubectl in PATH: install one to run these tests")
+
+DEADLINE_S = 30.0
+SAMPLE = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: binpack-1
+  labels: {app: binpack-1}
+spec:
+  replicas: 1
+  selector:
+    matchLabels: {app: binpack-1}
+  template:
+    metadata:
+      labels: {app: binpack-1}
+    spec:
+      containers:
+      - name: binpack-1
+        image: cheyang/gpu-player:v2
+        resources:
+          limits:
+            aliyun.com/gpu-count: 1
+            aliyun.com/gpu-mem: 5
+"""
+
+
+class Kubectl:
+    """Runs kubectl with a kubeconfig and a cache of its own."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self._arguments = [KUBECTL, "--kubeconfig", str(kubeconfig), "--cache-dir", str(folder / "cache")]
+        self._environment = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        """Start a command whose output is read as it comes."""
+        return await asyncio.create_subprocess_exec(
+            *self._arguments,
+            *arguments,
+            env=self._environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def attempt(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        """Run a command; return its exit code, output and errors."""
+        process = await self.start(*arguments)
+        async with asyncio.timeout(DEADLINE_S):
+            out, errors = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return process.returncode, out.decode(), errors.decode()
+
+    async def __call__(self, *arguments: str, stdin: str = "") -> str:
+        """Run a command that must succeed; return its output."""
+        code, out, errors = await self.attempt(*arguments, stdin=stdin)
+        assert code == 0, errors
+        return out
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(ApiServerConfig()) as running:
+        yield running
+
+
+@pytest.fixture
+def kubectl(server: ApiServer, tmp_path: Path) -> Kubectl:
+    return Kubectl(server.kubeconfig(tmp_path / "kubeconfig"), tmp_path)
+
+
+def _words(text: str) -> list[list[str]]:
+    return [line.split() for line in text.strip().splitlines()]
+
+
+def _run(server: ApiServer, name: str, node_name: str = "n1") -> None:
+    """Do what scheduler and kubelet do with a pod."""
+    key = Key("default", name)
+    bind(server.registry, key, {"target": {"name": node_name}}, dry_run=False)
+    container = {"name": "main", "ready": True, "restartCount": 0, "state": {"running": {}}}
+    status = {
+        "phase": "Running",
+        "podIP": "10.1.0.7",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [container],
+    }
+    server.registry.update(BY_NAME["pods"], key, lambda obj: {**obj, "status": status}, status_only=True)
+
+
+async def _deployed(server: ApiServer) -> str:
+    found = await server.store.until(lambda: server.store.list("pods", "default"))
+    name: str = found[0]["metadata"]["name"]
+    return name
+
+
+async def test_get_shows_the_columns_people_know(kubectl: Kubectl, server: ApiServer) -> None:
+    server.registry.put(node("n1", conditions=[{"type": "Ready", "status": "True"}]))
+    server.registry.put(pod("p"))
+    _run(server, "p")
+    header, row = _words(await kubectl("get", "pods"))
+    assert header == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert row[:4] == ["p", "1/1", "Running", "0"]
+    wide_header, wide = _words(await kubectl("get", "pod", "p", "-o", "wide"))
+    assert wide_header[5:7] == ["IP", "NODE"]
+    assert wide[5:7] == ["10.1.0.7", "n1"]
+    assert _words(await kubectl("get", "nodes"))[1][:2] == ["n1", "Ready"]
+    assert "kubernetes" in await kubectl("get", "all")
+    assert _words(await kubectl("get", "no,po", "-o", "name")) == [["node/n1"], ["pod/p"]]
+    assert (await kubectl("get", "pod", "p", "-o", "jsonpath={.kind} {.spec.nodeName}")) == "Pod n1"
+    assert _words(await kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName=n1", "-o", "name")) == [
+        ["pod/p"]
+    ]
+    assert not (await kubectl("get", "pods", "-l", "app=none", "-o", "name")).strip()
+
+
+async def test_get_watch_follows_changes(kubectl: Kubectl, server: ApiServer) -> None:
+    server.registry.put(pod("p"))
+    process = await kubectl.start("get", "pods", "-w")
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        await process.stdout.readline()
+        assert (await process.stdout.readline()).split()[2] == b"Pending"
+        _run(server, "p")
+        assert (await process.stdout.readline()).split()[2] == b"Pending", "bound"
+        assert (await process.stdout.readline()).split()[2] == b"Running"
+    process.terminate()
+    await process.wait()
+
+
+async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl, server: ApiServer) -> None:
+    assert await kubectl("apply", "-f", "-", stdin=SAMPLE) == "deployment.apps/binpack-1 created\n"
+    await _deployed(server)
+    plain = SAMPLE.replace("gpu-count: 1", "gpu-count: '1'").replace("gpu-mem: 5", "gpu-mem: '6'")
+    assert await kubectl("apply", "-f", "-", stdin=plain) == "deployment.apps/binpack-1 configured\n"
+    assert await kubectl("apply", "-f", "-", stdin=plain) == "deployment.apps/binpack-1 unchanged\n"
+    found = server.store.get("deployments.apps", "binpack-1")
+    assert found is not None
+    limits = found["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"aliyun.com/gpu-count": "1", "aliyun.com/gpu-mem": "6"}
+    dry = plain.replace("'6'", "'7'")
+    assert "(server dry run)" in await kubectl("apply", "--dry-run=server", "-f", "-", stdin=dry)
+    code, difference, _ = await kubectl.attempt("diff", "-f", "-", stdin=dry)
+    assert (code, '+            aliyun.com/gpu-mem: "7"' in difference) == (1, True)
+    assert "serverside-applied" in await kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=dry)
+
+
+async def test_a_bad_quantity_is_refused_in_the_words_of_the_server(kubectl: Kubectl, server: ApiServer) -> None:
+    code, _, errors = await kubectl.attempt("apply", "-f", "-", stdin=SAMPLE.replace("gpu-mem: 5", "gpu-mem: 1.5"))
+    assert code == 1
+    assert 'Invalid value: "1500m": must be an integer' in errors
+    assert server.store.list("deployments.apps") == []
+
+
+async def test_describe_tells_the_card_request_and_the_events(kubectl: Kubectl, server: ApiServer) -> None:
+    server.registry.put(node("n1"))
+    await kubectl("apply", "-f", "-", stdin=SAMPLE)
+    name = await _deployed(server)
+    found = server.store.get("pods", name)
+    assert found is not None
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "e-"},
+        "involvedObject": {"kind": "Pod", "name": name, "namespace": "default", "uid": found["metadata"]["uid"]},
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": "0/1 nodes are available: 1 insufficient GPU Memory in one device.",
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "source": {"component": "default-scheduler"},
+    }
+    server.registry.put(event)
+    text = await kubectl("describe", "pod", name)
+    assert "aliyun.com/gpu-mem:    5" in text
+    assert "insufficient GPU Memory in one device." in text
+    bind(server.registry, Key("default", name), {"target": {"name": "n1"}}, dry_run=False)
+    assert name in await kubectl("describe", "node", "n1")
+    assert "Scaled up replica set" in await kubectl("describe", "deployment", "binpack-1")
+
+
+async def test_labels_annotations_patches_and_cordons_change_what_they_say(kubectl: Kubectl, server: ApiServer) -> None:
+    server.registry.put(node("n1"))
+    await kubectl("label", "node", "n1", "gpushare=true")
+    await kubectl("annotate", "node", "n1", "example.com/note=x")
+    await kubectl("cordon", "n1")
+    await kubectl("taint", "node", "n1", "key=value:NoSchedule")
+    await kubectl("patch", "node", "n1", "-p", '{"metadata":{"labels":{"strategic":"yes"}}}')
+    await kubectl("patch", "node", "n1", "--type=merge", "-p", '{"metadata":{"labels":{"merge":"yes"}}}')
+    patch = '[{"op":"add","path":"/metadata/labels/json","value":"yes"}]'
+    await kubectl("patch", "node", "n1", "--type=json", "-p", patch)
+    capacity = '[{"op":"add","path":"/status/capacity/enflame.com~1gcu-count","value":"8"}]'
+    await kubectl("patch", "node", "n1", "--subresource=status", "--type=json", "-p", capacity)
+    found = server.store.get("nodes", "n1")
+    assert found is not None
+    assert found["metadata"]["labels"] == {"gpushare": "true", "strategic": "yes", "merge": "yes", "json": "yes"}
+    assert found["metadata"]["annotations"] == {"example.com/note": "x"}
+    assert found["spec"]["unschedulable"] is True
+    assert found["status"]["capacity"]["enflame.com/gcu-count"] == "8"
+    assert "SchedulingDisabled" in await kubectl("get", "nodes")
+    await kubectl("uncordon", "n1")
+    await kubectl("label", "node", "n1", "gpushare-")
+    found = server.store.get("nodes", "n1")
+    assert found is not None
+    assert "gpushare" not in found["metadata"]["labels"]
+    assert [taint["key"] for taint in found["spec"]["taints"]] == ["key"]
+
+
+async def test_logs_show_what_the_container_was_given(kubectl: Kubectl, server: ApiServer) -> None:
+    async def provide(pod: JsonObject, container: str) -> str:
+        return f"{container}\nENFLAME_VISIBLE_DEVICES=0\n"
+
+    server.register_logs("n1", provide)
+    server.registry.put(pod("p"))
+    _run(server, "p")
+    assert await kubectl("logs", "p") == "main\nENFLAME_VISIBLE_DEVICES=0\n"
+    assert await kubectl("logs", "-f", "--tail=1", "p") == "ENFLAME_VISIBLE_DEVICES=0\n"
+
+
+async def test_scale_and_rollout_status_wait_for_pods_that_are_ready(kubectl: Kubectl, server: ApiServer) -> None:
+    await kubectl("apply", "-f", "-", stdin=SAMPLE)
+    _run(server, await _deployed(server))
+    assert "successfully rolled out" in await kubectl("rollout", "status", "deployment/binpack-1", "--timeout=20s")
+    assert "scaled" in await kubectl("scale", "deployment/binpack-1", "--replicas=2")
+    await server.store.until(lambda: len(server.store.list("pods", "default")) == 2)
+    code, _, errors = await kubectl.attempt("rollout", "status", "deployment/binpack-1", "--timeout=1s")
+    assert (code, "timed out" in errors) == (1, True), "one of two pods does not run"
+    await kubectl("rollout", "restart", "deployment/binpack-1")
+    await server.store.until(lambda: len(server.store.list("replicasets.apps")) == 2)
+    assert "2         <none>" in await kubectl("rollout", "history", "deployment/binpack-1")
+
+
+async def test_delete_waits_for_the_kubelet_and_drain_evicts(kubectl: Kubectl, server: ApiServer) -> None:
+    server.registry.put(node("n1"))
+    server.registry.put(pod("p"))
+    _run(server, "p")
+    deleting = asyncio.create_task(kubectl("delete", "pod", "p"), name="kubectl-delete")
+    await server.store.until(lambda: "deletionTimestamp" in (server.store.get("pods", "p") or {})["metadata"])
+    assert not deleting.done()
+    server.registry.delete(BY_NAME["pods"], Key("default", "p"), Deletion(grace_s=0))
+    assert "deleted" in await deleting
+    server.registry.put(pod("q", terminationGracePeriodSeconds=0))
+    _run(server, "q")
+    assert "drained" in await kubectl("drain", "n1", "--force", "--ignore-daemonsets")
+    assert server.store.get("pods", "q") is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "namespace team",
+        "configmap c --from-literal=a=b",
+        "secret generic s --from-literal=a=b",
+        "serviceaccount a",
+        "deployment d --image=busybox:1 --replicas=0 --port=80",
+        "job j --image=busybox:1",
+        "clusterrole r --verb=get,list --resource=pods,deployments.apps",
+        "rolebinding b --role=r --serviceaccount=default:a --user=u --group=g",
+        "service clusterip s --tcp=80:8080",
+        "poddisruptionbudget p --selector=a=b --max-unavailable=10%",
+        "priorityclass p --value=7 --description=d",
+        "quota q --hard=pods=3",
+    ],
+)
+async def test_create_arrives_whole_although_kubectl_sends_protobuf(kubectl: Kubectl, command: str) -> None:
+    words = command.split()
+    intended = msgspec.json.decode(await kubectl("create", *words, "--dry-run=client", "-o", "json"))
+    created = msgspec.json.decode(await kubectl("create", *words, "-o", "json"))
+    assert list(_lost(intended, created, "")) == []
+
+
+def _lost(intended: Any, created: Any, path: str) -> list[str]:
+    """Name every field of the client's own object that the stored one lacks."""
+    if isinstance(intended, dict):
+        kept = {name: value for name, value in intended.items() if value not in (None, "", {}) and name != "status"}
+        found = created if isinstance(created, dict) else {}
+        return [lost for name, value in kept.items() for lost in _lost(value, found.get(name), f"{path}.{name}")]
+    if isinstance(intended, list) and isinstance(created, list) and len(intended) == len(created):
+        pairs = enumerate(zip(intended, created, strict=True))
+        return [lost for index, (a, b) in pairs for lost in _lost(a, b, f"{path}[{index}]")]
+    return [] if intended == created else [f"{path}: {intended!r} became {created!r}"]
+
+
+async def test_rights_and_identity_are_answered_over_tls_with_a_token(tmp_path: Path) -> None:
+    config = ApiServerConfig(tls=make_certificates(tmp_path / "pki"), anonymous=None)
+    async with ApiServer(config) as server:
+        user = User("jane", ("system:authenticated",))
+        kubeconfig = server.kubeconfig(tmp_path / "jane", user)
+        jane = Kubectl(kubeconfig, tmp_path)
+        assert "jane" in await jane("auth", "whoami")
+        assert await jane("auth", "can-i", "create", "pods") == "yes\n"
+        await server.store.until(lambda: server.store.get("serviceaccounts", "default"))
+        token = (await jane("create", "token", "default")).strip()
+        found = server.identities.find(token)
+        assert found is not None
+        assert found.name == "system:serviceaccount:default:default"
+        server.identities.revoke(msgspec.json.decode(kubeconfig.read_bytes())["users"][0]["user"]["token"])
+        code, _, errors = await jane.attempt("get", "pods")
+        assert (code, "Unauthorized" in errors) == (1, True)
+
+
+async def test_other_everyday_commands(kubectl: Kubectl, server: ApiServer) -> None:
+    assert "is running at" in await kubectl("cluster-info")
+    assert "deploy" in await kubectl("api-resources")
+    assert "Server Version: v1.36.2" in await kubectl("version")
+    await kubectl("run", "p", "--image=busybox:1", "--labels=app=p")
+    await kubectl("expose", "pod", "p", "--port=80")
+    _run(server, "p")
+    assert "condition met" in await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=10s")
+    await server.store.until(lambda: (server.store.get("endpoints", "p") or {}).get("subsets"))
+    assert "10.1.0.7:80" in await kubectl("get", "endpoints", "p")
+    assert "namespace" in await kubectl("delete", "namespace", "kube-public")
+    code, _, errors = await kubectl.attempt("get", "pod", "missing")
+    assert (code, errors) == (1, 'Error from server (NotFound): pods "missing" not found\n')

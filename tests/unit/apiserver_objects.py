@@ -1,0 +1,66 @@
+"""Builders of the objects that the API server double's tests store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gcushare.playground.apiserver import Registry, Storage
+from gcushare.playground.apiserver.bootstrap import ensure_cluster
+from gcushare.playground.apiserver.objects import JsonObject
+
+MEMORY = "enflame.com/gcu-memory"
+
+
+def pod(
+    name: str = "p", *, namespace: str = "default", labels: dict[str, str] | None = None, **spec: Any
+) -> JsonObject:
+    """A pod with one container that asks for nothing."""
+    containers = [{"name": "main", "image": "busybox:1"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def memory_pod(name: str, units: object, *, requests: object | None = None) -> JsonObject:
+    """A pod whose container asks for card memory."""
+    resources: JsonObject = {"limits": {MEMORY: units}}
+    if requests is not None:
+        resources["requests"] = {MEMORY: requests}
+    return pod(name, containers=[{"name": "main", "image": "busybox:1", "resources": resources}])
+
+
+def config_map(name: str, **data: str) -> JsonObject:
+    """A config map: the simplest object there is."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+def deployment(name: str, replicas: int, **spec: Any) -> JsonObject:
+    """A Deployment of pods labelled with its name."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "busybox:1"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **spec},
+    }
+
+
+def node(name: str, *, labels: dict[str, str] | None = None, **status: Any) -> JsonObject:
+    """A node with one resource of cards."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels or {}},
+        "status": {"capacity": {MEMORY: "16"}, **status},
+    }
+
+
+def new_registry(*, history_limit: int = 1000, now_s: float = 1_800_000_000.0) -> Registry:
+    """A registry over a fresh cluster whose clock stands still."""
+    registry = Registry(Storage(history_limit), clock=lambda: now_s)
+    ensure_cluster(registry)
+    return registry

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gcushare.playground.apiserver import Attributes, RbacAuthorizer, Registry, User, service_account
+from gcushare.playground.apiserver.identities import ADMIN, ANONYMOUS, impersonated
+from gcushare.playground.apiserver.objects import JsonObject
+from tests.unit.apiserver_objects import new_registry
+
+PLUGIN = service_account("kube-system", "plugin", node="n1")
+RBAC = "rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return new_registry()
+
+
+def _grant(
+    registry: Registry, rules: list[JsonObject], *, namespace: str = "", subject: JsonObject | None = None
+) -> None:
+    kinds = ("Role", "RoleBinding") if namespace else ("ClusterRole", "ClusterRoleBinding")
+    where = {"namespace": namespace} if namespace else {}
+    account = {"kind": "ServiceAccount", "name": "plugin", "namespace": "kube-system"}
+    registry.put({"apiVersion": RBAC, "kind": kinds[0], "metadata": {"name": "r", **where}, "rules": rules})
+    registry.put(
+        {
+            "apiVersion": RBAC,
+            "kind": kinds[1],
+            "metadata": {"name": "b", **where},
+            "roleRef": {"kind": kinds[0], "name": "r"},
+            "subjects": [subject or account],
+        }
+    )
+
+
+def _asks(registry: Registry, user: User = PLUGIN, verb: str = "patch", **what: Any) -> bool:
+    attributes = Attributes(user, verb, **{"resource": "nodes", "subresource": "status", "name": "n1"} | what)
+    return RbacAuthorizer(registry.storage).allows(attributes)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        pytest.param({"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}, True, id="exactly that"),
+        pytest.param({"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}, False, id="not its subresource"),
+        pytest.param({"apiGroups": [""], "resources": ["*/status"], "verbs": ["*"]}, True, id="every status"),
+        pytest.param({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, True, id="everything"),
+        pytest.param(
+            {"apiGroups": ["apps"], "resources": ["nodes/status"], "verbs": ["patch"]}, False, id="other group"
+        ),
+        pytest.param({"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["get"]}, False, id="other verb"),
+        pytest.param(
+            {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"], "resourceNames": ["n1"]},
+            True,
+            id="named",
+        ),
+        pytest.param(
+            {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"], "resourceNames": ["n2"]},
+            False,
+            id="other name",
+        ),
+    ],
+)
+def test_a_rule_grants_what_it_names(registry: Registry, rule: JsonObject, expected: bool) -> None:
+    _grant(registry, [rule])
+    assert _asks(registry) is expected
+
+
+def test_without_a_rule_nothing_is_granted_but_discovery_and_questions_about_oneself(registry: Registry) -> None:
+    authorizer = RbacAuthorizer(registry.storage)
+    assert not _asks(registry)
+    assert authorizer.allows(Attributes(PLUGIN, "get", path="/apis/apps/v1"))
+    assert authorizer.allows(Attributes(PLUGIN, "create", resource="selfsubjectaccessreviews"))
+    assert not authorizer.allows(Attributes(PLUGIN, "get", path="/metrics"))
+    assert not authorizer.allows(Attributes(ANONYMOUS, "get", path="/apis"))
+
+
+def test_masters_may_do_everything(registry: Registry) -> None:
+    assert _asks(registry, ADMIN)
+
+
+def test_a_role_holds_in_its_namespace_only(registry: Registry) -> None:
+    _grant(registry, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}], namespace="default")
+
+    def may_get(namespace: str) -> bool:
+        return _asks(registry, verb="get", resource="pods", subresource="", namespace=namespace)
+
+    assert may_get("default")
+    assert not may_get("kube-system")
+    assert not may_get("")
+
+
+@pytest.mark.parametrize(
+    "subject", [{"kind": "User", "name": "jane"}, {"kind": "Group", "name": "team"}], ids=lambda s: s["kind"]
+)
+def test_users_and_groups_are_subjects_too(registry: Registry, subject: JsonObject) -> None:
+    _grant(registry, [{"nonResourceURLs": ["/metrics/*"], "verbs": ["get"]}], subject=subject)
+    authorizer = RbacAuthorizer(registry.storage)
+    assert authorizer.allows(Attributes(User("jane", ("team",)), "get", path="/metrics/cadvisor"))
+    assert not authorizer.allows(Attributes(User("joe", ("other",)), "get", path="/metrics/cadvisor"))
+
+
+def test_an_impersonated_service_account_has_the_groups_of_one() -> None:
+    user = impersonated("system:serviceaccount:kube-system:plugin", ())
+    assert "system:serviceaccounts:kube-system" in user.groups

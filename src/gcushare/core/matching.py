@@ -18,8 +18,9 @@ from gcushare.core.requests import PodRequest
 class Candidate:
     """A pod bound to this node whose containers do not all hold ids yet.
 
-    ``card_indexes`` are the cards its record names, empty for a pod that nobody assigned. ``served`` counts its
-    containers that were given ids, in the kubelet's order.
+    ``card_indexes`` are the cards kept for it, empty for a pod that nobody assigned. ``served`` counts its containers
+    that were given ids, in the kubelet's order. ``is_unsettled``: what was kept for it was handed out, and to whom is
+    not known yet.
     """
 
     pod: PodRef
@@ -27,6 +28,7 @@ class Candidate:
     card_indexes: tuple[int, ...]
     assume_time_ns: int = 0
     served: int = 0
+    is_unsettled: bool = False
 
     @property
     def next_units(self) -> int:
@@ -59,13 +61,17 @@ def match(candidates: Iterable[Candidate], units: int, free: Mapping[int, int]) 
     really means, no third pod's card is touched.
     """
     ordered = order_candidates(candidates, units)
-    if not ordered or ordered[0].served:
-        return ordered[0] if ordered else None
-    for candidate in ordered:
-        share = units // candidate.request.cards.cards
-        if candidate.card_indexes and all(free.get(index, 0) >= share for index in candidate.card_indexes):
-            return candidate
-    return ordered[0]
+    return next((c for c in ordered if has_room(c, units, free)), ordered[0] if ordered else None)
+
+
+def has_room(candidate: Candidate, units: int, free: Mapping[int, int]) -> bool:
+    """Whether a candidate can be served where it belongs; a half served pod's turn is its own in any case."""
+    if candidate.served:
+        return True
+    if candidate.is_unsettled:
+        return False
+    share = units // candidate.request.cards.cards
+    return bool(candidate.card_indexes) and all(free.get(index, 0) >= share for index in candidate.card_indexes)
 
 
 def choose_card(free: Mapping[int, int], promised: Mapping[int, int], units: int) -> int | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.core.matching import Candidate, match, order_candidates
+from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.device_plugin.allocation import Preference, card_of_ids, choose_ids
 from gcushare.device_plugin.delivery import Delivery, Grant
 from gcushare.device_plugin.pod_book import PodBook
@@ -68,7 +68,7 @@ class Allocator:
             Refused, RemoteContractError: no card fits, or the ids are of another layout; the pod is failed with it.
         """
         inventory = self._require_inventory()
-        await self._wait_for_candidate(request.size)
+        await self._wait_for_candidate(request.size, request.available.count_by_card())
         totals = {card.index: card.units for card in inventory.cards}
         preference = choose_ids(request, self._book.candidates(), self._book.promised(), totals)
         self._expected = _Expected(preference, request.size)
@@ -95,16 +95,26 @@ class Allocator:
         _log_grant(candidate, cards, len(ids))
         return self._delivery.answer(Grant(cards, len(ids), self._pod_units(len(ids), candidate)), inventory.unit)
 
-    async def _wait_for_candidate(self, size: int) -> None:
-        """Wait, bounded, for a bound pod that the kubelet has seen before our own watch has."""
+    async def _wait_for_candidate(self, size: int, free: Mapping[int, int]) -> None:
+        """Wait, bounded, for a bound pod that the kubelet has seen before our own watch has.
+
+        Pods whose cards are taken are no reason to go on: their cards went to a pod of their kind, and the cards of
+        that one, free for them, are known once it is seen.
+        """
         deadline = asyncio.get_running_loop().time() + self._wait_for_pod_s
-        while not order_candidates(self._book.candidates(), size):
+        while not any(
+            not candidate.card_indexes or has_room(candidate, size, free)
+            for candidate in order_candidates(self._book.candidates(), size)
+        ):
             changed = self._pods_changed
             try:
                 async with asyncio.timeout_at(deadline):
                     await changed.wait()
             except TimeoutError:
-                logger.warning("no bound pod asks for this size %s", fields(units=size, waited_s=self._wait_for_pod_s))
+                logger.warning(
+                    "no bound pod with room on its card asks for this size %s",
+                    fields(units=size, waited_s=self._wait_for_pod_s),
+                )
                 return
 
     def _meant_by(self, size: int, counts: dict[int, int]) -> Candidate | None:

@@ -122,6 +122,7 @@ class NodeAgent:
     def kubelet_record_read(self, record: KubeletRecord) -> None:
         """Take in who really holds what."""
         self._record = record
+        self._parts.allocator.pods_changed()
         for holding in record.foreign:
             self._tell_once(
                 "ForeignDeviceIds",

@@ -36,13 +36,16 @@ class PodEntry:
     annotations: Mapping[str, str]
     promise: tuple[int, ...] = ()
     """The cards that are kept for it: its record's, or those of a pod of its kind that was given its own."""
+    written: tuple[int, ...] = ()
+    """The cards that were last written into its record from here: their echo is no news."""
     held: dict[str, CardCounts] = field(default_factory=dict)
     guessed: set[str] = field(default_factory=set)
 
     def take_record(self, record: PodRecord | None, annotations: Mapping[str, str]) -> None:
-        """Take the record's newest state in; a record that changed decides anew which cards are kept."""
-        if record != self.record:
-            self.promise = record.card_indexes if record is not None else ()
+        """Take the record's newest state in; cards that somebody else wrote into it are kept from now on."""
+        cards = record.card_indexes if record is not None else ()
+        if cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written:
+            self.promise = cards
         self.record, self.annotations = record, annotations
 
     @property
@@ -67,11 +70,11 @@ class PodEntry:
     def held_cards(self) -> tuple[int, ...]:
         return tuple(sorted({index for counts in self.held.values() for index in counts}))
 
-    def as_candidate(self) -> Candidate:
+    def as_candidate(self, *, is_unsettled: bool = False) -> Candidate:
         """The pod as matching sees it; a pod half served is bound to the card that it already holds."""
         cards = self.held_cards or self.promise
         assume_time = self.record.assign_time_ns if self.record else 0
-        return Candidate(self.ref, self.request, cards, assume_time, self.served)
+        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_unsettled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,18 +161,46 @@ class PodBook:
 
     def candidates(self) -> list[Candidate]:
         """The pods that a call of the kubelet can mean: those with containers that hold no ids yet."""
+        unsettled = self._unsettled()
         return [
-            entry.as_candidate() for entry in self._entries.values() if entry.served < len(entry.request.containers)
+            entry.as_candidate(is_unsettled=entry.ref.uid in unsettled)
+            for entry in self._entries.values()
+            if entry.served < len(entry.request.containers)
         ]
 
     def promised(self) -> dict[int, int]:
-        """Units per card that records name and that the kubelet has not handed out yet."""
+        """Units per card that are kept for waiting pods and that the kubelet has not handed out yet."""
+        unsettled = self._unsettled()
         promised: dict[int, int] = {}
         for entry in self._entries.values():
-            if entry.promise and not entry.held:
+            if entry.promise and not entry.held and entry.ref.uid not in unsettled:
                 for index, units in split_over_cards(entry.request.total_units, entry.promise).items():
                     promised[index] = promised.get(index, 0) + units
         return promised
+
+    def _unsettled(self) -> frozenset[str]:
+        """Waiting pods whose cards were handed out in the name of a pod that turned out to hold others.
+
+        Who really has them is known as soon as the kubelet's record shows that allocation; until then these pods must
+        not be served from what is kept for others on the same card. One pod per allocation, the youngest first.
+        """
+        loose = [guess.counts for guess in self._guesses if not self._is_placed(guess)]
+        found: list[str] = []
+        if loose:
+            for entry in sorted(
+                (e for e in self._entries.values() if e.promise and not e.held), key=_age, reverse=True
+            ):
+                share = split_over_cards(entry.request.containers[0].units, entry.promise)
+                if share in loose:
+                    loose.remove(share)
+                    found.append(entry.ref.uid)
+        return frozenset(found)
+
+    def _is_placed(self, guess: _Guess) -> bool:
+        entry = self._entries.get(guess.uid)
+        return (
+            entry is not None and guess.container in entry.guessed and entry.held.get(guess.container) is guess.counts
+        )
 
     def note_allocated(self, uid: str, container: str, counts: CardCounts, now_s: float) -> None:
         """Remember a guess: these units were handed out, likely to this pod's container ("" where nobody is meant)."""
@@ -253,6 +284,12 @@ class PodBook:
         """
         due = [write for entry in self._entries.values() if (write := self._write_for(entry, uuids, units, now_ns))]
         return sorted(due, key=lambda write: (write.pod.created, write.pod.uid))
+
+    def note_written(self, write: RecordWrite) -> None:
+        """Remember what was just written, before its echo comes back by the watch."""
+        entry = self._entries.get(write.pod.uid)
+        if entry is not None:
+            entry.written = write.cards
 
     def held_units(self) -> dict[int, int]:
         """Units per card that pods of this node hold, guesses included."""

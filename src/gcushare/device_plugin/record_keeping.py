@@ -164,6 +164,7 @@ class RecordKeeper:
 
     async def _write(self, write: RecordWrite, gate: asyncio.Semaphore) -> bool:
         async with gate:
+            self._book.note_written(write)
             try:
                 await self._patcher.patch_record(write.pod, write.annotations)
             except (ConflictError, NotFoundError) as error:

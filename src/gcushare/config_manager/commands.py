@@ -1,0 +1,243 @@
+"""The commands: what each does once its settings are read."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from gcushare.config_manager.cluster import (
+    ClusterReports,
+    ClusterWishes,
+    FirstSeen,
+    LeaseTurns,
+    MirrorPods,
+    find_extender,
+    read_reports,
+    wish,
+)
+from gcushare.config_manager.executing import Executor, Systemctl
+from gcushare.config_manager.files import HostFiles
+from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
+from gcushare.config_manager.launching import SchedulerFile
+from gcushare.config_manager.manager import Manager, Prepared
+from gcushare.config_manager.options import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
+from gcushare.config_manager.plan import describe, render_diff
+from gcushare.config_manager.probing import HostProbe, ProcProcesses
+from gcushare.config_manager.systemd import UnitFile
+from gcushare.core.errors import ConfigError, GcushareError, Refused
+from gcushare.kube import ConfigSources, KubeClient, Limits, SystemClock, load_config
+from gcushare.runtime.exits import DONE, FAILED
+from gcushare.runtime.groups import KubeSettings
+from gcushare.runtime.health import Health, Heartbeat
+from gcushare.runtime.serving import start_server
+from gcushare.runtime.shutdown import Shutdown, root_tasks
+
+Say = Callable[[str], None]
+"""Gets each line of a command's answer."""
+
+_POLL_S = 1.0
+_DRAIN_S = 5.0
+# A round waits for the API server (15 s by default) and, in its turn, for a scheduler (180 s), twice when it is undone.
+_SILENCE_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a command works with; ``client`` is None where there is no way to the API server, and ``problem`` why."""
+
+    manager: Manager
+    client: KubeClient | None
+    problem: str
+
+    def require_client(self) -> KubeClient:
+        if self.client is None:
+            raise ConfigError(self.problem)
+        return self.client
+
+
+@asynccontextmanager
+async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> AsyncIterator[Tools]:
+    """Wire the programs' parts together; the API server is only reached when something is asked of it."""
+    async with AsyncExitStack() as stack:
+        client, problem = None, ""
+        try:
+            client = await stack.enter_async_context(_client(kube))
+        except ConfigError as error:
+            problem = str(error)
+        proc = ProcProcesses(place.host_root / "proc" if place.host_root != Path("/") else Path("/proc"))
+        mirror = [MirrorPods(client, place.node_name)] if client is not None and place.node_name is not None else []
+        executor = Executor(
+            files=HostFiles(place.host_root),
+            probe=HostProbe(FirstSeen(proc, *mirror)),
+            systemd=Systemctl(),
+            clock=SystemClock(),
+            say=say,
+            limits=place.limits(),
+        )
+        manager = Manager(
+            place=place.place(),
+            executor=executor,
+            find_version=_VersionFinder(client),
+            restart=place.unit is None or place.restart,
+        )
+        yield Tools(manager, client, problem)
+
+
+async def apply(settings: CommandSettings, say: Say) -> int:
+    """Make the scheduler call the extender."""
+    async with open_tools(settings.place, settings.kube, say) as tools:
+        prepared = await _prepare_apply(settings, tools)
+        await tools.manager.apply(prepared)
+    return DONE
+
+
+async def recover(settings: CommandSettings, say: Say) -> int:
+    """Put back what was there before."""
+    async with open_tools(settings.place, settings.kube, say) as tools:
+        await tools.manager.recover(await tools.manager.prepare_recover())
+    return DONE
+
+
+async def show_plan(settings: CommandSettings, say: Say) -> int:
+    """Show every step of applying, and what changes in which file."""
+    async with open_tools(settings.place, settings.kube, say) as tools:
+        prepared = await _prepare_apply(settings, tools)
+    say(f"kube-scheduler {prepared.version}, started by {prepared.observed.layout.target}")
+    for number, step in enumerate(prepared.plan.steps, 1):
+        say(f"{number}. {describe(step)}")
+    for note in prepared.plan.notes:
+        say(f"note: {note}")
+    for line in render_diff(prepared.observed.snapshot, prepared.plan):
+        say(line)
+    return DONE
+
+
+async def show_diff(settings: CommandSettings, say: Say) -> int:
+    """Show what applying changes in which file, as a unified diff and nothing else."""
+    async with open_tools(settings.place, settings.kube, say) as tools:
+        prepared = await _prepare_apply(settings, tools)
+    for line in render_diff(prepared.observed.snapshot, prepared.plan):
+        say(line)
+    return DONE
+
+
+async def render(settings: CommandSettings, say: Say) -> int:
+    """Show the configuration that the scheduler would read."""
+    async with open_tools(settings.place, settings.kube, say) as tools:
+        prepared = await _prepare_apply(settings, tools)
+    for line in prepared.config.decode().splitlines():
+        say(line)
+    return DONE
+
+
+async def status(settings: CommandSettings, say: Say) -> int:
+    """Show how the scheduler is started and how it is; 1 when it does not use the extender in health."""
+    async with open_tools(settings.place, settings.kube, say) as tools:
+        prepared = await tools.manager.prepare_recover()
+        observed = prepared.observed
+        sighting = await tools.manager.executor.probe.look(observed.target.health)
+    flag = observed.target.trace(observed.layout.own_configs).flag
+    health = sighting.problem or "healthy"
+    say(f"scheduler: {observed.layout.target}, {prepared.version}, {health}")
+    say("extender: not configured" if flag is None else f"extender: configured by --{flag.name}={flag.value}")
+    if observed.record is not None:
+        say(f"proven: {'yes' if observed.record.is_proven else 'no, the last change was not seen to the end'}")
+    if observed.edited_since:
+        say("edited: the scheduler's file was changed by somebody else after gcushare")
+    running = sighting.running.arguments if sighting.running is not None else ()
+    is_used = flag is not None and any(flag.value in argument for argument in running)
+    say(f"used by the running scheduler: {'yes' if is_used else 'no'}")
+    return DONE if is_used and not sighting.problem else FAILED
+
+
+async def keep(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
+    """Keep this node's scheduler as it is wanted until the shutdown."""
+    if settings.place.node_name is None:
+        raise ConfigError("node-name is not set: give the pod NODE_NAME from spec.nodeName")
+    async with open_tools(settings.place, settings.kube, say) as tools:
+        client = tools.require_client()
+        # Differs between restarts of this pod: an earlier self still holding the Lease must be waited out.
+        identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
+        keeper = Keeper(
+            manager=tools.manager,
+            wishes=ClusterWishes(client, settings.extender.options(), settings.namespace),
+            reports=ClusterReports(client, settings.namespace, settings.place.node_name),
+            turns=LeaseTurns(client, settings.namespace, identity),
+            clock=SystemClock(),
+            pace=Pace(interval_s=settings.interval),
+            beat=(heart := Heartbeat("keeper", _SILENCE_S)).beat,
+        )
+        health = Health()
+        health.add_live("keeper", heart.check)
+        health.add_ready("scheduler", keeper.check)
+        app = web.Application()
+        app.add_routes(health.routes())
+        server = await start_server(app, settings.serve)
+        try:
+            async with root_tasks(shutdown, drain_s=_DRAIN_S) as tasks:
+                tasks.start("keep the scheduler", keeper.run(shutdown), drains=True)
+        finally:
+            await server.stop(_DRAIN_S)
+    return DONE
+
+
+async def uninstall(settings: UninstallSettings, say: Say) -> int:
+    """Have every node recover, and wait until all have said so."""
+    async with _client(settings.kube) as client:
+        await wish(client, settings.namespace, Desire.RECOVER)
+        clock = SystemClock()
+        deadline = clock.monotonic() + settings.uninstall_timeout
+        while True:
+            reports = await read_reports(client, settings.namespace)
+            waiting = [report for report in reports if report.state != State.RECOVERED.value]
+            if not waiting:
+                say(f"{len(reports)} nodes recovered: {', '.join(report.node for report in reports) or 'none'}")
+                return DONE
+            if clock.monotonic() >= deadline:
+                reasons = "; ".join(f"{r.node} is {r.state} {r.reason}".strip() for r in waiting)
+                raise Refused(f"not every scheduler is recovered after {settings.uninstall_timeout:g} s: {reasons}")
+            await clock.sleep(_POLL_S)
+
+
+async def _prepare_apply(settings: CommandSettings, tools: Tools) -> Prepared:
+    options = settings.extender.options()
+    if options.url is None:
+        tools.require_client()
+    return await tools.manager.prepare_apply(await find_extender(tools.client, options))
+
+
+@asynccontextmanager
+async def _client(kube: KubeSettings) -> AsyncIterator[KubeClient]:
+    kubeconfig = None if kube.kubeconfig is None else Path(kube.kubeconfig)
+    config = load_config(ConfigSources(kubeconfig=kubeconfig, context=kube.kube_context))
+    limits = Limits(request_s=kube.kube_api_timeout)
+    async with KubeClient(config, program="gcushare-config-manager", limits=limits) as client:
+        yield client
+
+
+class _VersionFinder:
+    """Asks the scheduler's own program, which a unit names, else the API server."""
+
+    def __init__(self, client: KubeClient | None) -> None:
+        self._client = client
+
+    async def __call__(self, target: SchedulerFile) -> str | None:
+        if isinstance(target, UnitFile):
+            return await self._ask(target.program)
+        return None if self._client is None else await self._client.version()
+
+    async def _ask(self, program: str) -> str | None:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                program, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+            )
+        except OSError as error:
+            raise GcushareError(f"{program!r} --version cannot be asked: {error}; use --scheduler-version") from error
+        answer, _ = await process.communicate()
+        return answer.decode(errors="replace").strip() or None

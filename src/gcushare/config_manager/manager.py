@@ -1,0 +1,127 @@
+"""One scheduler of one node: observe it, decide, carry it out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from gcushare.config_manager.deciding import Wanted, plan_apply, plan_recover
+from gcushare.config_manager.executing import Executor
+from gcushare.config_manager.extender import ExtenderSettings
+from gcushare.config_manager.launching import SchedulerFile
+from gcushare.config_manager.layout import Layout
+from gcushare.config_manager.observing import Observed, find_manifest, observe, read_target
+from gcushare.config_manager.plan import Plan, outcome
+from gcushare.config_manager.record import sha256
+from gcushare.config_manager.versions import Version, accepted_versions, parse_version
+from gcushare.core.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+VersionSource = Callable[[SchedulerFile], Awaitable[str | None]]
+"""Asks elsewhere for the scheduler's version when its file does not tell; None when nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the scheduler of this node is started from."""
+
+    directory: str = "/etc/kubernetes"
+    manifest: str | None = None
+    """None looks for it in ``manifests/`` below the directory."""
+    unit: str | None = None
+    """A systemd unit instead of a manifest."""
+    version: Version | None = None
+    """Given by the admin; None finds it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A decision with what it was made from; ``undo`` takes all of our change away."""
+
+    observed: Observed
+    version: Version
+    plan: Plan
+    undo: Plan
+
+    @property
+    def config(self) -> bytes:
+        """The configuration that the scheduler would read."""
+        observed = self.observed
+        after = outcome(observed.snapshot, self.plan)
+        found = [after[path] for path in sorted(observed.layout.own_configs) if after[path] is not None]
+        return found[0].content if found and found[0] is not None else b""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal decisions on equal files: one that failed needs no second try."""
+        return sha256(repr((self.plan.steps, self.observed.target.text)).encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manager:
+    """Plans and changes of one scheduler. ``restart`` False leaves the restart of a unit to the admin."""
+
+    place: Place
+    executor: Executor
+    find_version: VersionSource
+    restart: bool = True
+
+    def layout(self) -> Layout:
+        """Find the scheduler's file. Raises as ``find_manifest`` does."""
+        if self.place.unit is not None:
+            return Layout(self.place.directory, self.place.unit, is_unit=True)
+        directory = f"{self.place.directory}/manifests"
+        return Layout(
+            self.place.directory, self.place.manifest or find_manifest(self.executor.files, directory), is_unit=False
+        )
+
+    async def prepare_apply(self, extender: ExtenderSettings) -> Prepared:
+        """Decide what applying would do, touching nothing."""
+        layout = self.layout()
+        _, target = read_target(self.executor.files, layout)
+        version = await self._version(target)
+        observed = observe(self.executor.files, layout)
+        wanted = Wanted(extender=extender, version=version, restart=self.restart)
+        undo = plan_recover(observed, version, restart=self.restart)
+        return Prepared(observed=observed, version=version, plan=plan_apply(observed, wanted), undo=undo)
+
+    async def prepare_recover(self) -> Prepared:
+        """Decide what recovering would do, touching nothing."""
+        observed = observe(self.executor.files, self.layout(), with_base=False)
+        version = (
+            parse_version(observed.record.scheduler_version)
+            if observed.record is not None
+            else await self._version(observed.target)
+        )
+        plan = plan_recover(observed, version, restart=self.restart)
+        return Prepared(observed=observed, version=version, plan=plan, undo=plan)
+
+    async def apply(self, prepared: Prepared) -> None:
+        """Carry out what ``prepare_apply`` decided. Raises as ``Executor.apply`` does."""
+        await self.executor.apply(prepared.observed, prepared.plan, prepared.undo)
+        logger.info("scheduler configured %s", _facts(prepared))
+
+    async def recover(self, prepared: Prepared) -> None:
+        """Carry out what ``prepare_recover`` decided."""
+        await self.executor.recover(prepared.observed, prepared.plan)
+        logger.info("scheduler recovered %s", _facts(prepared))
+
+    async def _version(self, target: SchedulerFile) -> Version:
+        """Take the admin's word, else the file's own, else ask."""
+        known = self.place.version or target.version
+        if known is not None:
+            return known
+        told = await self.find_version(target)
+        if told is None:
+            raise ConfigError(
+                f"the version of kube-scheduler is not to be found out: say it with --scheduler-version "
+                f"({accepted_versions()})"
+            )
+        return parse_version(told)
+
+
+def _facts(prepared: Prepared) -> str:
+    steps = len(prepared.plan.steps)
+    return f"target={prepared.observed.layout.target} version={prepared.version} steps={steps}"

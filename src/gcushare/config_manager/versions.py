@@ -1,0 +1,121 @@
+"""Which kube-scheduler runs, and which configuration it reads."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from gcushare.core.errors import ConfigError
+
+OLDEST = (1, 18)
+NEWEST_KNOWN = (1, 36)
+FIRST_WITHOUT_POLICY = (1, 23)
+"""kube-scheduler dropped ``--policy-config-file`` in 1.23."""
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?((?:[-+_.][0-9A-Za-z.+_-]*)?)\Z")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """A Kubernetes version; ``suffix`` is what a vendor or a pre-release added, and counts for nothing here."""
+
+    major: int
+    minor: int
+    patch: int = 0
+    suffix: str = ""
+
+    def __str__(self) -> str:
+        return f"v{self.major}.{self.minor}.{self.patch}{self.suffix}"
+
+    @property
+    def release(self) -> tuple[int, int]:
+        return (self.major, self.minor)
+
+
+class ConfigFormat(enum.Enum):
+    """The documents that name extenders; the value is the ``apiVersion`` written."""
+
+    POLICY = "v1"
+    V1ALPHA2 = "kubescheduler.config.k8s.io/v1alpha2"
+    V1BETA1 = "kubescheduler.config.k8s.io/v1beta1"
+    V1BETA2 = "kubescheduler.config.k8s.io/v1beta2"
+    V1BETA3 = "kubescheduler.config.k8s.io/v1beta3"
+    V1 = "kubescheduler.config.k8s.io/v1"
+
+    @property
+    def kind(self) -> str:
+        return "Policy" if self is ConfigFormat.POLICY else "KubeSchedulerConfiguration"
+
+    @property
+    def has_old_words(self) -> bool:
+        """``enableHttps`` and nanoseconds instead of ``enableHTTPS`` and ``5s``."""
+        return self in (ConfigFormat.POLICY, ConfigFormat.V1ALPHA2)
+
+    def is_read_by(self, version: Version) -> bool:
+        """Say whether ``version`` reads this format."""
+        first, last = _READ_BY[self]
+        return first <= version.release and (last is None or version.release <= last)
+
+
+_READ_BY: dict[ConfigFormat, tuple[tuple[int, int], tuple[int, int] | None]] = {
+    ConfigFormat.POLICY: ((1, 0), (1, 22)),
+    ConfigFormat.V1ALPHA2: ((1, 18), (1, 20)),
+    ConfigFormat.V1BETA1: ((1, 19), (1, 24)),
+    ConfigFormat.V1BETA2: ((1, 22), (1, 27)),
+    ConfigFormat.V1BETA3: ((1, 23), (1, 28)),
+    ConfigFormat.V1: ((1, 25), None),
+}
+
+
+def accepted_versions() -> str:
+    return f"1.{OLDEST[1]} to 1.{NEWEST_KNOWN[1]} and later 1.x"
+
+
+def parse_version(text: str) -> Version:
+    """Parse ``v1.20.0``, ``1.28.4-k3s1``, or the line that ``kube-scheduler --version`` prints.
+
+    Raises:
+        ConfigError: not a version, or one that no known configuration fits.
+    """
+    word = text.strip().removeprefix("Kubernetes ").strip()
+    match = _VERSION.match(word)
+    if match is None:
+        raise ConfigError(
+            f"kube-scheduler version {text!r} is not understood: accepted are {accepted_versions()}; "
+            "say which one runs with --scheduler-version"
+        )
+    version = Version(int(match[1]), int(match[2]), int(match[3] or 0), match[4])
+    if version.major != 1 or version.release < OLDEST:
+        raise ConfigError(f"kube-scheduler version {text!r} is not supported: accepted are {accepted_versions()}")
+    return version
+
+
+def parse_image_version(image: str) -> Version | None:
+    """Read the version from an image's tag (a digest behind it is ignored); None when there is no version in it.
+
+    Raises:
+        ConfigError: the tag is a version, but not a supported one.
+    """
+    name = image.partition("@")[0].rpartition("/")[2]
+    tag = name.partition(":")[2]
+    return parse_version(tag) if _VERSION.match(tag) else None
+
+
+def written_format(version: Version) -> ConfigFormat:
+    """Choose the newest format that ``version`` reads: Policy below 1.23, v1beta3 in 1.23 and 1.24, then v1."""
+    if version.release < FIRST_WITHOUT_POLICY:
+        return ConfigFormat.POLICY
+    return ConfigFormat.V1BETA3 if version.release < (1, 25) else ConfigFormat.V1
+
+
+def parse_format(api_version: object, kind: object) -> ConfigFormat:
+    """Recognise an existing document. Raises ``ConfigError`` naming what is known."""
+    for known in ConfigFormat:
+        if (known.value, known.kind) == (api_version, kind):
+            return known
+    # There was only ever one version of Policy; a file without it is what the running scheduler reads already.
+    if kind == "Policy" and api_version in (None, ""):
+        return ConfigFormat.POLICY
+    known_words = ", ".join(f"{known.kind} {known.value}" for known in ConfigFormat)
+    raise ConfigError(f"kind {kind!r} apiVersion {api_version!r} is not a configuration with extenders: {known_words}")

@@ -1,0 +1,241 @@
+"""Parse YAML or JSON into a small typed tree whose nodes know where in the text they stand.
+
+Only what editing text in place needs: characters from ``start`` up to ``end`` are the node, anchors and tags included.
+Values are strings as written; what a plain ``true`` means is left to whoever reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from gcushare.core.errors import ConfigError
+
+_NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE_WORDS = frozenset({"true", "True", "TRUE"})
+_FALSE_WORDS = frozenset({"false", "False", "FALSE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value; ``style`` is the quote or block indicator as written, empty for a plain one."""
+
+    start: int
+    end: int
+    value: str
+    style: str
+    anchor: str | None
+
+    @property
+    def is_null(self) -> bool:
+        return not self.style and self.value in _NULL_WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list, in flow style (``[a, b]``, all of JSON) or in block style (``- a``)."""
+
+    start: int
+    end: int
+    flow: bool
+    items: tuple[Node, ...]
+    anchor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A mapping; ``pairs`` in the order of the text, duplicates kept."""
+
+    start: int
+    end: int
+    flow: bool
+    pairs: tuple[tuple[Node, Node], ...]
+    anchor: str | None
+
+    def get(self, key: str) -> Node | None:
+        """Find ``key``'s value.
+
+        Raises:
+            ConfigError: the key stands twice in the text (readers differ on which counts), or comes in by a merge.
+        """
+        found = [value for name, value in self.pairs if isinstance(name, Scalar) and name.value == key]
+        if len(found) > 1:
+            raise ConfigError(f"key {key!r} stands {len(found)} times in one mapping: keep one of them")
+        if not found and key != "<<":
+            self._check_not_merged(key)
+        return found[0] if found else None
+
+    def _check_not_merged(self, key: str) -> None:
+        merged = resolved(self.get("<<"))
+        sources = merged.items if isinstance(merged, Sequence) else (merged,)
+        if any(isinstance(resolved(s), Mapping) and key in _keys(resolved(s)) for s in sources):
+            raise ConfigError(f"key {key!r} comes in through a YAML merge ('<<'): write it out where it is used")
+
+    def key_of(self, value: Node) -> Node:
+        return next(name for name, candidate in self.pairs if candidate is value)
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A use of an anchor (``*name``); ``target`` stands elsewhere in the text."""
+
+    start: int
+    end: int
+    name: str
+    target: Node
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping | Alias
+Collection: TypeAlias = Sequence | Mapping
+
+
+@lru_cache(maxsize=32)
+def parse_tree(text: str) -> Node | None:
+    """Parse ``text``'s one document; None when there is none.
+
+    Some 20 ms for a manifest; the trees are values, so the loop that looks at the same files again reads them here.
+
+    Raises:
+        ConfigError: not YAML or JSON, or more than one document.
+    """
+    try:
+        builder = _Builder(YAML(typ="rt", pure=True).parse(_positions_kept(text)))
+        return builder.document()
+    except YAMLError as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", None)
+        where = "" if line is None else f" in line {line + 1}"
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"not valid YAML or JSON{where}: {problem}") from error
+
+
+def last_character(node: Node) -> int:
+    """Say where the node's own text ends: a block collection's parsed end runs on over comments and blank lines."""
+    match node:
+        case Mapping(flow=False, pairs=pairs) if pairs:
+            name, value = pairs[-1]
+            return last_character(name) if is_unwritten(value) else last_character(value)
+        case Sequence(flow=False, items=items) if items:
+            return max(last_character(items[-1]), node.start + 1)
+        case _:
+            return node.end
+
+
+def is_unwritten(node: Node) -> bool:
+    """Say whether a value is null by having no text at all; the parser then places it anywhere behind its key."""
+    return isinstance(node, Scalar) and node.start == node.end
+
+
+def plain_value(node: Node | None) -> object:
+    """Turn a node into Python values (str, bool, None, list, dict); numbers stay the strings they were written as."""
+    match node:
+        case None:
+            return None
+        case Alias(target=target):
+            return plain_value(target)
+        case Scalar(style=""):
+            if node.is_null:
+                return None
+            return node.value if node.value not in _TRUE_WORDS | _FALSE_WORDS else node.value in _TRUE_WORDS
+        case Scalar(value=value):
+            return value
+        case Sequence(items=items):
+            return [plain_value(item) for item in items]
+        case Mapping(pairs=pairs):
+            return {str(plain_value(name)): plain_value(value) for name, value in pairs}
+
+
+def resolved(node: Node | None) -> Node | None:
+    """Follow an alias to what it names, for reading only."""
+    return node.target if isinstance(node, Alias) else node
+
+
+def _keys(node: Node | None) -> set[str]:
+    """Collect a mapping's keys, those it merges in included."""
+    node = resolved(node)
+    if isinstance(node, Sequence):
+        return {key for item in node.items for key in _keys(item)}
+    if not isinstance(node, Mapping):
+        return set()
+    names = {name.value: value for name, value in node.pairs if isinstance(name, Scalar)}
+    return set(names) | _keys(names.get("<<"))
+
+
+def aliases(node: Node) -> Iterator[Alias]:
+    """Yield every alias that stands in the text below ``node``."""
+    match node:
+        case Alias():
+            yield node
+        case Sequence(items=items):
+            for item in items:
+                yield from aliases(item)
+        case Mapping(pairs=pairs):
+            for name, value in pairs:
+                yield from aliases(name)
+                yield from aliases(value)
+        case Scalar():
+            return
+
+
+def _positions_kept(text: str) -> str:
+    """Make JSON readable to a YAML parser without moving a character: no tabs, no escaped surrogates.
+
+    Neither can stand inside a JSON string that this program looks for; the text itself is never changed.
+    """
+    if not text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return text
+    return re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u003f", text).replace("\t", " ")
+
+
+class _Builder:
+    """Builds the tree from parse events; ruamel's own composer forgets where an alias stands."""
+
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = iter(events)
+        self._anchors: dict[str, Node] = {}
+
+    def document(self) -> Node | None:
+        root: Node | None = None
+        documents = 0
+        for event in self._events:
+            if type(event).__name__ == "DocumentStartEvent":
+                documents += 1
+                if documents > 1:
+                    raise ConfigError("more than one YAML document ('---') in one file: only the first would be used")
+                root = self._node(next(self._events))
+        return root
+
+    def _node(self, event: Any) -> Node:
+        kind = type(event).__name__
+        start, end = event.start_mark.index, event.end_mark.index
+        if kind == "AliasEvent":
+            target = self._anchors.get(event.anchor)
+            if target is None:
+                raise ConfigError(f"alias {event.anchor!r} has no anchor before it")
+            return Alias(start, end, event.anchor, target)
+        node: Node
+        if kind == "ScalarEvent":
+            node = Scalar(start, end, event.value, event.style or "", event.anchor)
+        elif kind == "SequenceStartEvent":
+            items, end = self._children("SequenceEndEvent")
+            node = Sequence(start, end, bool(event.flow_style), tuple(items), event.anchor)
+        else:
+            children, end = self._children("MappingEndEvent")
+            pairs = tuple(zip(children[::2], children[1::2], strict=True))
+            node = Mapping(start, end, bool(event.flow_style), pairs, event.anchor)
+        if node.anchor is not None:
+            self._anchors[node.anchor] = node
+        return node
+
+    def _children(self, closing: str) -> tuple[list[Node], int]:
+        children: list[Node] = []
+        for event in self._events:
+            if type(event).__name__ == closing:
+                return children, event.end_mark.index
+            children.append(self._node(event))
+        raise ConfigError("the text ends inside a list or mapping")

@@ -1,0 +1,185 @@
+"""What the config-manager asks of the API server, against the double that speaks real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.config_manager.cluster import (
+    SERVICES,
+    STATE_NAME,
+    ClusterReports,
+    ClusterWishes,
+    FirstSeen,
+    LeaseTurns,
+    MirrorPods,
+    NodeReport,
+    find_extender,
+    read_reports,
+    wish,
+)
+from gcushare.config_manager.keeping import Desire, State
+from gcushare.config_manager.launching import HealthEndpoint
+from gcushare.config_manager.probing import Running
+from gcushare.config_manager.wishes import ExtenderOptions, extender_settings
+from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
+from gcushare.kube import CONFIG_MAPS, NODES, KubeClient, KubeConfig, LeaseTimes, Patch, PatchKind, Resource
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig
+
+NAMESPACE = "kube-system"
+FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)
+ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259, "/healthz")
+RAW_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[KubeClient]:
+    async with (
+        ApiServer(ApiServerConfig(runs_controllers=False)) as server,
+        KubeClient(KubeConfig(server=server.url, source="the test")) as opened,
+    ):
+        yield opened
+
+
+async def make_service(client: KubeClient, spec: dict[str, Any]) -> None:
+    body = {"metadata": {"name": "gcushare-scheduler-extender"}, "spec": {"ports": [{"port": 32766}], **spec}}
+    await client.create(SERVICES, body, namespace=NAMESPACE)
+
+
+async def test_the_extenders_address_is_its_services_cluster_ip(client: KubeClient, tmp_path: Path) -> None:
+    await make_service(client, {"clusterIP": "10.96.1.37"})
+    assert (await find_extender(client, ExtenderOptions())).url == "http://10.96.1.37:32766"
+    ca = tmp_path / "ca.crt"
+    ca.write_text("-----BEGIN CERTIFICATE-----\n")
+    secure = await find_extender(client, ExtenderOptions(tls_ca=ca))
+    assert secure.url == "https://10.96.1.37:32766"
+    assert secure.tls is not None
+    assert secure.tls.server_name == "gcushare-scheduler-extender.kube-system.svc"
+
+
+async def test_a_given_address_needs_no_api_server() -> None:
+    assert (await find_extender(None, ExtenderOptions(url="http://10.0.0.1:1"))).url == "http://10.0.0.1:1"
+    with pytest.raises(ConfigError, match="--extender-url"):
+        await find_extender(None, ExtenderOptions())
+
+
+async def test_a_headless_or_missing_service_is_told(client: KubeClient) -> None:
+    with pytest.raises(NotFoundError):
+        await find_extender(client, ExtenderOptions())
+    await make_service(client, {"clusterIP": "None"})
+    with pytest.raises(ConfigError, match="must not be headless"):
+        await find_extender(client, ExtenderOptions())
+
+
+def test_tls_files_are_read_anew_each_time_and_checked(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.crt"
+    options = ExtenderOptions(tls_ca=ca, tls_server_name="x")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        extender_settings(options, "https://10.0.0.1:1")
+    ca.write_text("nonsense")
+    with pytest.raises(ConfigError, match="is not PEM"):
+        extender_settings(options, "https://10.0.0.1:1")
+    for content in (b"-----BEGIN A\n", b"-----BEGIN B\n"):
+        ca.write_bytes(content)
+        tls = extender_settings(options, "https://10.0.0.1:1").tls
+        assert tls is not None
+        assert (tls.ca, tls.server_name) == (content, "x")
+
+
+async def test_the_wish_is_to_apply_until_somebody_says_otherwise(client: KubeClient) -> None:
+    wishes = ClusterWishes(client, ExtenderOptions(url="http://10.0.0.1:1"), NAMESPACE)
+    assert await wishes.desire() is Desire.APPLY
+    await wish(client, NAMESPACE, Desire.RECOVER)
+    assert await wishes.desire() is Desire.RECOVER
+    await wish(client, NAMESPACE, Desire.APPLY)
+    assert await wishes.desire() is Desire.APPLY
+    patch = Patch(PatchKind.MERGE, {"data": {"mode": "remove"}})
+    await client.patch(CONFIG_MAPS, STATE_NAME, patch, namespace=NAMESPACE)
+    with pytest.raises(RemoteContractError, match="mode is 'remove', expected 'apply' or 'recover'"):
+        await wishes.desire()
+
+
+async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client: KubeClient) -> None:
+    names = [f"cp-{number}.example.org" for number in range(5)]
+    for name in names[:4]:
+        await client.create(NODES, {"metadata": {"name": name}})
+    assert await read_reports(client, NAMESPACE) == []
+    await wish(client, NAMESPACE, Desire.RECOVER)
+    reporters = [ClusterReports(client, NAMESPACE, name) for name in names]
+    await asyncio.gather(*(reporter.report(State.APPLIED, "") for reporter in reporters))
+    await reporters[1].report(State.FAILED, "it keeps restarting")
+    expected = [NodeReport(name, "applied", "") for name in names[:4]]
+    expected[1] = NodeReport(names[1], "failed", "it keeps restarting")
+    assert await read_reports(client, NAMESPACE) == expected, "a node that is gone is not waited for"
+    found = await client.get(CONFIG_MAPS, STATE_NAME, namespace=NAMESPACE)
+    assert found["data"]["mode"] == "recover"
+    assert json.loads(found["data"][f"node.{names[0]}"]) == {"state": "applied", "reason": ""}
+
+
+async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient) -> None:
+    await client.create(NODES, {"metadata": {"name": "cp-1"}})
+    body = {"metadata": {"name": STATE_NAME}, "data": {"node.cp-1": "fine!"}}
+    await client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
+    (report,) = await read_reports(client, NAMESPACE)
+    assert (report.state, "'fine!' is not JSON" in report.reason) == ("unknown", True)
+
+
+async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) -> None:
+    holding: list[str] = []
+    order: list[str] = []
+
+    async def change(name: str) -> None:
+        async with LeaseTurns(client, NAMESPACE, name, times=FAST).turn():
+            holding.append(name)
+            assert holding == [name]
+            order.append(name)
+            await client.version()
+            holding.remove(name)
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(change(name) for name in ("one", "two", "three")))
+    assert sorted(order) == ["one", "three", "two"]
+
+
+async def test_an_error_in_a_turn_passes_as_it_is_and_ends_the_turn(client: KubeClient) -> None:
+    with pytest.raises(Refused, match="no"):
+        async with LeaseTurns(client, NAMESPACE, "one", times=FAST).turn():
+            raise Refused("no")
+    async with asyncio.timeout(20), LeaseTurns(client, NAMESPACE, "two", times=FAST).turn():
+        pass
+
+
+async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
+    async with LeaseTurns(client, NAMESPACE, "one", times=FAST).turn():
+        waiting = asyncio.create_task(enter(LeaseTurns(client, NAMESPACE, "two", times=FAST)))
+        await client.version()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+async def enter(turns: LeaseTurns) -> None:
+    async with turns.turn():
+        raise AssertionError("it is not its turn")
+
+
+async def test_the_scheduler_is_seen_through_its_mirror_pod(client: KubeClient) -> None:
+    assert await MirrorPods(client, "cp-1").find(ENDPOINT) is None
+    body = {
+        "metadata": {"name": "kube-scheduler-cp-1", "annotations": {"kubernetes.io/config.hash": "h1"}},
+        "spec": {"containers": [{"name": "s", "image": "i", "command": ["kube-scheduler"], "args": ["--config=/x"]}]},
+    }
+    await client.create(RAW_PODS, body, namespace=NAMESPACE)
+    assert await MirrorPods(client, "cp-1").find(ENDPOINT) is None, "its container does not run yet"
+    status = {"containerStatuses": [{"name": "s", "containerID": "containerd://1", "state": {"running": {}}}]}
+    patch = Patch(PatchKind.MERGE, {"status": status})
+    await client.patch(RAW_PODS, "kube-scheduler-cp-1", patch, namespace=NAMESPACE, subresource="status")
+    seen = Running("h1/containerd://1", ("kube-scheduler", "--config=/x"))
+    assert await MirrorPods(client, "cp-1").find(ENDPOINT) == seen
+    assert await FirstSeen(MirrorPods(client, "none"), MirrorPods(client, "cp-1")).find(ENDPOINT) == seen
+    assert await FirstSeen().find(ENDPOINT) is None

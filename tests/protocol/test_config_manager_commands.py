@@ -1,0 +1,214 @@
+"""The command line against a scheduler that really runs as a process, restarted by a kubelet that follows the file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gcushare._version import __version__
+from gcushare.config_manager.__main__ import run_command
+from gcushare.config_manager.cluster import SERVICES, STATE_NAME, read_reports
+from gcushare.core.errors import NotFoundError
+from gcushare.kube import LEASES, NODES, KubeClient, KubeConfig
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig
+from gcushare.runtime.entry import Surroundings
+from tests.protocol.config_manager_node import ProcessNode, process_node, until
+from tests.unit.config_manager_host import KUBEASZ, UNIT
+
+URL = "http://10.96.1.37:32766"
+WAITS = ("--wait-settle=100ms", "--wait-timeout=20s")
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[ProcessNode]:
+    async with process_node(tmp_path / "host") as running:
+        yield running
+
+
+async def call(*argv: str, environ: dict[str, str] | None = None) -> tuple[int, list[str], str]:
+    """Run a command as the console script would; its code, lines and errors."""
+    out, err = io.StringIO(), io.StringIO()
+    around = Surroundings(argv=argv, environ=environ or {"HOME": "/nowhere"}, stdout=out, stderr=err)
+    code = await asyncio.to_thread(run_command, around)
+    return code, out.getvalue().splitlines(), err.getvalue()
+
+
+def place(node: ProcessNode) -> tuple[str, ...]:
+    return (f"--host-root={node.root}", *WAITS)
+
+
+async def test_a_running_scheduler_is_configured_shown_and_recovered(node: ProcessNode) -> None:
+    before = node.manifest.read_bytes()
+    code, lines, errors = await call("apply", *place(node), f"--extender-url={URL}")
+    assert (code, errors) == (0, "")
+    assert (
+        lines[-1]
+        == "modify kube-scheduler config finish, for detail, see /etc/kubernetes/manifests/kube-scheduler.yaml"
+    )
+    code, shown, _ = await call("status", *place(node))
+    assert code == 0
+    assert "used by the running scheduler: yes" in shown
+    assert "proven: yes" in shown
+    starts = node.starts
+    code, lines, _ = await call("apply", *place(node), f"--extender-url={URL}")
+    assert (code, node.starts) == (0, starts)
+    code, lines, _ = await call("recover", *place(node))
+    assert (code, lines[-1]) == (0, "delete all scheduler config file success, for detail, see /etc/kubernetes")
+    assert node.manifest.read_bytes() == before
+    assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
+    assert (await call("status", *place(node)))[0] == 1
+
+
+async def test_a_scheduler_that_ends_on_its_configuration_is_rolled_back(node: ProcessNode) -> None:
+    before = node.manifest.read_bytes()
+    code, _, errors = await call(
+        "apply",
+        f"--host-root={node.root}",
+        "--wait-settle=100ms",
+        "--wait-timeout=2s",
+        "--extender-url=http://refused.example:1",
+    )
+    assert code == 1
+    assert "did not come up within 2 s" in errors
+    assert "rolled back, kube-scheduler is well again" in errors
+    assert node.manifest.read_bytes() == before
+    assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
+
+
+async def test_a_plan_shows_the_steps_and_the_diff_and_touches_nothing(node: ProcessNode) -> None:
+    before = node.manifest.read_bytes()
+    code, lines, _ = await call("plan", *place(node), f"--extender-url={URL}")
+    assert code == 0
+    assert any(
+        "rename /etc/kubernetes/kube-scheduler.yaml to /etc/kubernetes/manifests/kube-scheduler.yaml" in line
+        for line in lines
+    )
+    assert "+    - --config=/etc/kubernetes/scheduler-extender-config-v1.23+.yaml" in lines
+    assert node.manifest.read_bytes() == before
+    assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
+    code, diff, _ = await call("diff", *place(node), f"--extender-url={URL}")
+    assert diff == lines[-len(diff) :]
+    code, rendered, _ = await call("render", *place(node), f"--extender-url={URL}")
+    assert rendered[:2] == ["apiVersion: kubescheduler.config.k8s.io/v1", "kind: KubeSchedulerConfiguration"]
+
+
+async def test_a_unit_is_written_without_a_restart_unless_asked(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT[1:]
+    unit.parent.mkdir(parents=True)
+    (tmp_path / "etc/kubernetes").mkdir()
+    unit.write_text(KUBEASZ)
+    arguments = (f"--host-root={tmp_path}", f"--unit={UNIT}", f"--extender-url={URL}", "--vendor=aliyun")
+    code, lines, errors = await call("apply", *arguments)
+    assert (code, "kube-scheduler" in errors) == (1, True), "its program, asked for the version, is not there"
+    code, lines, _ = await call("apply", *arguments, "--scheduler-version=v1.23.1")
+    assert (code, lines[-1]) == (0, "the scheduler reads its configuration only when it starts: restart it")
+    assert "--config=/etc/kubernetes/scheduler-extender-config-v1.23+.yaml" in unit.read_text()
+    code, rendered, _ = await call("render", *arguments, "--scheduler-version=v1.23.1")
+    assert "- urlPrefix: http://10.96.1.37:32766/gpushare-scheduler" in rendered
+    assert (await call("recover", *arguments[:2]))[0] == 0
+    assert unit.read_text() == KUBEASZ
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        ((), 2, ""),
+        (("aply",), 2, "unknown command 'aply': expected one of plan, apply"),
+        (("apply", "--manifest=/a", "--unit=/b"), 2, "exclude each other"),
+        (("apply", "--tls-cert=/a"), 2, "tls-cert and tls-key belong together"),
+        (("apply", "--extender-service=x"), 2, "must be namespace/name"),
+        (("apply", "--weight=0"), 2, "too small"),
+    ],
+)
+async def test_wrong_command_lines_end_with_2_and_say_why(argv: tuple[str, ...], code: int, message: str) -> None:
+    got, _, errors = await call(*argv)
+    assert got == code
+    assert message in errors
+
+
+async def test_without_an_address_and_an_api_server_the_error_names_both_ways(node: ProcessNode) -> None:
+    code, _, errors = await call("apply", *place(node))
+    assert code == 2
+    assert "no way to the API server found" in errors
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "gcushare.config_manager", "--version"], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == f"gcushare-config-manager {__version__}\n"
+
+
+async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
+    node: ProcessNode, tmp_path: Path
+) -> None:
+    original = node.manifest.read_bytes()
+    async with (
+        ApiServer(ApiServerConfig(runs_controllers=False)) as server,
+        KubeClient(KubeConfig(server=server.url, source="the test")) as client,
+        keeping(node, server.kubeconfig(tmp_path / "kubeconfig")) as loop,
+    ):
+        await client.create(NODES, {"metadata": {"name": "cp-1"}})
+        await put_service(client, "10.96.1.37")
+
+        async def is_applied() -> bool:
+            return [report.state for report in await read_reports(client, "kube-system")] == ["applied"]
+
+        await until(is_applied, "the node reports that it is applied")
+        assert await node.config_has(b"10.96.1.37")
+        await put_service(client, "10.96.1.99")
+        await until(lambda: node.config_has(b"10.96.1.99"), "the new address is followed")
+        await until(node.is_proven, "the change is seen to its end")
+        node.manifest.write_bytes(original)
+        await until(lambda: node.manifest_has(b"gcushare"), "the rewritten manifest is changed again")
+        code, said, errors = await call("uninstall", f"--kubeconfig={tmp_path / 'kubeconfig'}")
+        assert (code, said, errors) == (0, ["1 nodes recovered: cp-1"], "")
+        assert node.manifest.read_bytes() == original
+        assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
+        lease = await client.get(LEASES, STATE_NAME, namespace="kube-system")
+        assert not lease.spec.holder_identity, "the turn was given back"
+        loop.terminate()
+        assert await asyncio.wait_for(loop.wait(), 20) == 0
+
+
+async def test_a_loop_without_its_nodes_name_ends_at_once(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="), stderr=asyncio.subprocess.PIPE, env={}
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert b"give the pod NODE_NAME" in errors
+
+
+@asynccontextmanager
+async def keeping(node: ProcessNode, kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the DaemonSet's process."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gcushare.config_manager", "run", *place(node), "--interval=50ms", "--log-dir="),
+        env={"KUBECONFIG": str(kubeconfig), "NODE_NAME": "cp-1", "POD_NAMESPACE": "kube-system"},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def put_service(client: KubeClient, address: str) -> None:
+    """Make the extender's Service anew with another address, as deleting and installing it again does."""
+    name = "gcushare-scheduler-extender"
+    with contextlib.suppress(NotFoundError):
+        await client.delete(SERVICES, name, namespace="kube-system")
+    spec = {"clusterIP": address, "ports": [{"port": 32766}]}
+    await client.create(SERVICES, {"metadata": {"name": name}, "spec": spec}, namespace="kube-system")

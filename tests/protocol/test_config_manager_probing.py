@@ -1,0 +1,202 @@
+"""Seeing the scheduler: its health over real HTTP and HTTPS, its process in /proc, and the wait for both."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from gcushare.config_manager.executing import Systemctl
+from gcushare.config_manager.launching import HealthEndpoint
+from gcushare.config_manager.plan import AwaitScheduler
+from gcushare.config_manager.probing import (
+    ProcProcesses,
+    Running,
+    SchedulerUnhealthyError,
+    Sighting,
+    WaitLimits,
+    ask_health,
+    wait_for_scheduler,
+)
+from gcushare.core.errors import GcushareError
+from tests.protocol.runtime_certificates import Authority
+from tests.unit.config_manager_host import ManualClock
+
+ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259, "/healthz")
+AWAITED = AwaitScheduler(flag="config", value="/new", restarted=True, required=True)
+LIMITS = WaitLimits(timeout_s=60, settle_s=5, interval_s=1)
+
+
+@asynccontextmanager
+async def serving(status: int, text: str, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=status, text=text)
+
+    app = web.Application()
+    app.router.add_get("/healthz", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_scheduler_with_a_certificate_of_its_own_making_is_asked_all_the_same(tmp_path: Path) -> None:
+    cert, key = Authority("self").issue("kube-scheduler").write(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    async with serving(200, "ok", context) as port:
+        assert await ask_health(f"https://127.0.0.1:{port}/healthz") == ""
+
+
+async def test_what_is_wrong_with_a_scheduler_is_told_in_words() -> None:
+    async with serving(500, "[-]leaderElection failed: reason withheld") as port:
+        problem = await ask_health(f"http://127.0.0.1:{port}/healthz")
+        assert "answers 500 '[-]leaderElection failed" in problem
+        assert "answers 404" in await ask_health(f"http://127.0.0.1:{port}/livez")
+    assert "does not answer" in await ask_health(f"http://127.0.0.1:{port}/healthz")
+
+
+def proc(root: Path, **processes: tuple[str, ...]) -> ProcProcesses:
+    """Make a /proc with these processes, by ``p<pid>``."""
+    for name, arguments in processes.items():
+        folder = root / name[1:]
+        folder.mkdir()
+        (folder / "cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in arguments))
+        fields = " ".join(str(number) for number in range(3, 53))
+        (folder / "stat").write_text(f"{name[1:]} (kube (sched) x) S {fields}\n")
+    (root / "meminfo").write_text("")
+    return ProcProcesses(root)
+
+
+async def test_the_scheduler_is_found_among_the_hosts_processes(tmp_path: Path) -> None:
+    found = await proc(
+        tmp_path,
+        p1=("/sbin/init",),
+        p7=("grep", "kube-scheduler"),
+        p12=("/usr/local/bin/kube-scheduler", "--config=/x"),
+        p99=("kubectl", "logs", "kube-scheduler"),
+    ).find(ENDPOINT)
+    assert found == Running("12@21", ("/usr/local/bin/kube-scheduler", "--config=/x"))
+
+
+async def test_of_two_schedulers_the_one_on_the_asked_port_is_meant(tmp_path: Path) -> None:
+    processes = proc(
+        tmp_path, p5=("kube-scheduler", "--secure-port=20259"), p6=("/hyperkube", "kube-scheduler", "--v=2")
+    )
+    first, second = (HealthEndpoint("https", "127.0.0.1", port, "/healthz") for port in (10259, 20259))
+    found = [await processes.find(endpoint) for endpoint in (first, second)]
+    assert [one.instance.partition("@")[0] for one in found if one is not None] == ["6", "5"]
+
+
+async def test_no_scheduler_is_told_as_none(tmp_path: Path) -> None:
+    assert await proc(tmp_path, p1=("/sbin/init",), p2=()).find(ENDPOINT) is None
+
+
+async def test_a_real_process_is_seen_with_its_arguments() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *("kube-scheduler", "-c", "input()", "--secure-port=61999"),
+        executable=sys.executable,
+        stdin=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        found = await ProcProcesses().find(HealthEndpoint("https", "127.0.0.1", 61999, "/healthz"))
+        assert found is not None
+        assert found.instance.startswith(f"{process.pid}@")
+        assert found.arguments[-1] == "--secure-port=61999"
+    finally:
+        process.kill()
+        await process.wait()
+
+
+class Scripted:
+    """A scheduler that is seen differently as time passes."""
+
+    def __init__(self, clock: ManualClock, seen: Callable[[float], Sighting]) -> None:
+        self._clock, self._seen, self._start = clock, seen, clock.seconds
+
+    async def look(self, endpoint: HealthEndpoint) -> Sighting:
+        return self._seen(self._clock.seconds - self._start)
+
+
+OLD, NEW, OTHER = (
+    Running(name, ("kube-scheduler", flag))
+    for name, flag in (("1", "--v=2"), ("2", "--config=/new"), ("3", "--config=/new"))
+)
+
+
+async def waited(seen: Callable[[float], Sighting]) -> float:
+    """Wait on a clock of our own; how long it took."""
+    clock = ManualClock()
+    start = clock.seconds
+    await wait_for_scheduler(Scripted(clock, seen), ENDPOINT, AWAITED, clock, LIMITS, "1")
+    return clock.seconds - start
+
+
+async def test_the_new_scheduler_is_believed_once_it_stayed_well() -> None:
+    assert await waited(lambda now: Sighting(OLD if now < 10 else NEW, "")) == 15
+
+
+async def test_a_moment_of_trouble_starts_the_settling_anew() -> None:
+    assert await waited(lambda now: Sighting(NEW, "answers 500" if now == 3 else "")) == 9
+
+
+async def test_a_restart_in_between_starts_the_settling_anew() -> None:
+    assert await waited(lambda now: Sighting(NEW if now < 4 else OTHER, "")) == 9
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        pytest.param(lambda now: Sighting(OLD, ""), "the old one still runs", id="not restarted"),
+        pytest.param(lambda now: Sighting(None, "no process"), "no process", id="gone"),
+        pytest.param(lambda now: Sighting(NEW, "answers 500"), "answers 500", id="ill"),
+        pytest.param(
+            lambda now: Sighting(Running("9", ("kube-scheduler", "--config=/x")), ""),
+            r"with --config \['/x'\], expected is --config=/new",
+            id="another configuration",
+        ),
+        pytest.param(
+            lambda now: Sighting(Running(str(now), ("kube-scheduler", "--config=/new")), ""),
+            "it keeps restarting",
+            id="crash loop",
+        ),
+    ],
+)
+async def test_what_does_not_come_up_ends_the_wait_in_time_with_the_reason(
+    seen: Callable[[float], Sighting], message: str
+) -> None:
+    with pytest.raises(SchedulerUnhealthyError, match=message) as caught:
+        await waited(seen)
+    assert "within 60 s" in str(caught.value)
+
+
+async def test_a_host_without_systemd_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GcushareError, match="systemctl cannot be started"):
+        await Systemctl().restart("/etc/systemd/system/kube-scheduler.service")
+
+
+async def test_systemd_is_asked_to_read_its_units_and_then_to_restart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ "$2" != bad.service ] || {{ echo no such unit >&2; exit 5; }}\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    await Systemctl().restart("/etc/systemd/system/kube-scheduler.service")
+    assert (tmp_path / "calls").read_text() == "daemon-reload\nrestart kube-scheduler.service\n"
+    with pytest.raises(GcushareError, match=r"restart bad\.service ended with 5: no such unit"):
+        await Systemctl().restart("/x/bad.service")

@@ -1,0 +1,333 @@
+"""A control-plane node for the tests: real files below a folder, a scheduler that behaves, a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from gcushare.config_manager.executing import Executor
+from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls
+from gcushare.config_manager.files import Files, FileState, HostFileError, HostFiles, temporary_path
+from gcushare.config_manager.launching import HealthEndpoint, SchedulerFile
+from gcushare.config_manager.manager import Manager, Place
+from gcushare.config_manager.manifest import parse_manifest
+from gcushare.config_manager.probing import Running, Sighting, WaitLimits
+from gcushare.config_manager.systemd import parse_unit
+from gcushare.core.errors import GcushareError
+from gcushare.vendors.enflame import ENFLAME
+
+MANIFESTS = Path(__file__).parent / "manifests"
+CORPUS = tuple(sorted(path.name for path in MANIFESTS.iterdir()))
+MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+UNIT = "/etc/systemd/system/kube-scheduler.service"
+EXTENDER = ExtenderSettings(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
+MOVED_EXTENDER = ExtenderSettings(url="http://10.96.200.8:32766", vendors=(ENFLAME,))
+TLS_EXTENDER = ExtenderSettings(
+    url="https://10.96.1.37:32766",
+    vendors=(ENFLAME,),
+    tls=ExtenderTls(ca=b"-----BEGIN CERTIFICATE-----\n", certificate=b"-----BEGIN C\n", key=b"-----BEGIN KEY\n"),
+)
+
+ADMIN_CONFIG = """\
+# ours, keep the order
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: /etc/kubernetes/scheduler.conf
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    score:
+      disabled:   # we pack
+      - name: NodeResourcesBalancedAllocation
+- schedulerName: batch
+extenders:
+- urlPrefix: http://10.0.0.5:9000/volumes   # storage team
+  filterVerb: filter
+  weight: 3
+"""
+KUBEASZ = """\
+[Unit]
+Description=Kubernetes Scheduler
+
+[Service]
+ExecStart=/opt/kube/bin/kube-scheduler \\
+  --kubeconfig=/etc/kubernetes/kube-scheduler.kubeconfig \\
+  --leader-elect=true \\
+  --v=2
+Restart=always
+
+[Install]
+WantedBy=multi-user.target
+"""
+ADMIN_POLICY = json.dumps(
+    {"kind": "Policy", "apiVersion": "v1", "priorities": [{"name": "LeastRequestedPriority", "weight": 2}]}, indent=2
+)
+
+
+@lru_cache(maxsize=64)
+def load_yaml(text: str) -> dict[str, Any]:
+    """Load as another reader would; not to be changed by whoever gets it."""
+    loaded: dict[str, Any] = YAML(typ="safe").load(text)
+    return loaded
+
+
+class ManualClock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    async def sleep(self, delay_s: float) -> None:
+        self.seconds += delay_s
+        # Others run while one waits, as on a real loop.
+        await asyncio.sleep(0)
+
+
+class Crash(BaseException):
+    """The process is gone: nothing handles it, nothing is cleaned up."""
+
+
+@dataclass
+class BreakingFiles:
+    """Real files that break: ``fail`` is asked before each change with its number, from 1, and its path."""
+
+    inner: Files
+    fail: Callable[[int, str], None]
+    changes: int = 0
+    after: Callable[[], None] = lambda: None
+
+    def read(self, path: str) -> FileState | None:
+        return self.inner.read(path)
+
+    def names(self, directory: str) -> tuple[str, ...]:
+        return self.inner.names(directory)
+
+    def is_one_filesystem(self, directory: str, other: str) -> bool:
+        return self.inner.is_one_filesystem(directory, other)
+
+    def write(self, path: str, state: FileState) -> None:
+        self._count(path)
+        self.inner.write(path, state)
+        self.after()
+
+    def replace(self, source: str, target: str) -> None:
+        self._count(target)
+        self.inner.replace(source, target)
+        self.after()
+
+    def remove(self, path: str) -> None:
+        self._count(path)
+        self.inner.remove(path)
+        self.after()
+
+    def _count(self, path: str) -> None:
+        self.changes += 1
+        self.fail(self.changes, path)
+
+
+def crash_at(number: int, root: Path) -> Callable[[int, str], None]:
+    """End the process at the ``number``-th change, in the middle of writing the temporary file."""
+
+    def fail(count: int, path: str) -> None:
+        if count == number:
+            if not path.startswith("/etc/kubernetes/manifests"):
+                (root / temporary_path(path)[1:]).write_bytes(b"torn")
+            raise Crash(number)
+
+    return fail
+
+
+def refuse_at(number: int, code: int = errno.ENOSPC) -> Callable[[int, str], None]:
+    def fail(count: int, path: str) -> None:
+        if count == number:
+            raise HostFileError("write", path, OSError(code, errno.errorcode[code]))
+
+    return fail
+
+
+@dataclass
+class SchedulerDouble:
+    """A kubelet (or systemd) and its scheduler: restarts when the manifest's pod changes, refuses a bad configuration.
+
+    ``refuses`` makes it end after start on configurations that hold this text, as a real one does on one it cannot use.
+    """
+
+    root: Path
+    target: str
+    refuses: str = ""
+    starts: int = 0
+    arguments: tuple[str, ...] = ()
+    problem: str = ""
+    _seen: str = ""
+    _pod: str = ""
+
+    @property
+    def is_unit(self) -> bool:
+        return self.target.endswith(".service")
+
+    async def look(self, endpoint: HealthEndpoint) -> Sighting:
+        if not self.is_unit:
+            self._sync()
+        if self.problem:
+            return Sighting(None, self.problem)
+        return Sighting(Running(f"scheduler-{self.starts}", self.arguments), "")
+
+    async def restart(self, unit: str) -> None:
+        if unit != self.target:
+            raise GcushareError(f"no unit {unit!r}")
+        self._start()
+
+    def _sync(self) -> None:
+        """As the kubelet: only what the pod is counts, not comments or the file's time."""
+        if self.text() == self._seen:
+            return
+        self._seen = self.text()
+        pod = json.dumps(load_yaml(self.text()), sort_keys=True, default=str)
+        if pod != self._pod:
+            self._pod = pod
+            self._start()
+
+    def _start(self) -> None:
+        self.starts += 1
+        self.problem = self.find_start_problem()
+        file = self.parsed()
+        words = [f"--{flag.name}={flag.value}" for flag in file.flags]
+        self.arguments = ("kube-scheduler", *words)
+
+    def text(self) -> str:
+        return (self.root / self.target[1:]).read_bytes().decode("utf-8-sig")
+
+    def parsed(self) -> SchedulerFile:
+        return parse_unit(self.text(), "unit") if self.is_unit else parse_manifest(self.text(), "manifest")
+
+    def find_start_problem(self) -> str:
+        """Say why a scheduler started by the file, as it is now, would not come up; empty when it would."""
+        file = self.parsed()
+        if not self.is_unit:
+            problem = self._find_volume_problem()
+            if problem:
+                return problem
+        for flag in file.flags:
+            if flag.name in ("config", "policy-config-file"):
+                host = file.host_path(flag.value)
+                if host is None or not (self.root / host[1:]).is_file():
+                    return f"--{flag.name}={flag.value} does not exist"
+                problem = self._find_config_problem((self.root / host[1:]).read_text())
+                if problem:
+                    return problem
+        return ""
+
+    def _find_volume_problem(self) -> str:
+        pod = load_yaml(self.text())
+        names = [volume["name"] for volume in pod["spec"].get("volumes") or []]
+        mounts = [m for c in pod["spec"]["containers"] for m in c.get("volumeMounts") or []]
+        if len(set(names)) != len(names) or not {mount["name"] for mount in mounts} <= set(names):
+            return "volumes and mounts do not fit"
+        for volume in pod["spec"].get("volumes") or []:
+            source = volume["hostPath"]
+            if source.get("type") == "File" and not (self.root / source["path"][1:]).is_file():
+                return f"hostPath {source['path']} is not a file"
+        return ""
+
+    def _find_config_problem(self, text: str) -> str:
+        config = load_yaml(text)
+        binders = [one for one in config.get("extenders") or [] if one.get("bindVerb")]
+        if len(binders) > 1:
+            return "only one extender can implement bind"
+        return f"kube-scheduler ended: bad {self.refuses}" if self.refuses and self.refuses in text else ""
+
+
+@dataclass
+class Host:
+    """One node."""
+
+    root: Path
+    target: str = MANIFEST
+    restart: bool = True
+    version: str | None = None
+    manifest: str | None = None
+    lines: list[str] = field(default_factory=list)
+    clock: ManualClock = field(default_factory=ManualClock)
+    scheduler: SchedulerDouble = field(init=False)
+    files: Files = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scheduler = SchedulerDouble(self.root, self.target)
+        self.files = HostFiles(self.root)
+        for folder in ("etc/kubernetes/manifests", "etc/systemd/system", "srv/scheduler"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        self.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG)
+        self.put("/srv/scheduler/policy.json", ADMIN_POLICY)
+
+    @property
+    def manager(self) -> Manager:
+        async def no_version(_target: SchedulerFile) -> str | None:
+            return self.version
+
+        is_unit = self.target.endswith(".service")
+        executor = Executor(
+            files=self.files,
+            probe=self.scheduler,
+            systemd=self.scheduler,
+            clock=self.clock,
+            say=self.lines.append,
+            limits=WaitLimits(),
+        )
+        place = Place(unit=self.target) if is_unit else Place(manifest=self.manifest)
+        return Manager(place=place, executor=executor, find_version=no_version, restart=self.restart)
+
+    def put(self, path: str, content: str | bytes, mode: int = 0o600) -> None:
+        place = self.root / path[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else content.encode())
+        place.chmod(mode)
+
+    def get(self, path: str) -> bytes:
+        return (self.root / path[1:]).read_bytes()
+
+    def tree(self) -> dict[str, tuple[bytes, int]]:
+        """Every file with its mode."""
+        files = [path for path in sorted(self.root.rglob("*")) if path.is_file() and not path.is_symlink()]
+        return {str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mode & 0o7777) for path in files}
+
+    async def apply(self, extender: ExtenderSettings = EXTENDER) -> list[str]:
+        """Apply and return the lines that it printed."""
+        self.lines.clear()
+        await self.manager.apply(await self.manager.prepare_apply(extender))
+        return list(self.lines)
+
+    async def recover(self) -> list[str]:
+        self.lines.clear()
+        await self.manager.recover(await self.manager.prepare_recover())
+        return list(self.lines)
+
+
+def corpus_text(name: str) -> bytes:
+    return (MANIFESTS / name).read_bytes()
+
+
+def host_with(root: Path, name: str) -> Host:
+    """Make a node whose scheduler is started by a manifest of the corpus, under the name it would really have."""
+    target = MANIFEST if not name.endswith(".json") else MANIFEST.replace(".yaml", ".json")
+    host = Host(root, target=target)
+    host.put(target, corpus_text(name))
+    for volume in load_yaml(corpus_text(name).decode("utf-8-sig"))["spec"].get("volumes") or []:
+        if volume["hostPath"].get("type") == "File":
+            host.put(volume["hostPath"]["path"], "")
+    return host

@@ -1,0 +1,209 @@
+"""The host's files: writes that are whole or not at all, links, and errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.files import FileState, HostFileError, HostFiles, temporary_path
+from gcushare.config_manager.layout import Layout
+from gcushare.config_manager.record import Record, parse_record
+from gcushare.core.errors import ConfigError, Refused
+
+UID, GID = os.getuid(), os.getgid()
+
+
+def state(content: bytes = b"new\n", mode: int = 0o640) -> FileState:
+    return FileState(content, mode, UID, GID)
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Let the system itself refuse to write more than 1000 bytes into a file, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_what_is_written_is_read_back_with_mode_and_owner(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    files.write("/f", state())
+    read = files.read("/f")
+    assert read is not None
+    assert (read.content, read.mode, read.uid, read.gid) == (b"new\n", 0o640, UID, GID)
+    assert files.names("/") == ("f",)
+
+
+def test_a_write_that_the_system_cuts_off_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, small_files: None
+) -> None:
+    files = HostFiles(tmp_path)
+    files.write("/f", state(b"old\n"))
+    with pytest.raises(HostFileError, match="cannot write '/f'") as caught:
+        files.write("/f", state(b"x" * 5000))
+    assert isinstance(caught.value.__cause__, OSError)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"f": b"old\n"}
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EROFS, "mounted read-only"),
+        (errno.EACCES, "run as root"),
+        (errno.EXDEV, "on one mount"),
+    ],
+)
+def test_an_error_of_the_system_says_what_to_do(code: int, advice: str) -> None:
+    error = HostFileError("write", "/etc/x", OSError(code, os.strerror(code)))
+    assert advice in str(error)
+    assert error.path == "/etc/x"
+
+
+def test_a_directory_that_takes_no_files_is_an_error_of_ours() -> None:
+    with pytest.raises(HostFileError, match="cannot write '/proc/gcushare'"):
+        HostFiles().write("/proc/gcushare", state())
+
+
+def test_a_torn_temporary_file_of_a_crash_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / temporary_path("/f")[1:]).write_bytes(b"torn" * 1000)
+    HostFiles(tmp_path).write("/f", state())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"f": b"new\n"}
+
+
+def test_a_link_planted_as_temporary_file_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / temporary_path("/f")[1:]).symlink_to(victim)
+    HostFiles(tmp_path).write("/f", state())
+    assert victim.read_bytes() == b"precious"
+
+
+def test_writing_over_a_link_replaces_the_link_not_what_it_names(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"theirs")
+    (tmp_path / "f").symlink_to("other")
+    HostFiles(tmp_path).write("/f", state())
+    assert (tmp_path / "other").read_bytes() == b"theirs"
+    assert not (tmp_path / "f").is_symlink()
+
+
+def test_links_pipes_directories_and_huge_files_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(5 * 1024 * 1024)
+    files = HostFiles(tmp_path)
+    for name, message in {
+        "/link": "symbolic link to 'nowhere'",
+        "/pipe": "not a regular file",
+        "/folder": "not a regular file",
+        "/huge": "more than",
+    }.items():
+        with pytest.raises(Refused, match=message):
+            files.read(name)
+
+
+def test_linked_directories_are_followed_inside_the_root_only(tmp_path: Path) -> None:
+    root, outside = tmp_path / "host", tmp_path / "outside"
+    (root / "var/pods").mkdir(parents=True)
+    outside.mkdir()
+    (root / "abs").symlink_to("/var/pods")
+    (root / "up").symlink_to("../../outside")
+    files = HostFiles(root)
+    files.write("/abs/f", state())
+    assert (root / "var/pods/f").read_bytes() == b"new\n"
+    with pytest.raises(HostFileError):
+        files.write("/up/f", state())
+    assert list(outside.iterdir()) == []
+
+
+def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(HostFileError):
+        HostFiles(tmp_path).read("/a/f")
+
+
+def test_a_missing_file_is_none_and_a_missing_directory_empty(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    assert files.read("/none/f") is None
+    assert files.names("/none") == ()
+    files.remove("/none/f")
+
+
+def test_moving_replaces_in_one_step_and_needs_one_filesystem(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    (tmp_path / "a").mkdir()
+    files.write("/a/f", state(b"1"))
+    files.write("/g", state(b"2"))
+    files.replace("/a/f", "/g")
+    assert (tmp_path / "g").read_bytes() == b"1"
+    assert files.names("/a") == ()
+    assert files.is_one_filesystem("/a", "/")
+    assert not HostFiles().is_one_filesystem("/proc", "/")
+
+
+def test_relative_paths_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="absolute"):
+        HostFiles(tmp_path).read("f")
+
+
+@pytest.mark.parametrize(
+    ("directory", "target", "message"),
+    [
+        ("/etc/kubernetes/manifests", "/etc/kubernetes/manifests/kube-scheduler.yaml", "as a second scheduler"),
+        ("etc", "/etc/x/y.yaml", "absolute path"),
+        ("/etc", "/etc/../x.yaml", "absolute path"),
+        ("/etc/", "/etc/x/y.yaml", "absolute path"),
+    ],
+)
+def test_places_where_the_backup_would_be_started_are_refused(directory: str, target: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Layout(directory, target)
+
+
+RECORD = Record(
+    target="/t",
+    before_sha256="1",
+    after_sha256=("2", "3"),
+    flag="config",
+    flag_was=None,
+    config="/c",
+    config_sha256=("4",),
+    scheduler_version="v1.30.0",
+    is_proven=True,
+)
+
+
+def test_a_record_is_read_back_as_it_was_written() -> None:
+    assert parse_record(RECORD.encoded(), "r") == RECORD
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a record"),
+        (b"[]", "not a record"),
+        (b"{}", "not a record"),
+        (b'{"version": 2}', "version 2 is not known, only 1"),
+        (b'{"version": 1, "x": 1}', "the record's keys must be"),
+        (RECORD.encoded().replace(b'"/t"', b"5"), "values of target"),
+        (RECORD.encoded().replace(b"true", b'"yes"'), "values of is_proven"),
+        (RECORD.encoded().replace(b'"2",', b"2,"), "values of after_sha256"),
+    ],
+)
+def test_a_record_that_is_none_is_told_apart(content: bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_record(content, "r")

@@ -1,0 +1,431 @@
+"""Apply and recover on a node's real files: what is printed, what is left, what a second run does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from gcushare.config_manager.executing import RolledBackError
+from gcushare.core.errors import ConfigError, ConflictError, NotFoundError, Refused
+from tests.unit.config_manager_host import (
+    ADMIN_CONFIG,
+    CORPUS,
+    EXTENDER,
+    MANIFEST,
+    MOVED_EXTENDER,
+    TLS_EXTENDER,
+    BreakingFiles,
+    Host,
+    corpus_text,
+    host_with,
+    refuse_at,
+)
+
+CONFIG = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
+POLICY = "/etc/kubernetes/scheduler-extender-config.json"
+BACKUP = "/etc/kubernetes/kube-scheduler.back.yaml"
+
+
+async def test_the_lines_of_applying_and_recovering_are_the_manuals(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.20.yaml")
+    assert await host.apply() == [
+        "start modify scheduler config...",
+        "check current k8s cluster version is v1.20.0",
+        "copy scheduler extender config file success, for detail, see /etc/kubernetes/scheduler-extender-config.json",
+        "stat /etc/kubernetes/kube-scheduler.back.yaml: no such file or directory",
+        "backup kube-scheduler.yaml success, for detail, see /etc/kubernetes/kube-scheduler.back.yaml",
+        "modify scheduler pod yaml template success, for detail, see /etc/kubernetes/kube-scheduler.yaml",
+        "modify kube-scheduler config finish, for detail, see /etc/kubernetes/manifests/kube-scheduler.yaml",
+    ]
+    assert await host.recover() == [
+        "start recover scheduler config...",
+        "check current k8s cluster version is v1.20.0",
+        "recover default scheduler success, for detail, see /etc/kubernetes/manifests/kube-scheduler.yaml",
+        "stat /etc/kubernetes/kube-scheduler.back.yaml: no such file or directory",
+        "stat /etc/kubernetes/kube-scheduler.yaml: no such file or directory",
+        "stat /etc/kubernetes/scheduler-extender-config.json: no such file or directory",
+        "stat /etc/kubernetes/scheduler-extender-config-v1.23+.yaml: no such file or directory",
+        "delete all scheduler config file success, for detail, see /etc/kubernetes",
+    ]
+
+
+@pytest.mark.parametrize("name", CORPUS)
+async def test_recovering_what_was_applied_leaves_every_file_as_it_was(tmp_path: Path, name: str) -> None:
+    host = host_with(tmp_path, name)
+    before = host.tree()
+    await host.apply()
+    assert host.tree() != before
+    assert host.scheduler.problem == ""
+    await host.recover()
+    assert host.tree() == before
+    assert host.scheduler.problem == ""
+
+
+@pytest.mark.parametrize("name", CORPUS)
+async def test_applying_again_changes_nothing_and_restarts_nothing(tmp_path: Path, name: str) -> None:
+    host = host_with(tmp_path, name)
+    await host.apply()
+    applied, starts = host.tree(), host.scheduler.starts
+    prepared = await host.manager.prepare_apply(EXTENDER)
+    assert prepared.plan.changes_nothing
+    lines = await host.apply()
+    assert host.tree() == applied
+    assert host.scheduler.starts == starts
+    assert lines[-1] == "the scheduler's configuration is as it should be, nothing to change"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "flag"),
+    [
+        ("kubeadm-1.22.yaml", POLICY, "policy-config-file"),
+        ("kubeadm-1.23.yaml", CONFIG, "config"),
+        ("kubeadm-1.36.yaml", CONFIG, "config"),
+    ],
+)
+async def test_the_running_scheduler_is_given_the_configuration_of_its_version(
+    tmp_path: Path, name: str, path: str, flag: str
+) -> None:
+    host = host_with(tmp_path, name)
+    await host.apply()
+    assert f"--{flag}={path}" in host.scheduler.arguments
+    document = YAML(typ="safe").load(host.get(path).decode())
+    assert [one["urlPrefix"] for one in document["extenders"]] == ["http://10.96.1.37:32766/gcushare-scheduler"]
+
+
+async def test_only_the_kubelets_own_manifests_are_ever_in_its_directory(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    seen: set[str] = set()
+
+    def look() -> None:
+        seen.update(path.name for path in (tmp_path / "etc/kubernetes/manifests").iterdir())
+
+    host.files = BreakingFiles(host.files, lambda _count, _path: None, after=look)
+    await host.apply()
+    await host.apply(MOVED_EXTENDER)
+    await host.recover()
+    assert seen == {"kube-scheduler.yaml"}
+
+
+async def test_the_manifest_and_its_backup_keep_mode_and_owner(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    (tmp_path / MANIFEST[1:]).chmod(0o640)
+    await host.apply()
+    assert {path: host.tree()[path[1:]][1] for path in (MANIFEST, BACKUP)} == {MANIFEST: 0o640, BACKUP: 0o640}
+
+
+async def test_a_configuration_with_a_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply(TLS_EXTENDER)
+    assert host.tree()[CONFIG[1:]][1] == 0o600
+    await host.apply(EXTENDER)
+    assert host.tree()[CONFIG[1:]][1] == 0o644
+
+
+async def test_a_moved_extender_restarts_the_scheduler_with_the_new_address(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.30.yaml")
+    before = host.tree()
+    await host.apply()
+    starts = host.scheduler.starts
+    await host.apply(MOVED_EXTENDER)
+    assert host.scheduler.starts == starts + 1
+    assert b"10.96.200.8" in host.get(CONFIG)
+    await host.recover()
+    assert host.tree() == before
+
+
+async def test_an_existing_configuration_is_merged_and_itself_left_alone(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    await host.apply()
+    merged = host.get(CONFIG).decode()
+    assert host.get("/srv/scheduler/scheduler.yaml").decode() == ADMIN_CONFIG
+    assert merged.startswith(ADMIN_CONFIG)
+    extenders = YAML(typ="safe").load(merged)["extenders"]
+    assert [one["urlPrefix"] for one in extenders] == [
+        "http://10.0.0.5:9000/volumes",
+        "http://10.96.1.37:32766/gcushare-scheduler",
+    ]
+
+
+async def test_an_existing_policy_is_merged(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-policy-1.20.yaml")
+    await host.apply()
+    merged = json.loads(host.get(POLICY))
+    assert merged["priorities"] == [{"name": "LeastRequestedPriority", "weight": 2}]
+    assert merged["extenders"][0]["bindVerb"] == "bind"
+    assert f"--policy-config-file={POLICY}" in host.scheduler.arguments
+
+
+async def test_the_admins_edit_of_his_configuration_is_taken_over_at_the_next_run(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    await host.apply()
+    host.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG.replace("weight: 3", "weight: 5"))
+    await host.apply()
+    assert b"weight: 5" in host.get(CONFIG)
+
+
+async def test_after_kubeadm_rewrote_the_manifest_it_is_applied_to_the_new_one(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.22.yaml")
+    await host.apply()
+    host.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
+    await host.apply()
+    assert f"--config={CONFIG}" in host.scheduler.arguments
+    assert not (tmp_path / POLICY[1:]).exists()
+    await host.recover()
+    assert host.get(MANIFEST) == corpus_text("kubeadm-1.23.yaml")
+    assert set(host.tree()) == set(host_with(tmp_path / "fresh", "kubeadm-1.23.yaml").tree())
+
+
+async def test_recovering_an_edited_manifest_removes_only_our_change_and_says_so(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply()
+    edit = (b"        cpu: 100m\n", b"        cpu: 250m   # more\n")
+    host.put(MANIFEST, host.get(MANIFEST).replace(*edit))
+    lines = await host.recover()
+    assert host.get(MANIFEST) == corpus_text("kubeadm-1.29.yaml").replace(*edit)
+    assert any("only gcushare's own change was removed" in line for line in lines)
+    assert not (tmp_path / BACKUP[1:]).exists()
+
+
+async def test_an_edit_that_left_our_change_whole_costs_no_second_restart(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply()
+    edited = host.get(MANIFEST).replace(
+        b"    - --config=/etc/kubernetes/scheduler-extender-config-v1.23+.yaml\n",
+        b"    - --config=/etc/kubernetes/scheduler-extender-config-v1.23+.yaml\n    - --v=4\n",
+    )
+    host.put(MANIFEST, edited)
+    await host.scheduler.look(host.scheduler.parsed().health)
+    starts = host.scheduler.starts
+    await host.apply()
+    assert (host.get(MANIFEST), host.scheduler.starts) == (edited, starts)
+    await host.recover()
+    assert b"--v=4\n" in host.get(MANIFEST)
+    assert b"--config" not in host.get(MANIFEST)
+
+
+async def test_without_its_record_recovering_still_ends_right(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    before = host.tree()
+    await host.apply()
+    (tmp_path / "etc/kubernetes/gcushare-config-manager.json").unlink()
+    await host.recover()
+    assert host.tree() == before
+
+
+async def test_a_lost_record_is_written_anew_without_a_restart(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply()
+    applied, starts = host.tree(), host.scheduler.starts
+    (tmp_path / "etc/kubernetes/gcushare-config-manager.json").unlink()
+    await host.apply()
+    assert (host.tree(), host.scheduler.starts) == (applied, starts)
+
+
+async def test_a_rollback_needs_no_space_on_the_disk(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    before = host.tree()
+    host.scheduler.refuses = "gcushare-scheduler"
+
+    def fill_after_the_switch(count: int, path: str) -> None:
+        if count > 5 and (tmp_path / path[1:]).parent.name != "manifests" and path not in removable:
+            refuse_at(count)(count, path)
+
+    removable = {CONFIG, "/etc/kubernetes/gcushare-config-manager.json"}
+    host.files = BreakingFiles(host.files, fill_after_the_switch)
+    with pytest.raises(RolledBackError, match="is well again"):
+        await host.apply()
+    assert host.tree() == before
+
+
+async def test_a_broken_record_is_told_and_not_used(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    before = host.tree()
+    await host.apply()
+    host.put("/etc/kubernetes/gcushare-config-manager.json", '{"version": 1, "tar')
+    lines = await host.recover()
+    assert any("is not used" in line for line in lines)
+    assert host.tree() == before
+
+
+async def test_a_configuration_edited_by_hand_is_kept_up_and_kept_aside_at_the_end(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply()
+    host.put(CONFIG, host.get(CONFIG) + b"percentageOfNodesToScore: 70\n", mode=0o644)
+    await host.apply(MOVED_EXTENDER)
+    assert b"percentageOfNodesToScore: 70" in host.get(CONFIG)
+    assert b"10.96.200.8" in host.get(CONFIG)
+    host.put(CONFIG, host.get(CONFIG) + b"# a note\n", mode=0o644)
+    lines = await host.recover()
+    assert b"# a note" in host.get(CONFIG + ".edited")
+    assert not (tmp_path / CONFIG[1:]).exists()
+    assert any(".edited" in line for line in lines)
+
+
+async def test_recovering_where_nothing_was_applied_changes_nothing(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    before = host.tree()
+    lines = await host.recover()
+    assert host.tree() == before
+    assert "nothing to recover" in lines[-1]
+
+
+@pytest.mark.parametrize("name", ["kubeadm-1.20.yaml", "kubeadm-1.29.yaml", "existing-config-1.28.yaml"])
+async def test_a_scheduler_that_does_not_come_up_is_rolled_back_with_the_reason(tmp_path: Path, name: str) -> None:
+    host = host_with(tmp_path, name)
+    before = host.tree()
+    host.scheduler.refuses = "gcushare-scheduler"
+    started = host.clock.seconds
+    with pytest.raises(RolledBackError, match=r"did not come up within 180 s: kube-scheduler ended.*is well again"):
+        await host.apply()
+    assert host.tree() == before
+    assert host.clock.seconds - started < 400
+
+
+async def test_a_failed_move_returns_to_the_address_that_worked(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply()
+    working = host.tree()
+    host.scheduler.refuses = "10.96.200.8"
+    with pytest.raises(RolledBackError, match="well again"):
+        await host.apply(MOVED_EXTENDER)
+    assert host.tree() == working
+
+
+@pytest.mark.parametrize("number", [3, 4, 5], ids=["before the edit", "before the switch", "while waiting"])
+async def test_a_manifest_that_kubeadm_rewrites_meanwhile_is_never_overwritten(tmp_path: Path, number: int) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    upgraded = corpus_text("kubeadm-1.30.yaml")
+
+    def rewrite() -> None:
+        if isinstance(host.files, BreakingFiles) and host.files.changes == number:
+            host.put(MANIFEST, upgraded)
+
+    host.files = BreakingFiles(host.files, lambda _count, _path: None, after=rewrite)
+    with pytest.raises(ConflictError, match="changed by somebody else meanwhile"):
+        await host.apply()
+    assert host.get(MANIFEST) == upgraded
+    await host.apply()
+    assert host.scheduler.problem == ""
+    await host.recover()
+    assert host.get(MANIFEST) == upgraded
+
+
+async def test_a_scheduler_that_is_ill_already_is_not_touched(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    host.scheduler.refuses = "batch"
+    before = host.tree()
+    with pytest.raises(Refused, match="not well as it is, nothing was changed"):
+        await host.apply()
+    assert host.tree() == before
+
+
+async def test_a_second_file_for_the_same_pod_is_refused(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    host.put(MANIFEST + ".bak", corpus_text("kubeadm-1.28.yaml"))
+    with pytest.raises(Refused, match=r"kube-scheduler.yaml.bak' and .* both start pod 'kube-scheduler'"):
+        await host.apply()
+
+
+async def test_of_two_schedulers_the_one_of_the_usual_name_is_meant(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    second = corpus_text("kubeadm-1.29.yaml").replace(b"  name: kube-scheduler\n", b"  name: second-scheduler\n", 1)
+    host.put("/etc/kubernetes/manifests/second.yaml", second)
+    await host.apply()
+    assert host.get("/etc/kubernetes/manifests/second.yaml") == second
+    (tmp_path / MANIFEST[1:]).rename(tmp_path / "etc/kubernetes/manifests/first.yaml")
+    with pytest.raises(Refused, match="several manifests run kube-scheduler"):
+        await host.apply()
+
+
+async def test_without_a_schedulers_manifest_the_error_names_the_other_ways(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.put("/etc/kubernetes/manifests/etcd.yaml", "kind: Pod\nspec: {containers: [{name: etcd}]}\n")
+    with pytest.raises(NotFoundError, match="--unit"):
+        await host.apply()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param("apiVersion: v1\nkind: Deployment\n", "kind is 'Deployment'", id="not a pod"),
+        pytest.param("kind: Pod\nspec: {containers: []}\n", "no containers", id="no containers"),
+        pytest.param("kind: Pod\nspec: {containers: [{name: x}]}\n", "no container runs kube-scheduler", id="another"),
+        pytest.param("- 1\n", "document is a sequence", id="a list"),
+        pytest.param("", "document is empty", id="empty"),
+        pytest.param("kind: [Pod\n", "not valid YAML or JSON in line", id="broken"),
+        pytest.param("kind: Pod\n---\nkind: Pod\n", "more than one YAML document", id="two documents"),
+        pytest.param(b"\xff\xfe\x00", "not UTF-8", id="not text"),
+    ],
+)
+async def test_a_named_manifest_that_is_none_is_refused_with_the_reason(
+    tmp_path: Path, content: str | bytes, message: str
+) -> None:
+    host = Host(tmp_path, manifest=MANIFEST)
+    host.put(MANIFEST, content)
+    before = host.tree()
+    with pytest.raises(ConfigError, match=message):
+        await host.manager.prepare_apply(EXTENDER)
+    assert host.tree() == before
+
+
+async def test_a_linked_manifest_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.put("/opt/kube-scheduler.yaml", corpus_text("kubeadm-1.29.yaml"))
+    (tmp_path / MANIFEST[1:]).symlink_to("/opt/kube-scheduler.yaml")
+    with pytest.raises(Refused, match=r"symbolic link to '/opt/kube-scheduler.yaml'.*name the file itself"):
+        await host.apply()
+
+
+async def test_a_linked_directory_is_followed_below_the_hosts_root(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    (tmp_path / "etc/kubernetes/manifests").rmdir()
+    (tmp_path / "opt").mkdir()
+    (tmp_path / "etc/kubernetes/manifests").symlink_to("/opt/pods")
+    host.put("/opt/pods/kube-scheduler.yaml", corpus_text("kubeadm-1.29.yaml"))
+    host.scheduler.target = "/opt/pods/kube-scheduler.yaml"
+    await host.apply()
+    assert b"--config=" in host.get("/opt/pods/kube-scheduler.yaml")
+    await host.recover()
+    assert host.get("/opt/pods/kube-scheduler.yaml") == corpus_text("kubeadm-1.29.yaml")
+
+
+async def test_an_unknown_version_is_refused_with_the_accepted_ones(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.put(MANIFEST, corpus_text("kubeadm-1.29.yaml").replace(b":v1.29.14", b":v1.17.4"))
+    with pytest.raises(ConfigError, match=r"1\.17\.4.*accepted are 1\.18 to 1\.36 and later"):
+        await host.apply()
+    host.put(MANIFEST, corpus_text("kubeadm-1.29.yaml").replace(b":v1.29.14", b":stable"))
+    with pytest.raises(ConfigError, match="--scheduler-version"):
+        await host.apply()
+    host.version = "v1.29.14"
+    assert "check current k8s cluster version is v1.29.14" in await host.apply()
+
+
+async def test_another_systems_change_under_our_file_name_is_not_overwritten(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    foreign = corpus_text("existing-policy-1.20.yaml").replace(b"/etc/kubernetes/policy.json", POLICY.encode())
+    host.put(MANIFEST, foreign)
+    host.put(POLICY, '{"kind": "Policy", "apiVersion": "v1"}')
+    before = host.tree()
+    with pytest.raises(Refused, match="another system"):
+        await host.apply()
+    assert host.tree() == before
+
+
+async def test_a_configuration_that_the_version_cannot_read_is_refused(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    host.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG.replace("k8s.io/v1", "k8s.io/v1beta1"))
+    with pytest.raises(ConfigError, match=r"v1\.28\.4 does not read KubeSchedulerConfiguration"):
+        await host.apply()
+
+
+async def test_recovering_works_also_when_the_admins_configuration_is_gone(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    await host.apply()
+    (tmp_path / "srv/scheduler/scheduler.yaml").unlink()
+    lines = await host.recover()
+    assert host.get(MANIFEST) == corpus_text("existing-config-1.28.yaml")
+    assert any(line.startswith("warning: kube-scheduler did not come up") for line in lines)

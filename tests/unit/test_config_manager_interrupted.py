@@ -1,0 +1,191 @@
+"""Every plan, cut off after each of its changes: the scheduler can start there, and a re-run or recover ends right."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.executing import RolledBackError
+from gcushare.config_manager.files import HostFiles
+from tests.unit.config_manager_host import (
+    KUBEASZ,
+    MANIFEST,
+    MOVED_EXTENDER,
+    UNIT,
+    BreakingFiles,
+    Crash,
+    Host,
+    corpus_text,
+    crash_at,
+    host_with,
+    refuse_at,
+)
+
+
+@dataclass(frozen=True)
+class Story:
+    """How a node comes to where the operation under test begins, and that operation."""
+
+    prepare: Callable[[Path], Awaitable[Host]]
+    operate: Callable[[Host], Awaitable[object]]
+    is_recovery: bool = False
+
+
+async def _fresh_policy(root: Path) -> Host:
+    return host_with(root, "kubeadm-1.20.yaml")
+
+
+async def _fresh_config(root: Path) -> Host:
+    return host_with(root, "kubeadm-1.29.yaml")
+
+
+async def _with_admins_config(root: Path) -> Host:
+    return host_with(root, "existing-config-1.28.yaml")
+
+
+async def _unit(root: Path) -> Host:
+    host = Host(root, target=UNIT, version="v1.23.1")
+    host.put(UNIT, KUBEASZ)
+    return host
+
+
+async def _applied(root: Path) -> Host:
+    host = await _fresh_config(root)
+    await host.apply()
+    return host
+
+
+async def _applied_unit(root: Path) -> Host:
+    host = await _unit(root)
+    await host.apply()
+    return host
+
+
+async def _applied_and_upgraded(root: Path) -> Host:
+    host = host_with(root, "kubeadm-1.22.yaml")
+    await host.apply()
+    host.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
+    return host
+
+
+async def _applied_and_edited(root: Path) -> Host:
+    host = await _applied(root)
+    host.put(MANIFEST, host.get(MANIFEST).replace(b"cpu: 100m", b"cpu: 200m"))
+    return host
+
+
+STORIES = {
+    "apply, policy": Story(_fresh_policy, Host.apply),
+    "apply, configuration": Story(_fresh_config, Host.apply),
+    "apply, merged": Story(_with_admins_config, Host.apply),
+    "apply, unit": Story(_unit, Host.apply),
+    "extender moved": Story(_applied, lambda host: host.apply(MOVED_EXTENDER)),
+    "extender moved, unit": Story(_applied_unit, lambda host: host.apply(MOVED_EXTENDER)),
+    "extender moved, manifest edited": Story(_applied_and_edited, lambda host: host.apply(MOVED_EXTENDER)),
+    "kubeadm upgrade": Story(_applied_and_upgraded, Host.apply),
+    "recover": Story(_applied, Host.recover, is_recovery=True),
+    "recover, edited": Story(_applied_and_edited, Host.recover, is_recovery=True),
+    "recover, unit": Story(_applied_unit, Host.recover, is_recovery=True),
+}
+ALL = pytest.mark.parametrize("story", [pytest.param(story, id=name) for name, story in STORIES.items()])
+
+
+async def _count_changes(story: Story, root: Path) -> int:
+    host = await story.prepare(root)
+    counting = host.files = BreakingFiles(HostFiles(root), lambda _count, _path: None)
+    await story.operate(host)
+    return counting.changes
+
+
+async def _finished(story: Story, root: Path) -> dict[str, tuple[bytes, int]]:
+    host = await story.prepare(root)
+    await story.operate(host)
+    return host.tree()
+
+
+async def _recovered(story: Story, root: Path) -> dict[str, tuple[bytes, int]]:
+    host = await story.prepare(root)
+    if not story.is_recovery:
+        await story.operate(host)
+    await host.recover()
+    return host.tree()
+
+
+def _meaningful(tree: dict[str, tuple[bytes, int]]) -> dict[str, tuple[bytes, int]]:
+    """Leave the record out: it also remembers the sums of the change that was cut off."""
+    return {path: state for path, state in tree.items() if not path.endswith("gcushare-config-manager.json")}
+
+
+@ALL
+async def test_after_a_crash_at_any_change_the_scheduler_starts_and_a_rerun_finishes(
+    tmp_path: Path, story: Story
+) -> None:
+    finished = _meaningful(await _finished(story, tmp_path / "finished"))
+    for number in range(1, await _count_changes(story, tmp_path / "count") + 1):
+        root = tmp_path / str(number)
+        host = await story.prepare(root)
+        host.files = BreakingFiles(HostFiles(root), crash_at(number, root))
+        with pytest.raises(Crash):
+            await story.operate(host)
+        assert host.scheduler.find_start_problem() == "", number
+        host.files = HostFiles(root)
+        await story.operate(host)
+        assert _meaningful(host.tree()) == finished, number
+        assert host.scheduler.problem == ""
+
+
+@ALL
+async def test_after_a_crash_at_any_change_recovering_ends_as_if_nothing_had_happened(
+    tmp_path: Path, story: Story
+) -> None:
+    recovered = await _recovered(story, tmp_path / "recovered")
+    for number in range(1, await _count_changes(story, tmp_path / "count") + 1):
+        root = tmp_path / str(number)
+        host = await story.prepare(root)
+        host.files = BreakingFiles(HostFiles(root), crash_at(number, root))
+        with pytest.raises(Crash):
+            await story.operate(host)
+        host.files = HostFiles(root)
+        await host.recover()
+        assert host.tree() == recovered, number
+
+
+@ALL
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+async def test_a_full_disk_or_read_only_directory_at_any_change_loses_nothing(
+    tmp_path: Path, story: Story, code: int
+) -> None:
+    finished = _meaningful(await _finished(story, tmp_path / "finished"))
+    for number in range(1, await _count_changes(story, tmp_path / "count") + 1):
+        root = tmp_path / str(number)
+        host = await story.prepare(root)
+        before = host.tree()
+        host.files = BreakingFiles(HostFiles(root), refuse_at(number, code))
+        with pytest.raises(Exception, match=errno.errorcode[code]) as caught:
+            await story.operate(host)
+        assert host.scheduler.find_start_problem() == "", number
+        if isinstance(caught.value, RolledBackError):
+            assert host.tree() == before, number
+        host.files = HostFiles(root)
+        await story.operate(host)
+        assert _meaningful(host.tree()) == finished, number
+
+
+async def test_a_crash_while_waiting_is_noticed_and_a_bad_change_undone_by_the_next_run(tmp_path: Path) -> None:
+    host = await _fresh_config(tmp_path)
+    before = host.tree()
+    prepared = await host.manager.prepare_apply(MOVED_EXTENDER)
+    writes = sum(1 for step in prepared.plan.steps if type(step).__name__ in ("WriteFile", "Switch"))
+    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(writes, tmp_path))
+    with pytest.raises(Crash):
+        await host.apply(MOVED_EXTENDER)
+    host.files = HostFiles(tmp_path)
+    host.scheduler.refuses = "10.96.200.8"
+    host.scheduler.problem = "kube-scheduler ended"
+    with pytest.raises(RolledBackError, match="rolled back"):
+        await host.apply(MOVED_EXTENDER)
+    assert host.tree() == before

@@ -1,0 +1,216 @@
+"""The DaemonSet's loop: rewritten manifests, moved extenders, turns, wishes, failures and the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.extender import ExtenderSettings
+from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
+from gcushare.core.errors import RetryableError
+from gcushare.runtime.shutdown import Shutdown
+from tests.unit.config_manager_host import (
+    EXTENDER,
+    MANIFEST,
+    MOVED_EXTENDER,
+    BreakingFiles,
+    Host,
+    ManualClock,
+    corpus_text,
+    host_with,
+)
+
+PACE = Pace(interval_s=10, after_failure_s=900)
+
+
+@dataclass
+class Cluster:
+    """The wish, the reports and the turns of one cluster, kept in memory."""
+
+    wanted: Desire = Desire.APPLY
+    settings: ExtenderSettings = EXTENDER
+    is_down: bool = False
+    told: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
+    holders: list[str] = field(default_factory=list)
+    holder: str = ""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def desire(self) -> Desire:
+        if self.is_down:
+            raise RetryableError("the API server does not answer")
+        return self.wanted
+
+    async def extender(self) -> ExtenderSettings:
+        return self.settings
+
+
+@dataclass
+class Node:
+    """One node's part of it."""
+
+    cluster: Cluster
+    name: str = "cp-1"
+
+    async def report(self, state: State, reason: str) -> None:
+        if self.cluster.is_down:
+            raise RetryableError("the API server does not answer")
+        self.cluster.told.setdefault(self.name, []).append((state, reason))
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        async with self.cluster.lock:
+            self.cluster.holders.append(self.name)
+            self.cluster.holder = self.name
+            yield
+            self.cluster.holder = ""
+
+
+def keeper(host: Host, cluster: Cluster, name: str = "cp-1") -> Keeper:
+    node = Node(cluster, name)
+    return Keeper(manager=host.manager, wishes=cluster, reports=node, turns=node, clock=host.clock, pace=PACE)
+
+
+async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    loop = keeper(host, cluster)
+    assert await loop.check() == "the scheduler was not looked at yet"
+    for _ in range(3):
+        await loop.round()
+    assert cluster.told == {"cp-1": [(State.APPLIED, "")]}
+    assert cluster.holders == ["cp-1"]
+    assert await loop.check() is None
+
+
+async def test_a_manifest_that_kubeadm_rewrote_is_changed_again(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.22.yaml"), Cluster()
+    loop = keeper(host, cluster)
+    await loop.round()
+    host.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
+    await loop.round()
+    assert "--config=/etc/kubernetes/scheduler-extender-config-v1.23+.yaml" in host.scheduler.arguments
+    assert cluster.told["cp-1"] == [(State.APPLIED, "")]
+
+
+async def test_a_moved_extender_is_followed(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    loop = keeper(host, cluster)
+    await loop.round()
+    cluster.settings = MOVED_EXTENDER
+    await loop.round()
+    assert b"10.96.200.8" in host.get("/etc/kubernetes/scheduler-extender-config-v1.23+.yaml")
+
+
+async def test_the_wish_to_recover_is_obeyed_and_reported(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    before = host.tree()
+    loop = keeper(host, cluster)
+    await loop.round()
+    cluster.wanted = Desire.RECOVER
+    await loop.round()
+    await loop.round()
+    assert host.tree() == before
+    assert cluster.told["cp-1"] == [(State.APPLIED, ""), (State.RECOVERED, "")]
+
+
+async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_something_changed(
+    tmp_path: Path,
+) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    before = host.tree()
+    host.scheduler.refuses = "10.96.1.37"
+    loop = keeper(host, cluster)
+    for _ in range(5):
+        await loop.round()
+    assert len(cluster.holders) == 1
+    assert host.tree() == before
+    ((state, reason),) = cluster.told["cp-1"]
+    assert (state, "rolled back" in reason) == (State.FAILED, True)
+    assert await loop.check() == reason
+    host.clock.seconds += PACE.after_failure_s
+    await loop.round()
+    assert len(cluster.holders) == 2
+    cluster.settings = MOVED_EXTENDER
+    await loop.round()
+    assert cluster.told["cp-1"][-1] == (State.APPLIED, "")
+
+
+async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_back(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster(is_down=True)
+    before = host.tree()
+    loop = keeper(host, cluster)
+    await loop.round()
+    assert host.tree() == before
+    assert await loop.check() == "the API server does not answer"
+    cluster.is_down = False
+    await loop.round()
+    assert cluster.told["cp-1"] == [(State.APPLIED, "")]
+
+
+async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -> None:
+    cluster = Cluster()
+    changes: list[str] = []
+
+    def node(name: str) -> Keeper:
+        host = host_with(tmp_path / name, "kubeadm-1.29.yaml")
+
+        def note(_count: int, path: str) -> None:
+            changes.append(name)
+            assert cluster.holder == name, path
+
+        host.files = BreakingFiles(host.files, note)
+        return keeper(host, cluster, name)
+
+    await asyncio.gather(*(node(name).round() for name in ("one", "two", "three")))
+    assert sorted(cluster.holders) == ["one", "three", "two"]
+    assert changes == sorted(changes, key=cluster.holders.index)
+    assert {name: told[-1] for name, told in cluster.told.items()} == dict.fromkeys(
+        ("one", "two", "three"), (State.APPLIED, "")
+    )
+
+
+class StuckClock(ManualClock):
+    """A clock on which a wait never ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = asyncio.Event()
+
+    async def sleep(self, delay_s: float) -> None:
+        self.waiting.set()
+        await asyncio.Event().wait()
+
+
+async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_the_change(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    shutdown = Shutdown()
+    stuck = host.clock = StuckClock()
+    loop = keeper(host, cluster)
+    running = asyncio.create_task(loop.run(shutdown))
+    await asyncio.wait_for(stuck.waiting.wait(), 10)
+    shutdown.request("test")
+    await asyncio.wait_for(running, 10)
+    assert "gcushare" in host.get(MANIFEST).decode()
+    assert cluster.told == {}
+    host.clock = ManualClock()
+    assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
+    await keeper(host, cluster).round()
+    assert cluster.told["cp-1"] == [(State.APPLIED, "")]
+    assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
+
+
+async def test_a_defect_ends_the_loop_instead_of_being_passed_over(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+
+    class Broken(Cluster):
+        async def desire(self) -> Desire:
+            raise ZeroDivisionError
+
+    loop = keeper(host, cluster)
+    loop.wishes = Broken()
+    with pytest.raises(ZeroDivisionError):
+        await loop.run(Shutdown())

@@ -1,0 +1,187 @@
+"""Static pod manifests: what is read from them, and what is refused because no careful edit exists."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gcushare.config_manager.launching import ConfigTarget
+from gcushare.config_manager.manifest import PodManifest, parse_manifest
+from gcushare.core.errors import ConfigError, Refused
+from tests.unit.config_manager_host import CORPUS, corpus_text, load_yaml
+
+PATH = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
+OWN = frozenset({PATH})
+TARGET = ConfigTarget("config", PATH, "0123456789")
+HEAD = "kind: Pod\nmetadata: {name: kube-scheduler}\nspec:\n"
+
+
+def corpus(name: str) -> PodManifest:
+    return parse_manifest(corpus_text(name).decode(), name)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_only_flag_mount_and_volume_differ_after_the_edit(name: str) -> None:
+    manifest = corpus(name)
+    edited = manifest.pointed_at(TARGET)
+    before, after = load_yaml(manifest.text.lstrip("\ufeff")), load_yaml(edited.text.lstrip("\ufeff"))
+    container = after["spec"]["containers"][manifest.index]
+    was = before["spec"]["containers"][manifest.index]
+    assert container.get("volumeMounts")[-1]["mountPath"] == PATH
+    assert after["spec"]["volumes"][-1]["hostPath"] == {"path": PATH, "type": "File"}
+    rest = {**container, "volumeMounts": container["volumeMounts"][:-1] or None}
+    for key in ("command", "args"):
+        rest[key] = [each for each in rest.get(key) or [] if PATH not in each]
+        was = {**was, key: [each for each in was.get(key) or [] if "--config=" not in each]}
+    assert rest == {"volumeMounts": None, **was}
+    containers = [*after["spec"]["containers"]]
+    containers[manifest.index] = before["spec"]["containers"][manifest.index]
+    volumes = after["spec"]["volumes"][:-1]
+    assert {**after, "spec": {**after["spec"], "containers": containers, "volumes": volumes}} == {
+        **before,
+        "spec": {**before["spec"], "volumes": before["spec"].get("volumes") or []},
+    }
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_lines_are_only_added_except_where_a_value_is_replaced(name: str) -> None:
+    manifest = corpus(name)
+    before, after = (text.splitlines(keepends=True) for text in (manifest.text, manifest.pointed_at(TARGET).text))
+    removed = [line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")]
+    is_flow = name.endswith(".json") or "flow-style" in name
+    final = {before[-1]} if not before[-1].endswith("\n") else set()
+    assert is_flow or set(removed) <= {*final, *(line for line in before if "--config=/etc/kubernetes/admin" in line)}
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_taking_the_edit_out_again_restores_every_byte(name: str) -> None:
+    manifest = corpus(name)
+    edited = manifest.pointed_at(TARGET)
+    assert edited.points_at(TARGET)
+    assert not manifest.points_at(TARGET)
+    was = [flag.value for flag in manifest.flags if flag.name == "config"]
+    assert edited.without_trace(OWN, was[-1] if was else None).text == manifest.text
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(CORPUS),
+    flag=st.sampled_from(["config", "policy-config-file"]),
+    tag=st.from_regex(r"[0-9a-f]{10}", fullmatch=True),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    cut=st.booleans(),
+)
+def test_edit_and_removal_are_inverse_for_any_line_ends(
+    name: str, flag: str, tag: str, newline: str, cut: bool
+) -> None:
+    text = corpus_text(name).decode().replace("\r\n", "\n").replace("\n", newline)
+    manifest = parse_manifest(text.rstrip("\r\n") if cut else text, name)
+    edited = manifest.pointed_at(ConfigTarget(flag, PATH, tag))
+    was = [each.value for each in manifest.flags if each.name == flag]
+    assert edited.trace(OWN).tag == tag
+    assert edited.without_trace(OWN, was[-1] if was else None).text == manifest.text
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("kubeadm-1.20.yaml", "https://127.0.0.1:10259/healthz"),
+        ("kubeadm-1.31.yaml", "https://127.0.0.1:10259/livez"),
+        ("kubeadm-1.36.yaml", "https://127.0.0.1:10259/livez"),
+        ("two-containers-1.30.yaml", "https://127.0.0.1:10359/healthz"),
+        ("rke2-like-1.28.yaml", "https://localhost:10259/healthz"),
+    ],
+)
+def test_the_health_address_is_the_kubelets_own(name: str, url: str) -> None:
+    assert corpus(name).health.url == url
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "host"),
+    [
+        ("existing-config-1.28.yaml", "/etc/kubernetes/admin/scheduler.yaml", "/srv/scheduler/scheduler.yaml"),
+        ("existing-policy-1.20.yaml", "/etc/kubernetes/policy.json", "/srv/scheduler/policy.json"),
+        ("separate-values-1.22.yaml", "/etc/kubernetes/deep/x.yaml", "/etc/kubernetes/deep/x.yaml"),
+        ("kubeadm-1.29.yaml", "/etc/other.yaml", None),
+        ("kubeadm-1.29.yaml", "/etc/kubernetes/scheduler.conf.d", None),
+    ],
+)
+def test_a_path_of_the_container_is_followed_to_the_host(name: str, path: str, host: str | None) -> None:
+    assert corpus(name).host_path(path) == host
+
+
+def test_a_sub_path_is_part_of_the_way_and_other_volumes_lead_nowhere() -> None:
+    manifest = parse_manifest(
+        HEAD + "  containers:\n  - command: [kube-scheduler]\n    volumeMounts:\n"
+        "    - {name: a, mountPath: /conf, subPath: x/y}\n    - {name: m, mountPath: /conf/map}\n"
+        "  volumes:\n  - {name: a, hostPath: {path: /srv}}\n  - {name: m, configMap: {name: c}}\n",
+        "m",
+    )
+    assert manifest.host_path("/conf/f.yaml") == "/srv/x/y/f.yaml"
+    assert manifest.host_path("/conf/map/f.yaml") is None
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        pytest.param(
+            "  - {name: a, command: [sh, -c, kube-scheduler --kubeconfig=/x]}", "started by a shell", id="shell"
+        ),
+        pytest.param(
+            "  - {name: kube-scheduler, image: x/kube-scheduler:v1.30.0}", "no command and no args", id="bare"
+        ),
+        pytest.param("  - command: [kube-scheduler]\n  - command: [/bin/kube-scheduler]", "several", id="two of them"),
+        pytest.param(
+            "  - command: &c [kube-scheduler]\n  - {name: x, command: *c, image: y}", "several containers", id="shared"
+        ),
+        pytest.param(
+            "  - command: [kube-scheduler]\n    volumeMounts: &m [{name: k, mountPath: /k}]\n"
+            "  - {name: side, image: y, volumeMounts: *m}",
+            "anchor 'm' is used in 2 places",
+            id="shared mounts",
+        ),
+        pytest.param(
+            "  - &c {command: [kube-scheduler], name: a}\n  initContainers: [*c]", "anchor 'c' is used", id="shared pod"
+        ),
+        pytest.param(
+            f"  - command: [kube-scheduler]\n    volumeMounts: [{{name: old, mountPath: {PATH}}}]",
+            "mounted already, as volume 'old'",
+            id="mounted by another system",
+        ),
+    ],
+)
+def test_what_cannot_be_edited_without_side_effects_is_refused(container: str, message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        parse_manifest(HEAD + "  containers:\n" + container + "\n", "m").pointed_at(TARGET)
+
+
+def test_mounts_that_come_in_by_a_merge_are_not_shadowed() -> None:
+    text = (
+        "x: &base {volumeMounts: [{name: k, mountPath: /k}]}\nkind: Pod\nspec:\n  containers:\n"
+        "  - <<: *base\n    command: [kube-scheduler]\n"
+    )
+    with pytest.raises(ConfigError, match="YAML merge"):
+        parse_manifest(text, "m").pointed_at(TARGET)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("[kube-scheduler, --config, /old, --v=2]", "[kube-scheduler, --config, NEW, --v=2]"),
+        ("[kube-scheduler, --config=/a, --config=/b]", "[kube-scheduler, --config=/a, --config=NEW]"),
+        ("['kube-scheduler', '--config=/a']", "['kube-scheduler', '--config=NEW']"),
+    ],
+)
+def test_a_flag_that_is_there_is_replaced_where_it_counts(arguments: str, expected: str) -> None:
+    text = HEAD + f"  containers:\n  - command: {arguments}\n"
+    edited = parse_manifest(text, "m").pointed_at(TARGET)
+    assert f"command: {expected.replace('NEW', PATH)}\n" in edited.text
+    assert edited.without_trace(OWN, None if "/a" not in arguments else "/a").flags[0].name in ("v", "config")
+
+
+def test_our_flag_in_two_words_is_removed_with_both() -> None:
+    text = HEAD + f"  containers:\n  - command: [kube-scheduler, --config, {PATH}, --v=2]\n"
+    assert parse_manifest(text, "m").without_trace(OWN, None).arguments == ("kube-scheduler", "--v=2")

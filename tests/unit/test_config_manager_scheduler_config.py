@@ -1,0 +1,273 @@
+"""The scheduler's configuration: new ones in each version's words, and merges that keep what the admin wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from gcushare.config_manager.arguments import Flag, parse_flags
+from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls, is_ours
+from gcushare.config_manager.scheduler_config import existing_config, merged_config, new_config
+from gcushare.config_manager.versions import parse_version
+from gcushare.core.errors import ConfigError, Refused
+from gcushare.vendors.aliyun import ALIYUN
+from gcushare.vendors.enflame import ENFLAME
+from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER
+
+BOTH = ExtenderSettings(url="http://10.96.1.37:32766", vendors=(ENFLAME, ALIYUN))
+ALIYUN_ONLY = ExtenderSettings(url="http://10.96.1.37:32766/", vendors=(ALIYUN,))
+SEED = """\
+---
+apiVersion: kubescheduler.config.k8s.io/v1beta2
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: /etc/kubernetes/kube-scheduler.kubeconfig
+extenders:
+- urlPrefix: "http://192.168.233.101:32766/gpushare-scheduler"   # the old one
+  filterVerb: filter
+  bindVerb: bind
+  enableHTTPS: false
+  nodeCacheCapable: true
+  managedResources:
+  - name: aliyun.com/gpu-mem
+    ignoredByScheduler: false
+  ignorable: false
+"""
+
+
+def load(text: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = YAML(typ="safe").load(text)
+    return loaded
+
+
+def flags(*arguments: str) -> tuple[Flag, ...]:
+    return parse_flags(["kube-scheduler", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("version", "api_version", "kind"),
+    [
+        ("v1.18.0", "v1", "Policy"),
+        ("v1.22.17", "v1", "Policy"),
+        ("v1.23.0", "kubescheduler.config.k8s.io/v1beta3", "KubeSchedulerConfiguration"),
+        ("v1.24.17", "kubescheduler.config.k8s.io/v1beta3", "KubeSchedulerConfiguration"),
+        ("v1.25.0", "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"),
+        ("v1.36.2", "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"),
+        ("v1.41.0", "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"),
+    ],
+)
+def test_each_version_gets_the_newest_format_that_it_reads(version: str, api_version: str, kind: str) -> None:
+    document = load(new_config(EXTENDER, parse_version(version), ()).text)
+    assert (document["apiVersion"], document["kind"]) == (api_version, kind)
+
+
+def test_a_policy_speaks_in_old_words_and_nanoseconds() -> None:
+    document = json.loads(new_config(replace(EXTENDER, timeout_s=2.5), parse_version("1.20"), ()).text)
+    assert document["extenders"] == [
+        {
+            "urlPrefix": "http://10.96.1.37:32766/gcushare-scheduler",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "bindVerb": "bind",
+            "weight": 1,
+            "enableHttps": False,
+            "httpTimeout": 2_500_000_000,
+            "nodeCacheCapable": True,
+            "managedResources": [{"name": "enflame.com/gcu-memory", "ignoredByScheduler": False}],
+            "ignorable": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "written"), [(5, "5s"), (0.25, "250ms"), (1.5, "1500ms"), (60, "60s")])
+def test_a_configuration_writes_its_timeout_as_a_go_duration(seconds: float, written: str) -> None:
+    document = load(new_config(replace(EXTENDER, timeout_s=seconds), parse_version("1.30"), ()).text)
+    assert document["extenders"][0]["httpTimeout"] == written
+
+
+def test_what_config_would_drop_of_the_flags_is_carried_into_the_file() -> None:
+    given = flags(
+        "--kubeconfig=/etc/kubernetes/scheduler.conf",
+        "--profiling=false",
+        "--kube-api-qps=75",
+        "--kube-api-burst",
+        "150",
+        "--leader-elect=true",
+        "--leader-elect-lease-duration=30s",
+        "--bind-address=127.0.0.1",
+        "--v=2",
+    )
+    document = load(new_config(EXTENDER, parse_version("1.29"), given).text)
+    assert {key: value for key, value in document.items() if key not in ("extenders", "apiVersion", "kind")} == {
+        "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": 75, "burst": 150},
+        "enableProfiling": False,
+        "leaderElection": {"leaderElect": True, "leaseDuration": "30s"},
+    }
+
+
+def test_a_policy_needs_nothing_carried_because_flags_stay_in_force() -> None:
+    document = json.loads(new_config(EXTENDER, parse_version("1.20"), flags("--profiling=false")).text)
+    assert set(document) == {"apiVersion", "kind", "extenders"}
+
+
+def test_both_vendors_are_one_entry_because_only_one_extender_may_bind() -> None:
+    (entry,) = load(new_config(BOTH, parse_version("1.30"), ()).text)["extenders"]
+    assert [each["name"] for each in entry["managedResources"]] == ["enflame.com/gcu-memory", "aliyun.com/gpu-mem"]
+    assert entry["urlPrefix"].endswith(":32766/gcushare-scheduler")
+
+
+def test_tls_goes_into_the_file_itself_so_that_nothing_more_is_mounted() -> None:
+    (entry,) = load(new_config(TLS_EXTENDER, parse_version("1.30"), ()).text)["extenders"]
+    assert entry["enableHTTPS"] is True
+    assert entry["tlsConfig"] == {
+        "caData": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==",
+        "certData": "LS0tLS1CRUdJTiBDCg==",
+        "keyData": "LS0tLS1CRUdJTiBLRVkK",
+    }
+    assert TLS_EXTENDER.is_secret
+    assert "BEGIN KEY" not in repr(TLS_EXTENDER)
+
+
+def test_a_merge_appends_our_entry_and_keeps_every_byte_of_the_rest() -> None:
+    merged = merged_config(ADMIN_CONFIG, "c", EXTENDER)
+    assert merged.text.startswith(ADMIN_CONFIG)
+    assert [one["urlPrefix"] for one in load(merged.text)["extenders"]] == [
+        "http://10.0.0.5:9000/volumes",
+        "http://10.96.1.37:32766/gcushare-scheduler",
+    ]
+
+
+@pytest.mark.parametrize("base", [ADMIN_CONFIG, SEED, ADMIN_CONFIG.replace("\n", "\r\n"), ADMIN_CONFIG.rstrip("\n")])
+def test_merging_twice_is_merging_once(base: str) -> None:
+    settings = ALIYUN_ONLY if base == SEED else EXTENDER
+    once = merged_config(base, "c", settings).text
+    assert merged_config(once, "c", settings).text == once
+    assert load(once)["profiles" if base != SEED else "extenders"]
+
+
+def test_the_seeds_entry_is_brought_up_to_date_where_it_stands() -> None:
+    merged = merged_config(SEED, "c", ALIYUN_ONLY).text
+    expected = SEED.replace("192.168.233.101", "10.96.1.37")
+    assert merged.startswith(expected)
+    added = load("\n".join(line.strip() for line in merged[len(expected) :].splitlines()))
+    assert added == {"prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 1, "httpTimeout": "5s"}
+
+
+def test_a_changed_address_changes_one_line() -> None:
+    once = merged_config(ADMIN_CONFIG, "c", EXTENDER).text
+    moved = merged_config(once, "c", MOVED_EXTENDER).text
+    assert moved == once.replace("10.96.1.37", "10.96.200.8")
+
+
+def test_without_tls_the_old_tls_goes() -> None:
+    secure = merged_config(ADMIN_CONFIG, "c", TLS_EXTENDER).text
+    plain = load(merged_config(secure, "c", EXTENDER).text)["extenders"][1]
+    assert "tlsConfig" not in plain
+    assert plain["enableHTTPS"] is False
+
+
+def test_two_old_entries_of_the_two_vendors_become_one() -> None:
+    enflame = (
+        SEED.partition("extenders:\n")[2]
+        .replace("gpushare-s", "gcushare-s")
+        .replace("aliyun.com/gpu-mem", "enflame.com/gcu-memory")
+    )
+    document = load(merged_config(SEED + enflame.replace("  bindVerb: bind\n", ""), "c", BOTH).text)
+    assert [one["urlPrefix"] for one in document["extenders"]] == ["http://10.96.1.37:32766/gcushare-scheduler"]
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        '{"kind":"Policy","apiVersion":"v1","extenders":[{"urlPrefix":"http://a/b","filterVerb":"f"}]}',
+        '{\n  "kind": "Policy",\n  "apiVersion": "v1",\n  "extenders": []\n}\n',
+        "kind: Policy\napiVersion: v1\npredicates:   # ours\n- name: PodFitsResources\n",
+        "kind: Policy\nextenders:\n",
+    ],
+)
+def test_policies_in_json_and_yaml_are_merged_in_their_own_form(base: str) -> None:
+    merged = merged_config(base, "p", EXTENDER)
+    assert load(merged.text)["extenders"][-1]["enableHttps"] is False
+    assert {**load(merged.text), "extenders": None} == {**load(base), "extenders": None}
+    assert merged.flag == "policy-config-file"
+
+
+def test_a_second_binding_extender_is_refused_by_name() -> None:
+    base = ADMIN_CONFIG.replace("  weight: 3\n", "  bindVerb: bind\n")
+    with pytest.raises(Refused, match=r"'http://10\.0\.0\.5:9000/volumes' binds pods already"):
+        merged_config(base, "c", EXTENDER)
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("kind: ConfigMap\napiVersion: v1\n", "c: kind 'ConfigMap'"),
+        ("kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v2\n", "v2"),
+        ("kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1alpha1\n", "v1alpha1"),
+        ("kind: Policy\napiVersion: v1\nextenders: {a: b}\n", "extenders is not a list"),
+        ("- x\n", "a mapping is expected"),
+    ],
+)
+def test_what_is_no_configuration_is_refused_with_what_is_known(base: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        merged_config(base, "c", EXTENDER)
+
+
+def test_a_policy_in_a_config_map_is_out_of_reach() -> None:
+    with pytest.raises(Refused, match="ConfigMap 'mine'"):
+        existing_config(flags("--policy-configmap=mine"))
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        (("--config=/a", "--policy-config-file=/b"), "/b"),
+        (("--config=/a", "--config=/c"), "/c"),
+        (("--policy-configmap=m", "--policy-config-file=/b", "--use-legacy-policy-config"), "/b"),
+        (("--v=2",), None),
+    ],
+)
+def test_the_configuration_that_counts_is_found(given: tuple[str, ...], value: str | None) -> None:
+    flag = existing_config(flags(*given))
+    assert (None if flag is None else flag.value) == value
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"urlPrefix": "https://host:1/gcushare-scheduler/"}, True),
+        ({"urlPrefix": "http://h/x", "managedResources": [{"name": "enflame.com/gcu-memory"}]}, True),
+        ({"urlPrefix": "http://h/gpushare-scheduler"}, False),
+        ({"urlPrefix": "http://h/x", "managedResources": "enflame.com/gcu-memory"}, False),
+        ({}, False),
+    ],
+)
+def test_our_entry_is_known_by_its_path_or_its_resource(entry: dict[str, object], expected: bool) -> None:
+    assert is_ours(entry, EXTENDER) is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"url": "10.96.1.37:32766"}, "must look like http"),
+        ({"url": "http://10.96.1.37:32766/gcushare-scheduler"}, "must end after the port"),
+        ({"weight": 0}, "weight 0"),
+        ({"timeout_s": 0.0}, "timeout"),
+        ({"vendors": ()}, "no vendor"),
+        ({"tls": ExtenderTls(ca=b"x")}, "https://"),
+    ],
+)
+def test_settings_that_kube_scheduler_would_refuse_are_refused_before(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(EXTENDER, **changes)
+
+
+def test_every_problem_of_the_settings_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ExtenderSettings(url="x", vendors=(), weight=0, timeout_s=99)
+    assert len(caught.value.problems) == 4

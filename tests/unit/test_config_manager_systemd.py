@@ -1,0 +1,156 @@
+"""Schedulers that systemd starts: edits of ExecStart, and apply and recover of a whole unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.executing import RolledBackError
+from gcushare.config_manager.launching import ConfigTarget
+from gcushare.config_manager.systemd import parse_unit
+from gcushare.core.errors import ConfigError, Refused
+from tests.unit.config_manager_host import ADMIN_CONFIG, KUBEASZ, MOVED_EXTENDER, UNIT, Host
+
+PATH = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
+TARGET = ConfigTarget("config", PATH, "0123456789")
+OWN = frozenset({PATH})
+SEED = KUBEASZ.replace("  --leader", "  --config=/etc/kubernetes/scheduler-policy-config.yaml \\\n  --leader")
+
+
+def host(root: Path, unit: str = KUBEASZ, *, restart: bool = True) -> Host:
+    made = Host(root, target=UNIT, version="v1.23.1", restart=restart)
+    made.put(UNIT, unit, mode=0o644)
+    made.put("/etc/kubernetes/scheduler-policy-config.yaml", ADMIN_CONFIG.replace("k8s.io/v1", "k8s.io/v1beta2"))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("x \\\n  --v=2\n", "x \\\n  --v=2 \\\n  --config=P\n", id="a line of its own"),
+        pytest.param("x --v=2\n", "x --v=2 --config=P\n", id="one line"),
+        pytest.param("x", "x --config=P", id="no final line end"),
+        pytest.param("x \\\r\n\t--v=2\r\n", "x \\\r\n\t--v=2 \\\r\n\t--config=P\r\n", id="CRLF and tab"),
+        pytest.param("x \\\n  # why\n  --v=2\n", "x \\\n  # why\n  --v=2 \\\n  --config=P\n", id="comment inside"),
+        pytest.param("x --config=/a --v=2\n", "x --config=P --v=2\n", id="replaced"),
+        pytest.param("x --config /a --v=2\n", "x --config P --v=2\n", id="replaced, two words"),
+        pytest.param('x "--config=/a b"\n', 'x "--config=P"\n', id="replaced, quoted"),
+    ],
+)
+def test_the_flag_is_set_in_the_units_own_style_and_taken_out_again(before: str, after: str) -> None:
+    head = "[Unit]\nDescription=d\n[Service]\nExecStart=/usr/bin/kube-scheduler"
+    unit = parse_unit(head + before[1:], "u")
+    edited = unit.pointed_at(TARGET)
+    assert edited.text == head + after[1:].replace("P", PATH)
+    assert edited.points_at(TARGET)
+    was = [flag.value for flag in unit.flags if flag.name == "config"]
+    assert edited.without_trace(OWN, was[0] if was else None).text == unit.text
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("[Unit]\nDescription=x\n", ConfigError, "no \\[Service\\] section"),
+        ("[Unit]\nExecStart=/usr/bin/kube-scheduler\n", ConfigError, "no \\[Service\\] section"),
+        ("[Service]\nExecStart=/usr/bin/kubelet\n", ConfigError, "runs 'kubelet'"),
+        ("[Service]\nExecStart=/a/kube-scheduler\nExecStart=/b/kube-scheduler\n", Refused, "2 ExecStart"),
+        ("[Service]\nExecStart=/a/kube-scheduler $OPTS ${MORE}\n", Refused, r"\$OPTS, \$\{MORE\}"),
+    ],
+)
+def test_units_that_cannot_be_edited_are_refused(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        parse_unit(text, "u").pointed_at(TARGET)
+
+
+def test_an_empty_assignment_forgets_the_commands_before_it() -> None:
+    text = "[Service]\nExecStart=/usr/bin/other\nExecStart=\nExecStart=-/usr/bin/kube-scheduler --v=2\n"
+    unit = parse_unit(text, "u")
+    assert unit.program == "/usr/bin/kube-scheduler"
+    assert [flag.name for flag in unit.flags] == ["v"]
+
+
+async def test_a_unit_is_applied_restarted_and_recovered_byte_for_byte(tmp_path: Path) -> None:
+    node = host(tmp_path)
+    before = node.tree()
+    lines = await node.apply()
+    assert "backup kube-scheduler.service success, for detail, see /etc/kubernetes/kube-scheduler.back.service" in lines
+    assert lines[-1] == f"modify kube-scheduler config finish, for detail, see {UNIT}"
+    assert node.scheduler.arguments[-1] == f"--config={PATH}"
+    assert node.get(UNIT).decode() == KUBEASZ.replace("--v=2", f"--v=2 \\\n  --config={PATH}")
+    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.changes_nothing is False
+    assert await node.apply() != lines
+    await node.recover()
+    assert node.tree() == before
+    assert node.scheduler.starts == 2
+
+
+async def test_the_seeds_configuration_is_merged_and_given_back(tmp_path: Path) -> None:
+    node = host(tmp_path, SEED)
+    before = node.tree()
+    await node.apply()
+    assert node.get(UNIT).decode() == SEED.replace("/etc/kubernetes/scheduler-policy-config.yaml", PATH)
+    assert b"we pack" in node.get(PATH)
+    await node.recover()
+    assert node.tree() == before
+
+
+async def test_a_moved_extender_restarts_the_unit_though_its_file_stays(tmp_path: Path) -> None:
+    node = host(tmp_path)
+    await node.apply()
+    unit, starts = node.get(UNIT), node.scheduler.starts
+    await node.apply(MOVED_EXTENDER)
+    assert (node.get(UNIT), node.scheduler.starts) == (unit, starts + 1)
+
+
+async def test_without_restart_the_files_are_written_and_the_admin_is_told(tmp_path: Path) -> None:
+    node = host(tmp_path, restart=False)
+    lines = await node.apply()
+    assert node.scheduler.starts == 0
+    assert lines[-1] == "the scheduler reads its configuration only when it starts: restart it"
+    assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.changes_nothing is False
+    assert (await node.recover())[-1] == lines[-1]
+    assert node.get(UNIT).decode() == KUBEASZ
+
+
+async def test_a_unit_that_does_not_come_up_is_rolled_back_and_restarted(tmp_path: Path) -> None:
+    node = host(tmp_path)
+    before = node.tree()
+    node.scheduler.refuses = "gcushare-scheduler"
+    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is well again"):
+        await node.apply()
+    assert node.tree() == before
+    assert node.scheduler.problem == ""
+
+
+async def test_a_failed_move_returns_a_unit_to_the_address_that_worked(tmp_path: Path) -> None:
+    node = host(tmp_path)
+    await node.apply()
+    working = node.tree()
+    node.scheduler.refuses = "10.96.200.8"
+    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is well again"):
+        await node.apply(MOVED_EXTENDER)
+    assert node.tree() == working
+    assert node.scheduler.problem == ""
+
+
+async def test_a_restart_that_systemd_refuses_is_rolled_back(tmp_path: Path) -> None:
+    node = host(tmp_path)
+    before = node.tree()
+    node.scheduler.target = "/etc/systemd/system/other.service"
+    node.put("/etc/systemd/system/other.service", KUBEASZ)
+    with pytest.raises(RolledBackError, match=r"no unit .* putting it back failed as well: no unit"):
+        await node.apply()
+    assert {path: state for path, state in node.tree().items() if "other" not in path} == before
+
+
+async def test_a_node_changed_through_a_unit_is_not_changed_through_a_manifest(tmp_path: Path) -> None:
+    node = host(tmp_path)
+    await node.apply()
+    other = Host(tmp_path, manifest="/etc/kubernetes/manifests/kube-scheduler.yaml")
+    other.put(
+        "/etc/kubernetes/manifests/kube-scheduler.yaml",
+        "kind: Pod\nspec: {containers: [{command: [kube-scheduler, --v=2], image: a/kube-scheduler:v1.30.0}]}\n",
+    )
+    with pytest.raises(Refused, match="recover that one first"):
+        await other.apply()

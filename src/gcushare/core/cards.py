@@ -21,7 +21,8 @@ class Card:
     """One physical accelerator, as its vendor's library names it.
 
     ``index`` is the minor number (``/dev/gcu0`` is 0); ``uuid`` names the hardware: the same index with another uuid
-    is another card. ``numa_node`` is None where the machine does not tell.
+    is another card. ``numa_node`` is None, ``link_group`` "" where the machine does not tell; cards of one link group
+    have a direct link or one switch between them.
     """
 
     index: int
@@ -31,6 +32,7 @@ class Card:
     serial: str = ""
     pci_address: str = ""
     numa_node: int | None = None
+    link_group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.requests import CardRequest
+from gcushare.core.topology import CardPlace, choose_close_cards
 
 MAX_NODE_SCORE = 10
 """kube-scheduler accepts 0 to 10 from an extender and multiplies it by the extender's weight."""
@@ -49,13 +50,24 @@ whole. ``spread``: the node with the largest free share."""
 
 
 def choose_cards(node: NodeState, request: CardRequest, policy: CardPolicy) -> tuple[CardState, ...] | None:
-    """Choose the request's cards on one node; None when it does not fit. Walks the node's cards, not its pods."""
+    """Choose the request's cards on one node; None when it does not fit. Walks the node's cards, not its pods.
+
+    Several whole cards are chosen close together, whatever the policy.
+    """
     able = [state for state in node.cards.values() if state.can_hold(request)]
     if len(able) < request.cards:
         return None
     if request.cards == 1:
         return (min(able, key=policy),)
+    if request.whole:
+        close = choose_close_cards([_place(state) for state in able], request.cards)
+        return None if close is None else tuple(node.cards[index] for index in close)
     return tuple(sorted(sorted(able, key=policy)[: request.cards], key=lambda state: state.index))
+
+
+def _place(state: CardState) -> CardPlace:
+    card = state.card.card if state.card is not None else None
+    return CardPlace(state.index, card.numa_node if card else None, card.link_group if card else "")
 
 
 def score_node(node: NodeState, request: CardRequest, policy: NodePolicy) -> int:

@@ -28,6 +28,7 @@ class _CardDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     serial: str = ""
     pci: str = ""
     numa: int | None = None
+    link: str = ""
 
 
 class _LeftOutDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
@@ -106,6 +107,7 @@ def _card_document(offered: InventoryCard) -> _CardDocument:
         serial=card.serial,
         pci=card.pci_address,
         numa=card.numa_node,
+        link=card.link_group,
     )
 
 
@@ -119,6 +121,7 @@ def _inventory_card(document: _CardDocument) -> InventoryCard:
             serial=document.serial,
             pci_address=document.pci,
             numa_node=document.numa,
+            link_group=document.link,
         ),
         units=document.units,
         reserved_units=document.reserved,

@@ -113,10 +113,14 @@ class PluginRig:
         """Start the plugin; it is up when this returns, not yet registered."""
         self._unit = memory_unit or self._unit
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig", environ={}))
-        client = await self._stack.enter_async_context(KubeClient(config))
+        client = KubeClient(config)
         self.app = PluginApp(self.settings(), client)
         self._shutdown = Shutdown()
-        self._running = asyncio.create_task(self.app.run(self._shutdown), name="plugin")
+        self._running = asyncio.create_task(self._run(client, self._shutdown), name="plugin")
+
+    async def _run(self, client: KubeClient, shutdown: Shutdown) -> int:
+        async with client:
+            return await self.app.run(shutdown)
 
     async def stop_plugin(self) -> None:
         """Ask the plugin to end and wait for it."""

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint format protos e2e clean
+.PHONY: install demo test lint format protos e2e bench-plugin bench-extender clean
 
 install: $(VENV)/.installed
 
@@ -30,6 +30,12 @@ format: install
 
 e2e: install
 	$(BIN)/pytest tests/e2e -v $(ARGS)
+
+bench-plugin: install
+	$(BIN)/python -m benchmarks.bench_plugin $(ARGS)
+
+bench-extender: install
+	$(BIN)/python -m benchmarks.bench_extender $(ARGS)
 
 protos: install
 	$(BIN)/python -m grpc_tools.protoc --proto_path src --python_out src --pyi_out src $$(find src -name '*.proto')

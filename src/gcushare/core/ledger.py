@@ -120,6 +120,10 @@ class Ledger:
         """Uids whose binding is under way."""
         return frozenset(self._reserved)
 
+    def is_reserved(self, uid: str) -> bool:
+        """Whether this pod's binding is under way."""
+        return uid in self._reserved
+
     def assignment(self, uid: str) -> Assignment | None:
         """What a pod holds, observed or reserved."""
         name = self._node_of.get(uid)

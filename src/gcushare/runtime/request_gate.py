@@ -46,9 +46,10 @@ class _Gate:
         if isinstance(request.protocol, GuardedConnection):
             request.protocol.begin_request()
         response = await self._answer(request, handler)
-        taken_ms = round((time.perf_counter() - started) * 1000, 1)
-        facts = fields(method=request.method, path=request.path, status=response.status, ms=taken_ms)
-        log.debug("answered %s", facts)
+        if log.isEnabledFor(logging.DEBUG):
+            taken_ms = round((time.perf_counter() - started) * 1000, 1)
+            facts = fields(method=request.method, path=request.path, status=response.status, ms=taken_ms)
+            log.debug("answered %s", facts)
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:

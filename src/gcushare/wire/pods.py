@@ -76,8 +76,10 @@ def pod_wishes(annotations: Mapping[str, str]) -> PodWishes:
     )
 
 
-def pod_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
+def pod_request(pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None) -> PodRequest | None:
     """A pod's request, its author's wishes for cards included; None when it asks for no card of this vendor.
+
+    ``wishes``: taken instead of the pod's annotations.
 
     Raises:
         RemoteContractError: a quantity or a wish is malformed.
@@ -90,7 +92,7 @@ def pod_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
     ]
     if not any(name in c.limits or name in c.requests for c in containers for name in (names.memory, names.whole_card)):
         return None
-    wishes = pod_wishes(pod.metadata.annotations)
+    wishes = pod_wishes(pod.metadata.annotations) if wishes is None else wishes
     return parse_pod_request(containers, names, cards_per_pod=wishes.cards, selection=wishes.selection)
 
 
@@ -119,7 +121,8 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     """
     if not pod.spec.node_name or is_finished(pod):
         return None
-    request = pod_request(pod, vendor)
+    # Once bound, wishes are history: an author who edits them must not make the pod hold less than it does.
+    request = pod_request(pod, vendor, wishes=NO_WISHES)
     if request is None:
         return None
     record = pod_record(pod, vendor)

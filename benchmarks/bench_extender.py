@@ -1,0 +1,390 @@
+"""Measure the extender as kube-scheduler meets it: its own process, real HTTP with keep-alive, a busy cluster.
+
+    python -m benchmarks.bench_extender            the whole table, some two minutes
+    python -m benchmarks.bench_extender --quick    small clusters, to see that it works
+
+Every figure of a row is from one run on this machine; the echo is a handler in the same server that only decodes the
+names and sends them back. Binds go on at 100 per second during filter, echo and prioritize.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.streaming_api import Size, make_pod, node_name, record_annotations
+
+PREFIX = "/gcushare-scheduler"
+BINDS_PER_S = 100
+CARDS = 8
+WARM_UP = 20
+
+
+class Connection:
+    """One kept HTTP connection, as plain as a client can be, so that its own cost is small and always the same."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def post(self, path: str, body: bytes) -> tuple[float, bytes]:
+        """Send a request; returns the seconds to the end of the answer, and its body."""
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        request = head.encode() + body
+        started = time.perf_counter()
+        self._socket.sendall(request)
+        answer = self._read()
+        return time.perf_counter() - started, answer
+
+    def _read(self) -> bytes:
+        data = bytearray()
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            data += self._receive()
+        head = bytes(data[:end]).lower()
+        if not head.startswith((b"http/1.1 200", b"http/1.1 201")):
+            raise RuntimeError(f"answered {bytes(data[:300])!r}")
+        length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+        while len(data) < end + 4 + length:
+            data += self._receive()
+        return bytes(data[end + 4 :])
+
+    def _receive(self) -> bytes:
+        chunk = self._socket.recv(1 << 20)
+        if not chunk:
+            raise RuntimeError("the connection was closed")
+        return chunk
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A cluster with its extender, ready to be measured."""
+
+    size: Size
+    extender_port: int
+    api_port: int
+    extender_pid: int
+    ready_s: float
+    rss_mib: float
+
+    def names(self) -> list[str]:
+        return [node_name(number) for number in range(self.size.nodes)]
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the extender has used."""
+        fields = Path(f"/proc/{self.extender_pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def running(size: Size, *arguments: str) -> Iterator[Bench]:
+    """Start the API server and the extender; both end with the block."""
+    here = Path(__file__).parent.parent
+    flags = [f"--{name}={getattr(size, name)}" for name in ("nodes", "cards", "pods", "waiting")]
+    api = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.streaming_api", *flags], stdout=subprocess.PIPE, cwd=here, text=True
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            api_port = _read_port(api)
+            kubeconfig = _write_kubeconfig(Path(folder), api_port)
+            started = time.perf_counter()
+            command = [sys.executable, "-m", "benchmarks.echoing_extender", "--kubeconfig", str(kubeconfig)]
+            options = ["--listen-address=127.0.0.1", "--listen-port=0", "--log-dir=", "--log-format=text", *arguments]
+            with Path(folder, "extender.log").open("w") as log:
+                extender = subprocess.Popen(
+                    [*command, *options], stdout=subprocess.PIPE, stderr=log, cwd=here, text=True
+                )
+            try:
+                port = _read_port(extender)
+                _wait_ready(port)
+                ready_s = time.perf_counter() - started
+                yield Bench(size, port, api_port, extender.pid, ready_s, rss_mib(extender.pid))
+            finally:
+                extender.terminate()
+                extender.wait(20)
+        finally:
+            api.kill()
+            api.wait()
+
+
+def rss_mib(pid: int, figure: str = "VmRSS") -> float:
+    """Resident memory of a process."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(figure))
+    return int(line.split()[1]) / 1024
+
+
+def _read_port(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+def _write_kubeconfig(folder: Path, port: int) -> Path:
+    name = "bench"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "clusters": [{"name": name, "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": name, "user": {}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def _wait_ready(port: int) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).close()
+            return
+        except (urllib.error.URLError, TimeoutError):
+            time.sleep(0.02)
+    raise RuntimeError("the extender did not become ready within 120 s")
+
+
+def filter_body(pod: dict[str, object], names: list[str]) -> bytes:
+    """A filter request as kube-scheduler writes it."""
+    document = {"Pod": pod, "Nodes": None, "NodeNames": names}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+class Binds:
+    """Binds waiting pods, one at a time."""
+
+    def __init__(self, size: Size, port: int, first: int) -> None:
+        self._size = size
+        self._connection = Connection(port)
+        self._next = first
+        self._rng = random.Random(5)
+
+    def once(self) -> float:
+        """Bind the next waiting pod; returns the seconds it took."""
+        size = self._size
+        if self._next >= size.pods + size.waiting:
+            raise RuntimeError("no pod is waiting any more: make more of them wait")
+        metadata = metadata_of(make_pod(self._next, size, 0))
+        self._next += 1
+        node = node_name(self._rng.randrange(size.nodes))
+        body = {
+            "PodName": metadata["name"],
+            "PodNamespace": metadata["namespace"],
+            "PodUID": metadata["uid"],
+            "Node": node,
+        }
+        taken, answer = self._connection.post(f"{PREFIX}/bind", json.dumps(body).encode())
+        if answer != b'{"Error":""}':
+            raise RuntimeError(f"bind answered {answer[:300]!r}")
+        return taken
+
+    def for_ever(self) -> None:
+        """Bind at the steady rate until killed."""
+        due = time.perf_counter()
+        while True:
+            self.once()
+            due += 1 / BINDS_PER_S
+            time.sleep(max(0.0, due - time.perf_counter()))
+
+
+@contextmanager
+def binds_going_on(bench: Bench) -> Iterator[None]:
+    """Bind at the steady rate while the block runs, from a process of its own: no lock is shared with the measuring."""
+    size = bench.size
+    words = [bench.extender_port, size.nodes, size.cards, size.pods, size.waiting]
+    command = [sys.executable, "-m", "benchmarks.bench_extender", "--only-bind", *map(str, words)]
+    process = subprocess.Popen(command, cwd=Path(__file__).parent.parent)
+    try:
+        before = _bindings(bench)
+        while _bindings(bench) < before + 10:
+            time.sleep(0.02)
+        yield
+        if process.poll() is not None:
+            raise RuntimeError("the binds ended early")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def metadata_of(pod: dict[str, object]) -> dict[str, str]:
+    """A pod's metadata."""
+    metadata = pod["metadata"]
+    assert isinstance(metadata, dict)
+    return metadata
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; times in milliseconds."""
+
+    what: str
+    median_ms: float
+    p99_ms: float
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"| {self.what} | {self.median_ms:.3f} | {self.p99_ms:.3f} | {self.note} |"
+
+
+def measure(what: str, count: int, once: Callable[[int], float], bench: Bench) -> Row:
+    """Call ``once`` so often, after a few to warm up."""
+    for number in range(WARM_UP):
+        once(number)
+    cpu = bench.cpu_s()
+    taken = [once(number) for number in range(count)]
+    cpu_ms = (bench.cpu_s() - cpu) / count * 1000
+    return row(what, taken, f"CPU {cpu_ms:.2f} ms")
+
+
+def measure_in_turns(calls: dict[str, Callable[[int], float]], count: int) -> list[Row]:
+    """Call each in turn, so that whatever else the machine does befalls all of them alike."""
+    taken: dict[str, list[float]] = {what: [] for what in calls}
+    for number in range(WARM_UP + count):
+        for what, once in calls.items():
+            taken[what].append(once(number))
+    return [row(what, times[WARM_UP:]) for what, times in taken.items()]
+
+
+def row(what: str, taken: list[float], note: str = "") -> Row:
+    """Median and 99th percentile of some times."""
+    ordered = sorted(taken)
+    return Row(what, statistics.median(ordered) * 1000, ordered[int(len(ordered) * 0.99)] * 1000, note)
+
+
+def pods_of_sizes(size: Size) -> list[dict[str, object]]:
+    """Waiting pods of three sizes."""
+    return [make_pod(size.pods + number, size, 0) for number in range(30)]
+
+
+def measure_verbs(bench: Bench, count: int) -> list[Row]:
+    """Filter, echo and prioritize at one size of cluster, while binds go on."""
+    connection = Connection(bench.extender_port)
+    names = bench.names()
+    pods = pods_of_sizes(bench.size)
+    whole = [filter_body(pod, names) for pod in pods]
+    rng = random.Random(1)
+    sampled = [filter_body(pod, rng.sample(names, max(1, len(names) // 10))) for pod in pods * 4]
+    chosen = json.loads(connection.post(f"{PREFIX}/filter", whole[0])[1])["NodeNames"]
+    few = [filter_body(pod, chosen) for pod in pods]
+    nodes = f"{bench.size.nodes} nodes"
+
+    def post(path: str, bodies: list[bytes]) -> Callable[[int], float]:
+        return lambda number: connection.post(path, bodies[number % len(bodies)])[0]
+
+    with binds_going_on(bench):
+        rows = measure_in_turns(
+            {
+                f"filter, {nodes}, all names": post(f"{PREFIX}/filter", whole),
+                f"echo, {nodes}, all names": post("/echo", whole),
+                f"prioritize, {nodes}, the {len(chosen)} that filter named": post(f"{PREFIX}/prioritize", few),
+                f"prioritize, {nodes}, all names": post(f"{PREFIX}/prioritize", whole),
+                f"filter, {nodes}, a tenth of the names, others each time": post(f"{PREFIX}/filter", sampled),
+            },
+            count,
+        )
+        cpu = measure(f"filter, {nodes}, all names, nothing else", count, post(f"{PREFIX}/filter", whole), bench)
+    return [*rows, cpu]
+
+
+def measure_binds(bench: Bench, count: int) -> list[Row]:
+    """Bind beside what the API server alone takes for the same Binding over the same kind of connection."""
+    api = Connection(bench.api_port)
+
+    def post_binding(number: int) -> float:
+        pod = make_pod(number, bench.size, 0)
+        metadata = metadata_of(pod)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "annotations": record_annotations(number // bench.size.nodes, 1, 1)},
+            "target": {"kind": "Node", "name": node_name(number % bench.size.nodes)},
+        }
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
+        return api.post(path, json.dumps(binding).encode())[0]
+
+    binds = Binds(bench.size, bench.extender_port, bench.size.pods + bench.size.waiting // 2)
+    before = _bindings(bench)
+    whole = measure("bind, from request to answer", count, lambda _: binds.once(), bench)
+    requests = _bindings(bench) - before
+    alone = measure("the API server's share of it (its Binding alone)", count, post_binding, bench)
+    per_bind = requests / (count + WARM_UP)
+    rest = Row("bind without the API server", whole.median_ms - alone.median_ms, whole.p99_ms - alone.p99_ms)
+    return [whole, alone, rest, Row("Bindings sent per bound pod", per_bind, per_bind)]
+
+
+def _bindings(bench: Bench) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{bench.api_port}/bindings") as answer:
+        return int(answer.read())
+
+
+def ratios(rows: list[Row]) -> list[str]:
+    """Filter against echo, and what grows with the nodes."""
+    medians = {row.what: row.median_ms for row in rows}
+    lines = []
+    for what, median in medians.items():
+        if what.startswith("filter") and what.endswith(" all names"):
+            echo = medians[what.replace("filter", "echo", 1)]
+            lines.append(f"{what}: {median / echo:.2f} times the echo")
+    alone = [median for what, median in medians.items() if what.endswith("nothing else")]
+    lines.append(f"from 1,000 to 5,000 nodes filter takes {alone[2] / alone[1]:.2f} times as long")
+    return lines
+
+
+def say(text: str) -> None:
+    """Print at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--answer", default="best:20", help="the extender's --filter-answer")
+    parser.add_argument("--count", type=int, default=1500)
+    parser.add_argument("--only-bind", nargs=5, type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.only_bind:
+        port, *words = given.only_bind
+        size = Size(*words)
+        Binds(size, port, size.pods).for_ever()
+    scale = 20 if given.quick else 1
+    count = 100 if given.quick else given.count
+    rows: list[Row] = []
+    say(f"--filter-answer {given.answer}, {os.cpu_count()} CPUs, binds at {BINDS_PER_S}/s")
+    say("| what | median ms | p99 ms | of the extender, binds included |\n|---|---|---|---|")
+    for nodes in (100, 1000, 5000):
+        size = Size(max(5, nodes // scale), CARDS, min(30_000, nodes * 20) // scale, 20_000)
+        with running(size, f"--filter-answer={given.answer}") as bench:
+            found = measure_verbs(bench, count)
+            if nodes == 5000:
+                found += measure_binds(bench, count)
+            rows += found
+            say("\n".join(map(str, found)))
+    say("\n".join(ratios(rows)))
+    with running(Size(5000 // scale, CARDS, 50_000 // scale, 0)) as bench:
+        peak = rss_mib(bench.extender_pid, "VmHWM")
+        say(
+            f"restart with {bench.size.nodes} nodes and {bench.size.pods} pods: ready after {bench.ready_s:.2f} s, "
+            f"{bench.rss_mib:.0f} MiB resident, {peak:.0f} MiB at most"
+        )
+
+
+if __name__ == "__main__":
+    main()

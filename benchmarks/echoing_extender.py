@@ -1,0 +1,63 @@
+"""The extender with one more endpoint: it decodes the names of a filter request and sends them back, nothing else.
+
+What a filter costs beyond it is what the decision costs; both run in one server, in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import msgspec
+from aiohttp import web
+
+from gcushare.kube import KubeClient
+from gcushare.runtime.entry import run_program
+from gcushare.runtime.shutdown import Shutdown
+from gcushare.runtime.shutdown import run as run_until_shutdown
+from gcushare.scheduler_extender.app import Extender, find_api_server, spare_the_collector
+from gcushare.scheduler_extender.settings import NAME, PROGRAM, ExtenderSettings
+
+
+class _Names(msgspec.Struct, rename="pascal"):
+    node_names: list[str]
+
+
+_decode = msgspec.json.Decoder(_Names).decode
+_encode = msgspec.json.Encoder().encode
+
+
+async def echo(request: web.Request) -> web.Response:
+    """Decode the names and send them back."""
+    return web.Response(body=_encode(_decode(await request.read())), content_type="application/json")
+
+
+class EchoingExtender(Extender):
+    """The program with the echo beside its own endpoints."""
+
+    def make_application(self) -> web.Application:
+        """Add the route."""
+        app = super().make_application()
+        app.router.add_post("/echo", echo)
+        return app
+
+
+async def _run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
+    async with KubeClient(find_api_server(settings), program=NAME) as client:
+        extender = EchoingExtender(settings, client, after_sync=spare_the_collector)
+        running = asyncio.create_task(extender.run(shutdown), name="extender")
+        while extender.server is None and not running.done():  # noqa: ASYNC110 - it has no event for this
+            await asyncio.sleep(0.01)
+        if extender.server is not None:
+            sys.stdout.write(f"{extender.server.port}\n")
+            sys.stdout.flush()
+        await running
+    return 0
+
+
+def _main(settings: ExtenderSettings) -> int:
+    return run_until_shutdown(lambda shutdown: _run(settings, shutdown))
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(PROGRAM, _main, log_settings=lambda settings: settings.log))

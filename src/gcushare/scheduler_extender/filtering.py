@@ -1,0 +1,113 @@
+"""filter and prioritize: which of the scheduler's nodes can hold the pod, and how much the policy likes each.
+
+The path of a filter call: decode the pod, find the list of names again, refresh the shape's index by the nodes that
+changed, name the best. Nothing on it walks all nodes. What a refusal costs (reasons for every node, an Event with the
+numbers) is prepared only when no node fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gcushare.core.fitting import FitIndex
+from gcushare.scheduler_extender.asking import Asking
+from gcushare.scheduler_extender.name_lists import NameList, NameLists
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.wire.extender import (
+    SCORE_ENDS,
+    FilterArguments,
+    NodeItem,
+    decode_node_items,
+    encode_filter_answer,
+    encode_host,
+    encode_name,
+    encode_node_items_answer,
+    encode_reasons,
+    encode_scores,
+)
+
+Refusals = Callable[[Asking], None]
+"""Told of each pod that fits none of the nodes asked about; must return at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer's body, and the words that metrics count it under."""
+
+    body: bytes
+    result: str
+    vendor: str
+
+
+class FilterService:
+    """Answers filter and prioritize for one vendor. ``best`` is how many nodes filter names, None for all that fit."""
+
+    def __init__(self, state: VendorState, *, best: int | None, refusals: Refusals) -> None:
+        self._state = state
+        self._best = best
+        self._refusals = refusals
+        self.lists = NameLists()
+
+    def filter(self, arguments: FilterArguments, asking: Asking | None) -> Answer:
+        """Name the nodes that can hold the pod, or the best of them; None asks for no card of this vendor.
+
+        Raises:
+            RemoteContractError: the nodes of the request cannot be read.
+        """
+        if arguments.node_names is None:
+            return self._filter_items(decode_node_items(arguments.nodes or b"{}"), asking)
+        names = self.lists.get(arguments.node_names)
+        if asking is None:
+            return self._answer(encode_filter_answer(names.encoded), "not_asking")
+        return self._filter_names(names, asking)
+
+    def prioritize(self, arguments: FilterArguments, asking: Asking | None) -> Answer:
+        """Give every node of the request a score from 0 to 10.
+
+        Raises:
+            RemoteContractError: the nodes of the request cannot be read.
+        """
+        if arguments.node_names is None:
+            names = NameList([item.name for item in decode_node_items(arguments.nodes or b"{}")])
+        else:
+            names = self.lists.get(arguments.node_names)
+        if asking is None:
+            scores = (encode_host(name) + SCORE_ENDS[0] for name in names.encoded)
+            return self._answer(encode_scores(scores), "not_asking")
+        return self._answer(names.answer_scores(self._state.indexes.get(asking.shape)), "scored")
+
+    def _answer(self, body: bytes, result: str) -> Answer:
+        return Answer(body, result, self._state.vendor.name)
+
+    def _filter_names(self, names: NameList, asking: Asking) -> Answer:
+        index = self._state.indexes.get(asking.shape)
+        reason = self._state.vendor.refused_reason
+        if self._best is None:
+            if any(map(index.fits, names.order)):
+                return self._answer(names.answer_all(index, reason), "fits")
+        elif best := index.best(names.names, self._best):
+            return self._answer(encode_filter_answer(map(encode_name, best)), "fits")
+        if not names.order:
+            return self._answer(encode_filter_answer(()), "empty")
+        self._refusals(asking)
+        return self._answer(names.answer_none(index, reason), "refused")
+
+    def _filter_items(self, items: list[NodeItem], asking: Asking | None) -> Answer:
+        """Answer a scheduler that does not know us to cache nodes: it sends whole nodes and wants them back."""
+        if asking is None:
+            return self._answer(encode_node_items_answer((item.raw for item in items), b"{}", b"{}"), "not_asking")
+        index: FitIndex = self._state.indexes.get(asking.shape)
+        fitting = [item for item in items if index.fits(item.name)]
+        if fitting and self._best is not None:
+            chosen = set(index.best({item.name: None for item in fitting}, self._best))
+            fitting = [item for item in fitting if item.name in chosen]
+        failed = b"{}"
+        if not fitting or self._best is None:
+            refused = dict.fromkeys(item.name for item in items if not index.fits(item.name))
+            failed = encode_reasons(map(encode_name, refused), self._state.vendor.refused_reason)
+        if not fitting:
+            self._refusals(asking)
+        return self._answer(
+            encode_node_items_answer((item.raw for item in fitting), failed, b"{}"), "fits" if fitting else "refused"
+        )

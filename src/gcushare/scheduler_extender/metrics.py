@@ -1,0 +1,212 @@
+"""What /metrics tells. Counting on the hot path is an addition; sums over nodes are made when somebody scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gcushare.core.totals import ClusterTotals
+from gcushare.kube.reflector import ReflectorCounters
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.filtering import FilterService
+from gcushare.scheduler_extender.ports import Leadership
+from gcushare.scheduler_extender.state import VendorState
+
+_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
+
+Count = Callable[[str, float], None]
+"""Counts one answer: its result and the seconds it took."""
+
+
+class RequestMetrics:
+    """Latencies and results of the scheduler's calls, by vendor and verb."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "gcushare_extender_request_seconds",
+            "Time from a call of the scheduler to its answer, without the network.",
+            ["vendor", "verb"],
+            buckets=_BUCKETS_S,
+            registry=registry,
+        )
+        self._results = Counter(
+            "gcushare_extender_results", "Answers by result.", ["vendor", "verb", "result"], registry=registry
+        )
+        self._drifts = Counter(
+            "gcushare_ledger_drifts", "Pods that the recount found counted wrongly.", ["vendor"], registry=registry
+        )
+
+    def drifts_of(self, vendor: str) -> Counter:
+        """The counter of one vendor's drifts; it stands at 0 from the start."""
+        return self._drifts.labels(vendor)
+
+    def count_for(self, vendor: str, verb: str) -> Count:
+        """Make the counter of one verb, with its labels looked up once."""
+        seconds = self._seconds.labels(vendor, verb)
+        counters: dict[str, Counter] = {}
+
+        def count(result: str, taken_s: float) -> None:
+            seconds.observe(taken_s)
+            counter = counters.get(result)
+            if counter is None:
+                counter = counters[result] = self._results.labels(vendor, verb, result)
+            counter.inc()
+
+        return count
+
+
+class VendorCollector(Collector):
+    """The figures of one vendor's ledger, bindings and caches."""
+
+    def __init__(self, state: VendorState, filters: FilterService, binds: BindService) -> None:
+        self._state = state
+        self._filters = filters
+        self._binds = binds
+        self._totals = ClusterTotals(state.ledger, state.changes)
+
+    def collect(self) -> Iterator[Metric]:
+        """Make the figures."""
+        yield from self._units()
+        vendor = self._state.vendor.name
+        yield _gauge(
+            "gcushare_pods_waiting", "Pods that ask for cards and are not bound.", vendor, len(self._state.waiting)
+        )
+        yield _gauge(
+            "gcushare_nodes_unreadable", "Nodes whose cards cannot be read.", vendor, len(self._state.node_problems)
+        )
+        yield _gauge(
+            "gcushare_pods_unreadable", "Bound pods whose cards cannot be read.", vendor, len(self._state.pod_problems)
+        )
+        yield _gauge(
+            "gcushare_reservations",
+            "Grants that no watch event has confirmed.",
+            vendor,
+            len(self._state.ledger.reserved),
+        )
+        yield _gauge("gcushare_binds_under_way", "Bindings sent or about to be.", vendor, self._binds.under_way)
+        yield _counter(
+            "gcushare_bind_conflicts", "Bindings refused because the pod had changed.", vendor, self._binds.conflicts
+        )
+        yield _counter(
+            "gcushare_bind_unknown_outcomes",
+            "Bindings whose outcome had to be read.",
+            vendor,
+            self._binds.unknown_outcomes,
+        )
+        yield _counter(
+            "gcushare_name_list_hits", "Node name lists that were known already.", vendor, self._filters.lists.hits
+        )
+        yield _counter(
+            "gcushare_name_list_misses", "Node name lists that had to be read.", vendor, self._filters.lists.misses
+        )
+
+    def _units(self) -> Iterator[Metric]:
+        figures: Mapping[str, GaugeMetricFamily] = {
+            name: GaugeMetricFamily(f"gcushare_{name}", text, labels=("vendor", "unit"))
+            for name, text in (
+                ("nodes", "Nodes with cards."),
+                ("cards", "Cards."),
+                ("units_total", "Memory units of all cards."),
+                ("units_granted", "Units that pods hold."),
+                ("units_free", "Units that new pods may be given."),
+                ("pods_holding", "Pods bound to nodes with cards."),
+            )
+        }
+        fragmentation = GaugeMetricFamily(
+            "gcushare_fragmentation",
+            "Share of the free units that a request of this many units cannot use.",
+            labels=("vendor", "unit", "request"),
+        )
+        vendor = self._state.vendor.name
+        for unit, totals in sorted(self._totals.by_unit().items()):
+            values = (totals.nodes, totals.cards, totals.total, totals.granted, totals.free, totals.pods)
+            for family, value in zip(figures.values(), values, strict=True):
+                family.add_metric((vendor, unit), value)
+            for size in totals.sizes():
+                fragmentation.add_metric((vendor, unit, str(size)), totals.fragmentation(size))
+        yield from figures.values()
+        yield fragmentation
+
+
+class WatchFigures(Protocol):
+    """What a watch tells of itself; ``kube.reflector.Reflector`` does."""
+
+    counters: ReflectorCounters
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the picture was proven current; None before the first proof."""
+        ...
+
+
+class ReplicaCollector(Collector):
+    """The figures of this replica: whether it leads, and how current its picture is."""
+
+    def __init__(self, leadership: Leadership, watches: Mapping[str, WatchFigures]) -> None:
+        self._leadership = leadership
+        self._watches = watches
+
+    def collect(self) -> Iterable[Metric]:
+        """Make the figures."""
+        leading = GaugeMetricFamily("gcushare_leader", "1 where this replica serves the scheduler.")
+        leading.add_metric((), int(self._leadership.is_leader))
+        age = GaugeMetricFamily(
+            "gcushare_watch_age_seconds",
+            "Time since the API server last proved the picture current.",
+            labels=("resource",),
+        )
+        counters = {
+            name: CounterMetricFamily(f"gcushare_watch_{name}", text, labels=("resource",))
+            for name, text in (
+                ("lists", "Full lists read."),
+                ("streams", "Watch streams opened."),
+                ("events", "Watch events taken."),
+                ("failures", "Lists and streams that broke."),
+                ("undecodable", "Objects left out because they could not be read."),
+            )
+        }
+        for resource, watch in self._watches.items():
+            if watch.age_s is not None:
+                age.add_metric((resource,), watch.age_s)
+            seen = watch.counters
+            values = (seen.lists, seen.watches, seen.events, seen.failures, seen.undecodable)
+            for family, value in zip(counters.values(), values, strict=True):
+                family.add_metric((resource,), value)
+        return [leading, age, *counters.values()]
+
+
+def register(registry: CollectorRegistry, collectors: Sequence[Collector]) -> None:
+    """Add collectors; the vendors' figures share their names, so they are asked together."""
+    registry.register(_Merged(collectors))
+
+
+class _Merged(Collector):
+    """Several collectors whose families of one name become one family, as the format demands."""
+
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for collector in self._collectors:
+            for family in collector.collect():
+                known = families.setdefault(family.name, family)
+                if known is not family:
+                    known.samples.extend(family.samples)
+        return families.values()
+
+
+def _gauge(name: str, text: str, vendor: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=("vendor",))
+    family.add_metric((vendor,), value)
+    return family
+
+
+def _counter(name: str, text: str, vendor: str, value: float) -> Metric:
+    family = CounterMetricFamily(name, text, labels=("vendor",))
+    family.add_metric((vendor,), value)
+    return family

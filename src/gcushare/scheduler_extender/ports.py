@@ -1,0 +1,71 @@
+"""What the extender needs from outside, as small as it is used; the doors of ``kube`` fit, and so do tests' fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from gcushare.kube.client import KubeClient
+from gcushare.kube.patches import PodIdentity
+from gcushare.kube.resources import PODS
+from gcushare.wire.objects import Pod
+
+
+class PodApi(Protocol):
+    """The API server's pods. Raises the errors of ``gcushare.kube.errors``."""
+
+    async def bind_pod(
+        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> None:
+        """Bind a pod and write its record, both or neither."""
+        ...
+
+    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
+        """Read a pod's newest state."""
+        ...
+
+
+class Leadership(Protocol):
+    """Whether this replica is the one that serves; ``kube.election.LeaderElector`` is one."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether no other replica can be serving now."""
+        ...
+
+    @property
+    def holder(self) -> str:
+        """Who serves, as far as is known; empty when nobody does."""
+        ...
+
+    def holds(self, margin_s: float) -> bool:
+        """Whether this replica serves and no other can begin to within ``margin_s``."""
+        ...
+
+
+class Alone:
+    """The leadership of a replica that runs without an election."""
+
+    is_leader = True
+    holder = ""
+
+    def holds(self, margin_s: float) -> bool:
+        """There is nobody else."""
+        return True
+
+
+class KubePods:
+    """The pods of a real API server."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def bind_pod(
+        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> None:
+        """POST the Binding."""
+        await self._client.bind_pod(pod, node, annotations, timeout_s=timeout_s)
+
+    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
+        """GET the pod."""
+        return await self._client.get(PODS, name, namespace=namespace, timeout_s=timeout_s)

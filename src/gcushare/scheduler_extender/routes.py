@@ -1,0 +1,237 @@
+"""The HTTP surface: which path answers what. Decisions are the services'; errors become answers in ``runtime``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from gcushare._version import __version__
+from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.scheduler_extender.dispatching import Dispatcher, Services, result_of
+from gcushare.scheduler_extender.filtering import Answer
+from gcushare.scheduler_extender.metrics import Count
+from gcushare.scheduler_extender.outcomes import NotLeader
+from gcushare.scheduler_extender.ports import Leadership
+from gcushare.wire.explain_documents import encode_explanation, render_explanation
+from gcushare.wire.extender import BIND_DONE, encode_error
+from gcushare.wire.inspect_documents import indent
+
+_JSON = CIMultiDict({"Content-Type": "application/json"})
+_MAX_WATCHERS = 64
+"""Followers of inspect at once; each is a connection and a set of names."""
+
+_GONE_AFTER_S = 5.0
+"""How often a quiet follower is looked at, whether it is still there."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class NotReady(RetryableError):
+    """The picture of the cluster is not complete yet."""
+
+
+class Serving:
+    """Whether the scheduler's calls are answered here: the picture is complete, and this replica leads."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        self.is_synced = False
+        self.stopping = asyncio.Event()
+
+    def require(self) -> None:
+        """Let a call of the scheduler pass.
+
+        Raises:
+            NotReady, NotLeader: answered with 503; the scheduler tries the pod again.
+        """
+        self.require_synced()
+        if not self._leadership.is_leader:
+            raise NotLeader(
+                f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
+            )
+
+    def require_synced(self) -> None:
+        """Let a question of anybody pass; followers answer it as well.
+
+        Raises:
+            NotReady: answered with 503.
+        """
+        if not self.is_synced:
+            raise NotReady("nodes and pods are not read yet; try again in a moment")
+
+
+class VendorRoutes:
+    """The endpoints under one vendor's prefix."""
+
+    def __init__(
+        self, services: Services, dispatcher: Dispatcher, serving: Serving, counts: Mapping[tuple[str, str], Count]
+    ) -> None:
+        self._services = services
+        self._dispatcher = dispatcher
+        self._serving = serving
+        self._counts = counts
+        self._watchers = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes with their handlers."""
+        prefix = self._services.state.vendor.url_prefix
+        calls = self._dispatcher
+        return [
+            web.post(f"{prefix}/filter", self._deciding("filter", calls.filter)),
+            web.post(f"{prefix}/prioritize", self._deciding("prioritize", calls.prioritize)),
+            web.post(f"{prefix}/preempt", self._deciding("preempt", calls.preempt)),
+            web.post(f"{prefix}/bind", self._bind),
+            web.get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
+            web.get(f"{prefix}/inspect", self._inspect),
+            web.get(f"{prefix}/inspect/{{node}}", self._inspect),
+        ]
+
+    def _deciding(self, verb: str, decide: Callable[[bytes], Answer]) -> Handler:
+        require = self._serving.require
+        counts = {vendor: count for (vendor, counted), count in self._counts.items() if counted == verb}
+
+        async def handle(request: web.Request) -> web.Response:
+            started = time.perf_counter()
+            require()
+            answer = decide(await request.read())
+            counts[answer.vendor](answer.result, time.perf_counter() - started)
+            return web.Response(body=answer.body, headers=_JSON)
+
+        return handle
+
+    async def _bind(self, request: web.Request) -> web.Response:
+        started = time.perf_counter()
+        self._serving.require()
+        vendor, result, body = self._services.vendor_name, "bound", BIND_DONE
+        try:
+            vendor = await self._dispatcher.bind(await request.read())
+        except NotLeader:
+            raise
+        except GcushareError as error:
+            # The protocol's place for it: the scheduler shows the text on the pod and tries the pod again.
+            result, body = result_of(error), encode_error(str(error))
+        self._counts[vendor, "bind"](result, time.perf_counter() - started)
+        return web.Response(body=body, headers=_JSON)
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        self._serving.require_synced()
+        document = await self._dispatcher.explain(request.match_info["namespace"], request.match_info["pod"])
+        if _wants_text(request):
+            return web.Response(text=render_explanation(document))
+        return web.Response(body=encode_explanation(document), headers=_JSON)
+
+    async def _inspect(self, request: web.Request) -> web.StreamResponse:
+        node = request.match_info.get("node") or None
+        self._serving.require_synced()
+        if node is not None:
+            self._services.inspects.require(node)
+        if _is_on(request, "watch"):
+            return await self._watch(request, node)
+        pieces = self._services.inspects.document(node)
+        if _is_on(request, "pretty"):
+            whole = b"".join([piece async for piece in pieces])
+            return web.Response(body=indent(whole), headers=_JSON)
+        return await _stream(request, pieces)
+
+    async def _watch(self, request: web.Request, node: str | None) -> web.StreamResponse:
+        if self._watchers >= _MAX_WATCHERS:
+            raise RetryableError(f"{_MAX_WATCHERS} readers follow inspect already; try again later")
+        self._watchers += 1
+        try:
+            return await _stream(
+                request, _while_read(request, self._serving.stopping, self._services.inspects.watch(node))
+            )
+        finally:
+            self._watchers -= 1
+
+
+async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+    """Send pieces as they come."""
+    response = web.StreamResponse(headers=_JSON)
+    async with aclosing(pieces):
+        await response.prepare(request)
+        async for piece in pieces:
+            await response.write(piece)
+        await response.write_eof()
+    return response
+
+
+async def _while_read(
+    request: web.Request, stop: asyncio.Event, pieces: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """Pass pieces on until ``stop`` is set or the reader has gone; a quiet cluster gives no write that would tell."""
+    stopped = asyncio.create_task(stop.wait(), name="wait for the end of serving")
+    coming = asyncio.create_task(_next(pieces), name="next change for inspect")
+    try:
+        while not stopped.done() and request.transport is not None and not request.transport.is_closing():
+            await asyncio.wait((coming, stopped), timeout=_GONE_AFTER_S, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                if (piece := coming.result()) is None:
+                    return
+                yield piece
+                coming = asyncio.create_task(_next(pieces), name="next change for inspect")
+    finally:
+        for task in (stopped, coming):
+            task.cancel()
+        await asyncio.wait((stopped, coming))
+        await pieces.aclose()
+
+
+async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(pieces, None)
+
+
+def _is_on(request: web.Request, name: str) -> bool:
+    """Whether a switch stands in the query: ``?watch``, ``?watch=1`` or ``?watch=true``."""
+    return request.query.get(name, "0").lower() in ("", "1", "true")
+
+
+def _wants_text(request: web.Request) -> bool:
+    """Whether text is preferred to JSON: an Accept header that names text/plain before, or without, JSON."""
+    kinds = [part.partition(";")[0].strip().lower() for part in request.headers.get("Accept", "").split(",")]
+    text = kinds.index("text/plain") if "text/plain" in kinds else None
+    json = kinds.index("application/json") if "application/json" in kinds else len(kinds)
+    return text is not None and text < json
+
+
+def root_routes(services: list[Services]) -> list[web.RouteDef]:
+    """The routes outside the vendors' prefixes: the version, and what there is."""
+    lines = [f"gcushare-scheduler-extender v{__version__}", ""]
+    for path, text in list_endpoints(services):
+        lines.append(f"{path:<52} {text}")
+    index = "\n".join(lines) + "\n"
+
+    async def show_version(_: web.Request) -> web.Response:
+        return web.Response(text=f"v{__version__}\n")
+
+    async def show_index(_: web.Request) -> web.Response:
+        return web.Response(text=index)
+
+    return [web.get("/version", show_version), web.get("/", show_index)]
+
+
+def list_endpoints(services: list[Services]) -> list[tuple[str, str]]:
+    """Every endpoint with what it answers."""
+    found = [
+        ("GET  /", "this page"),
+        ("GET  /version", "the version"),
+        ("GET  /healthz, /readyz", "whether it lives; whether it serves (one replica does)"),
+        ("GET  /metrics", "figures for Prometheus"),
+    ]
+    for each in services:
+        prefix, word = each.state.vendor.url_prefix, each.state.vendor.device_word
+        found += [
+            (f"GET  {prefix}/inspect", f"every node's {word} cards and who uses them; ?pretty, ?watch"),
+            (f"GET  {prefix}/inspect/<node>", "one node's"),
+            (
+                f"GET  {prefix}/explain/<namespace>/<pod>",
+                "why a pod has no card, or which; Accept: text/plain for people",
+            ),
+            (f"POST {prefix}/filter, /prioritize, /bind, /preempt", "for kube-scheduler"),
+        ]
+    return found

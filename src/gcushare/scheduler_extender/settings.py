@@ -1,0 +1,188 @@
+"""The settings of ``gcushare-scheduler-extender``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gcushare._version import __version__
+from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES
+from gcushare.kube.lease import LeaseTimes
+from gcushare.runtime import parsers
+from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.runtime.parsers import Parser
+from gcushare.runtime.settings import Program, group, setting, settings
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+
+NAME = "gcushare-scheduler-extender"
+BOTH = "both"
+DEFAULT_BEST = 20
+
+
+def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
+    words = (*VENDORS_BY_NAME, BOTH)
+
+    def parse(raw: str) -> tuple[Vendor, ...]:
+        if raw == BOTH:
+            return VENDORS
+        if raw not in VENDORS_BY_NAME:
+            raise ValueError("not a vendor")
+        return (VENDORS_BY_NAME[raw],)
+
+    def show(vendors: tuple[Vendor, ...]) -> str:
+        return BOTH if len(vendors) > 1 else vendors[0].name
+
+    return Parser("VENDOR", " or ".join(words), parse, show, choices=words)
+
+
+def _answer_parser() -> Parser[int | None]:
+    def parse(raw: str) -> int | None:
+        if raw == "all":
+            return None
+        match = re.fullmatch(r"best:([1-9][0-9]{0,5})", raw)
+        if match is None:
+            raise ValueError("neither all nor best:N")
+        return int(match[1])
+
+    return Parser(
+        "ANSWER", "all, or best:N with N from 1", parse, lambda best: "all" if best is None else f"best:{best}"
+    )
+
+
+def _policy_parser(names: tuple[str, ...]) -> Parser[str]:
+    def parse(raw: str) -> str:
+        if raw not in names:
+            raise ValueError("not a policy")
+        return raw
+
+    return Parser("POLICY", " or ".join(names), parse, str, choices=names)
+
+
+@settings
+class PlacementSettings:
+    """Placement."""
+
+    vendor: tuple[Vendor, ...] = setting(
+        _vendor_parser(),
+        default=(VENDORS_BY_NAME["enflame"],),
+        help="Whose cards are scheduled; both serves each family under its own URL prefix in one process.",
+    )
+    node_policy: str = setting(
+        _policy_parser(tuple(NODE_POLICIES)),
+        default="binpack",
+        help="Which nodes are preferred: binpack fills nodes in use first, spread takes the emptiest. A pod may choose "
+        "its own by the annotation gcushare.io/node-policy.",
+    )
+    card_policy: str = setting(
+        _policy_parser(tuple(CARD_POLICIES)),
+        default="binpack",
+        help="Which card of a node is taken: binpack the fullest that fits, spread the emptiest. A pod may choose its "
+        "own by the annotation gcushare.io/card-policy.",
+    )
+    filter_answer: int | None = setting(
+        _answer_parser(),
+        default=DEFAULT_BEST,
+        help="How many of the nodes that fit filter names: best:N only the N best by the node policy, so that the "
+        "scheduler scores fewer; all leaves the choice to its other plugins.",
+    )
+
+
+@settings
+class ElectionSettings:
+    """Leader election."""
+
+    leader_elect: bool = setting(
+        parsers.boolean(),
+        default=True,
+        help="Elect, among several replicas, the one that serves. Without it exactly one replica may run.",
+    )
+    lease_name: str = setting(
+        parsers.text("NAME", accepted="a name of a Lease"), default=NAME, help="Name of the Lease."
+    )
+    lease_namespace: str | None = setting(
+        parsers.optional(parsers.text("NAMESPACE", accepted="a namespace"), "the namespace of the credentials"),
+        default=None,
+        help="Namespace of the Lease.",
+    )
+    lease_duration: float = setting(
+        parsers.duration_s(1, 600),
+        default=10.0,
+        help="How long the others wait after the leader's last renewal; whole seconds. A killed leader is followed by "
+        "the next within this time and about three seconds.",
+    )
+    lease_renew_deadline: float = setting(
+        parsers.duration_s(0.2, 600),
+        default=6.5,
+        help="How long a leader serves after its last renewal; the rest of the duration must exceed the time that one "
+        "bind request may take (2s).",
+    )
+    lease_retry: float = setting(
+        parsers.duration_s(0.05, 60), default=1.0, help="Time between two attempts to renew or to take the Lease."
+    )
+
+    def times(self) -> LeaseTimes:
+        """The times as the elector takes them; raises ValueError when they do not fit each other."""
+        return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """The times of a lease must grow from retry over deadline to duration."""
+        try:
+            self.times()
+        except ValueError as error:
+            yield f"lease-duration, lease-renew-deadline and lease-retry: {error}"
+
+
+@settings
+class FollowSettings:
+    """Following the cluster."""
+
+    recount_interval: float = setting(
+        parsers.duration_s(1, 86400),
+        default=60.0,
+        help="Time between two recounts of the ledger from the pods seen; differences are logged and repaired.",
+    )
+    settle_after: float = setting(
+        parsers.duration_s(1, 600),
+        default=15.0,
+        help="How long a binding may stay without its watch event before the pod is read.",
+    )
+    watch_timeout: float = setting(
+        parsers.duration_s(10, 3600), default=300.0, help="How long a watch is asked to last before it is renewed."
+    )
+    watch_stall: float = setting(
+        parsers.duration_s(5, 3600),
+        default=75.0,
+        help="Silence after which a watch counts as dead; the API server sends a bookmark about every minute.",
+    )
+    page_size: int = setting(
+        parsers.integer(10, 10_000),
+        default=250,
+        help="Objects per page of a list; a page is in memory as JSON, about 1Mi per 250 pods.",
+    )
+
+
+@settings
+class ExtenderSettings:
+    """Everything ``gcushare-scheduler-extender`` can be told."""
+
+    placement: PlacementSettings = group(PlacementSettings)
+    serve: ServeSettings = group(ServeSettings, listen_port=32766)
+    election: ElectionSettings = group(ElectionSettings)
+    follow: FollowSettings = group(FollowSettings)
+    kube: KubeSettings = group(KubeSettings)
+    log: LogSettings = group(LogSettings)
+
+
+PROGRAM = Program(
+    name=NAME,
+    summary="Serve kube-scheduler as its extender: which nodes have a card that can hold a pod, which are best, and "
+    "which card the pod gets. It watches Nodes and Pods and writes only Bindings, Events and its Lease.",
+    version=__version__,
+    settings=ExtenderSettings,
+    examples=(
+        (f"{NAME} --vendor both", "serve Enflame and NVIDIA cards from within a cluster"),
+        (f"{NAME} --kubeconfig ~/.kube/config --no-leader-elect", "one replica, outside the cluster"),
+        (f"{NAME} --node-policy spread --filter-answer all", "spread over nodes and name every node that fits"),
+    ),
+    notes="Its endpoints are listed at / of the port it listens on.",
+)

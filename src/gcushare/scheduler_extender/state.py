@@ -1,0 +1,201 @@
+"""One vendor's state: what the watches of Nodes and Pods said, reduced to what the ledger and the answers need.
+
+It is a function of the objects seen, whatever their order, and of the reservations of bindings under way. Whole
+objects are not kept: 50,000 pods would not fit the memory that an extender should take.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.fitting import ChangeLog, FitIndexes
+from gcushare.core.ledger import Drift, Ledger
+from gcushare.core.nodes import Assignment, PodRef
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.nodes import node_cards
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import is_finished, pod_assignment, pod_ref
+
+log = logging.getLogger(__name__)
+
+MAX_REMEMBERED = 4096
+"""Pods remembered from filter whose own watch event has not arrived yet; bind then needs no reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """An unbound pod of this vendor: what it asks for, or why that cannot be granted."""
+
+    pod: PodRef
+    asking: Asking | None
+    problem: str = ""
+
+
+class VendorState:
+    """The ledger of one vendor with the pods that wait, and what could not be read. One task applies, any may read."""
+
+    def __init__(self, vendor: Vendor, policies: Policies) -> None:
+        self.vendor = vendor
+        self.policies = policies
+        self.ledger = Ledger()
+        self.changes = ChangeLog(self.ledger)
+        self.indexes = FitIndexes(self.ledger, self.changes)
+        self.waiting: dict[str, WaitingPod] = {}
+        """Unbound pods by uid."""
+        self.bound: dict[str, Assignment] = {}
+        """What the watch last said that bound, unfinished pods hold, by uid; the source of the recount."""
+        self.node_problems: dict[str, str] = {}
+        self.pod_problems: dict[str, str] = {}
+        self._node_marks: dict[str, int] = {}
+        self._remembered: OrderedDict[str, Asking] = OrderedDict()
+
+    # Nodes
+
+    def see_node(self, node: Node) -> None:
+        """Take a node as it is now; a node that says the same of its cards as before costs next to nothing."""
+        name, annotations, capacity = node.metadata.name, node.metadata.annotations, node.status.capacity
+        mark = self._mark(annotations, capacity)
+        if self._node_marks.get(name) == mark:
+            return
+        self._node_marks[name] = mark
+        try:
+            found = node_cards(self.vendor, annotations, capacity)
+        except RemoteContractError as error:
+            self.ledger.set_node(name, (), None)
+            self._note_node_problem(name, str(error))
+            return
+        self._note_node_problem(name, "")
+        if found is None:
+            self.ledger.remove_node(name)
+        else:
+            self.ledger.set_node(name, found.cards, found.unit)
+
+    def lose_node(self, name: str) -> None:
+        """Take note that a node is gone; what its pods hold stays counted until they are gone as well."""
+        self._node_marks.pop(name, None)
+        self.node_problems.pop(name, None)
+        self.ledger.remove_node(name)
+
+    def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
+        vendor = self.vendor
+        return hash(
+            (
+                annotations.get(vendor.inventory_annotation),
+                annotations.get(vendor.cordon_annotation),
+                capacity.get(vendor.memory_resource),
+                capacity.get(vendor.count_resource),
+            )
+        )
+
+    def _note_node_problem(self, name: str, problem: str) -> None:
+        if not problem:
+            if self.node_problems.pop(name, None) is not None:
+                log.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
+        elif self.node_problems.get(name) != problem:
+            self.node_problems[name] = problem
+            log.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
+
+    # Pods
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now. Pods that ask for nothing of this vendor leave no trace."""
+        uid = pod.metadata.uid
+        if not pod.spec.node_name:
+            self._see_unbound(pod)
+            return
+        self.waiting.pop(uid, None)
+        self._remembered.pop(uid, None)
+        try:
+            assignment = pod_assignment(pod, self.vendor)
+        except (RemoteContractError, Refused) as error:
+            # Its request can be read by nobody or its record is damaged: it holds no card that we could name.
+            self._note_pod_problem(pod, str(error))
+            assignment = Assignment(pod_ref(pod), pod.spec.node_name, ()) if not is_finished(pod) else None
+        else:
+            self.pod_problems.pop(uid, None)
+        if assignment is None:
+            self._release(uid)
+        else:
+            self.bound[uid] = assignment
+            self.ledger.apply(assignment)
+
+    def lose_pod(self, uid: str) -> None:
+        """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
+        self.waiting.pop(uid, None)
+        self._remembered.pop(uid, None)
+        self.pod_problems.pop(uid, None)
+        self._release(uid)
+
+    def keep_pods(self, uids: frozenset[str]) -> None:
+        """Lose every pod that is not among ``uids``. Reservations stay: whoever holds them settles them."""
+        for uid in (self.waiting.keys() | self.bound.keys()) - uids - self.ledger.reserved:
+            self.lose_pod(uid)
+
+    def _see_unbound(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if uid in self.bound:
+            return  # Stale: a pod is bound once and for ever, and somebody read a later state than this one.
+        if is_finished(pod):
+            self.lose_pod(uid)
+            return
+        try:
+            asking = read_asking(pod, self.vendor, self.policies)
+        except (RemoteContractError, Refused) as error:
+            self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error))
+            return
+        if asking is not None:
+            self.waiting[uid] = WaitingPod(asking.pod, asking)
+
+    def _release(self, uid: str) -> None:
+        self.bound.pop(uid, None)
+        self.ledger.forget(uid)
+
+    def _note_pod_problem(self, pod: Pod, problem: str) -> None:
+        uid = pod.metadata.uid
+        if self.pod_problems.get(uid) != problem:
+            self.pod_problems[uid] = problem
+            log.warning(
+                "bound pod holds no card that can be told %s",
+                fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
+            )
+
+    # What filter saw before the watch did
+
+    def remember(self, asking: Asking) -> None:
+        """Keep what a filtered pod asks for until its watch event arrives."""
+        uid = asking.pod.uid
+        if uid in self.waiting:
+            return
+        self._remembered[uid] = asking
+        if len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+
+    def find_asking(self, uid: str) -> Asking | None:
+        """What an unbound pod asks for, from the watch or from its own filter request."""
+        waiting = self.waiting.get(uid)
+        return waiting.asking if waiting is not None else self._remembered.get(uid)
+
+    def knows(self, uid: str) -> bool:
+        """Whether this pod waits for, or holds, cards of this vendor."""
+        return uid in self.waiting or uid in self._remembered or self.ledger.assignment(uid) is not None
+
+    # Recount
+
+    def recount(self) -> list[Drift]:
+        """Compare the ledger with a fresh count of what the watch said, repair it, and return what differed.
+
+        Reservations under way are no drift. A card whose sum is not that of its assignments is counted anew as well.
+        """
+        drifts = self.ledger.drifts(self.bound.values())
+        for drift in drifts:
+            if drift.observed is None:
+                self.ledger.forget(drift.uid)
+            else:
+                self.ledger.apply(drift.observed)
+        return drifts

@@ -1,0 +1,152 @@
+"""The explain document: why a pod has no card, or which it has, as JSON for programs and as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gcushare.core.explanations import Explanation, NodeClass, describe_cards, describe_help, describe_request
+from gcushare.core.nodes import Assignment, PodRef
+
+
+class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    pass
+
+
+class CardDocument(_Document, frozen=True):
+    """What one card could still give."""
+
+    node: str
+    card: int
+    free: int
+
+
+class ClassDocument(_Document, frozen=True):
+    """Nodes with the same cards and the same reason."""
+
+    reason: str
+    text: str
+    nodes: int
+    examples: tuple[str, ...]
+    cards: tuple[int, ...]
+    best_cards: tuple[CardDocument, ...]
+    free: int
+    total: int
+
+
+class RemedyDocument(_Document, frozen=True):
+    """Pods whose end would make the pod fit."""
+
+    node: str
+    pods: tuple[str, ...]
+
+
+class RequestDocument(_Document, frozen=True):
+    """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards."""
+
+    units: int
+    cards: int
+    whole: bool
+    node_policy: str
+    card_policy: str
+    use_cards: tuple[str, ...] = ()
+    avoid_cards: tuple[str, ...] = ()
+
+
+class ExplainDocument(_Document, frozen=True):
+    """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``."""
+
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    summary: str
+    node: str = ""
+    cards: tuple[int, ...] = ()
+    units: int = 0
+    request: RequestDocument | None = None
+    can_ever_fit: bool | None = None
+    largest_that_fits_now: int | None = None
+    largest_that_ever_fits: int | None = None
+    remedy: RemedyDocument | None = None
+    classes: tuple[ClassDocument, ...] = ()
+    unreadable_nodes: dict[str, str] = {}
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def explain_bound(assignment: Assignment, problem: str = "") -> ExplainDocument:
+    """Describe a pod that has a node."""
+    cards = tuple(grant.index for grant in assignment.grants)
+    words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
+    summary = problem or f"bound to {assignment.node}: {words}, {assignment.units} units"
+    pod = assignment.pod
+    return ExplainDocument(pod.namespace, pod.name, pod.uid, "bound", summary, assignment.node, cards, assignment.units)
+
+
+def explain_refused(pod: PodRef, problem: str) -> ExplainDocument:
+    """Describe a pod whose request cannot be granted by anybody."""
+    return ExplainDocument(pod.namespace, pod.name, pod.uid, "refused", problem, can_ever_fit=False)
+
+
+def explain_waiting(
+    pod: PodRef, request: RequestDocument, found: Explanation, unreadable: dict[str, str]
+) -> ExplainDocument:
+    """Describe a pod that has no node yet."""
+    remedy = found.remedy
+    return ExplainDocument(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        "fits" if found.nodes_fit else "waits",
+        f"{describe_request(found.request)}; {describe_help(found)}",
+        request=request,
+        can_ever_fit=found.can_ever_fit,
+        largest_that_fits_now=found.largest_now,
+        largest_that_ever_fits=found.largest_ever,
+        remedy=None if remedy is None else RemedyDocument(remedy.node, tuple(str(v.pod) for v in remedy.victims)),
+        classes=tuple(map(_class_document, found.classes)),
+        unreadable_nodes=unreadable,
+    )
+
+
+def encode_explanation(document: ExplainDocument) -> bytes:
+    """Write it as JSON."""
+    return _encoder.encode(document) + b"\n"
+
+
+def render_explanation(document: ExplainDocument) -> str:
+    """Write it for people."""
+    lines = [f"pod {document.namespace}/{document.name} ({document.uid}): {document.state}", f"  {document.summary}"]
+    if document.request is not None:
+        lines.append(f"  node policy {document.request.node_policy}, card policy {document.request.card_policy}")
+    for each in document.classes:
+        lines += ["", *_render_class(each)]
+    for name, problem in sorted(document.unreadable_nodes.items()):
+        lines += ["", f"{name} cannot be read: {problem}"]
+    return "\n".join(lines) + "\n"
+
+
+def _render_class(each: ClassDocument) -> Sequence[str]:
+    more = f" and {each.nodes - len(each.examples)} more" if each.nodes > len(each.examples) else ""
+    cards = f"cards of {', '.join(map(str, each.cards))}" if each.cards else "no cards"
+    return [
+        f"{each.nodes} node{'s' if each.nodes > 1 else ''} with {cards}: {', '.join(each.examples)}{more}",
+        f"  {each.reason}: {each.text}",
+    ]
+
+
+def _class_document(found: NodeClass) -> ClassDocument:
+    text = f"{describe_cards(found.best)}; total free {found.free} of {found.total}"
+    return ClassDocument(
+        reason=found.verdict.value,
+        text=text,
+        nodes=found.nodes,
+        examples=found.examples,
+        cards=found.cards,
+        best_cards=tuple(CardDocument(card.node, card.index, card.units) for card in found.best),
+        free=found.free,
+        total=found.total,
+    )

@@ -1,0 +1,152 @@
+"""The inspect documents, exactly as the seeds' systems print them: one form per vendor.
+
+Source: chapter 4 of the GCUShare manual for Enflame; Aliyun's gpushare for NVIDIA. Readers of those documents exist,
+so nothing is renamed or dropped; what we add (a sick or cordoned card) appears only where it says something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gcushare.core.cards import Health
+from gcushare.core.nodes import Assignment, CardState, NodeState
+from gcushare.vendors.aliyun import ALIYUN
+from gcushare.vendors.enflame import ENFLAME
+from gcushare.vendors.vendor import Vendor
+
+
+class EnflamePod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A pod on a card; ``used_gcu`` is what it holds of this card."""
+
+    name: str
+    namespace: str
+    uid: str
+    create_time: str
+    used_gcu: int = msgspec.field(name="usedGCU")
+
+
+class EnflameDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A card. ``health`` and ``cordoned`` are ours and left out while all is well."""
+
+    id: int
+    total_gcu: int = msgspec.field(name="totalGCU")
+    used_gcu: int = msgspec.field(name="usedGCU")
+    available_gcu: int = msgspec.field(name="availableGCU")
+    pods: list[EnflamePod]
+    health: str = Health.HEALTHY.value
+    cordoned: bool = False
+
+
+class EnflameNode(msgspec.Struct, frozen=True, gc=False):
+    """A node with its cards."""
+
+    name: str
+    total_gcu: int = msgspec.field(name="totalGCU")
+    used_gcu: int = msgspec.field(name="usedGCU")
+    available_gcu: int = msgspec.field(name="availableGCU")
+    devices: list[EnflameDevice]
+
+
+class AliyunPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod on a card; ``used_gpu`` is what it holds of this card."""
+
+    name: str
+    namespace: str
+    used_gpu: int = msgspec.field(name="usedGPU")
+
+
+class AliyunDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A card. ``health`` and ``cordoned`` are ours and left out while all is well."""
+
+    id: int
+    total_gpu: int = msgspec.field(name="totalGPU")
+    used_gpu: int = msgspec.field(name="usedGPU")
+    pods: list[AliyunPod]
+    health: str = Health.HEALTHY.value
+    cordoned: bool = False
+
+
+class AliyunNode(msgspec.Struct, frozen=True, gc=False):
+    """A node with its cards."""
+
+    name: str
+    total_gpu: int = msgspec.field(name="totalGPU")
+    used_gpu: int = msgspec.field(name="usedGPU")
+    devs: list[AliyunDevice]
+
+
+NodeDocument = EnflameNode | AliyunNode
+_encoder = msgspec.json.Encoder()
+
+
+def node_document(vendor: Vendor, node: NodeState) -> NodeDocument:
+    """Describe one node in the vendor's form. Pods stand under each card they hold, the first placed first."""
+    return _FORMS[vendor.name](node)
+
+
+def encode_node(vendor: Vendor, node: NodeState) -> bytes:
+    """Write one node as JSON."""
+    return _encoder.encode(node_document(vendor, node))
+
+
+OPENING, CLOSING = b'{"nodes":[', b"]}\n"
+"""What stands before and after the nodes, joined by commas: a large document can be sent node by node."""
+
+
+def indent(document: bytes) -> bytes:
+    """Lay a document out for people, as the manual's inspect.sh prints it."""
+    return msgspec.json.format(document, indent=4) + b"\n"
+
+
+def _enflame_node(node: NodeState) -> EnflameNode:
+    by_card = _assignments_by_card(node)
+    return EnflameNode(
+        node.name,
+        node.total,
+        node.used,
+        max(0, node.total - node.used),
+        [_enflame_device(state, by_card[index]) for index, state in node.cards.items()],
+    )
+
+
+def _enflame_device(state: CardState, holders: list[tuple[Assignment, int]]) -> EnflameDevice:
+    pods = [EnflamePod(a.pod.name, a.pod.namespace, a.pod.uid, a.pod.created, units) for a, units in holders]
+    health, cordoned = _condition(state)
+    return EnflameDevice(state.index, state.total, state.held, state.free, pods, health, cordoned)
+
+
+def _aliyun_node(node: NodeState) -> AliyunNode:
+    by_card = _assignments_by_card(node)
+    return AliyunNode(
+        node.name, node.total, node.used, [_aliyun_device(state, by_card[index]) for index, state in node.cards.items()]
+    )
+
+
+def _aliyun_device(state: CardState, holders: list[tuple[Assignment, int]]) -> AliyunDevice:
+    pods = [AliyunPod(a.pod.name, a.pod.namespace, units) for a, units in holders]
+    health, cordoned = _condition(state)
+    return AliyunDevice(state.index, state.total, state.held, pods, health, cordoned)
+
+
+def _assignments_by_card(node: NodeState) -> dict[int, list[tuple[Assignment, int]]]:
+    """Per card index, who holds how many units of it, in the order of assigning."""
+    held: dict[int, list[tuple[Assignment, int]]] = {index: [] for index in node.cards}
+    order = sorted(
+        node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.namespace, a.pod.name)
+    )
+    for assignment in order:
+        for grant in assignment.grants:
+            units = max(grant.units, node.cards[grant.index].total) if grant.whole else grant.units
+            held[grant.index].append((assignment, units))
+    return held
+
+
+def _condition(state: CardState) -> tuple[str, bool]:
+    if state.card is None:
+        return Health.UNHEALTHY.value, False
+    return state.card.health.value, state.card.cordoned
+
+
+_FORMS: Mapping[str, Callable[[NodeState], NodeDocument]] = {ENFLAME.name: _enflame_node, ALIYUN.name: _aliyun_node}

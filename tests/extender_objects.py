@@ -1,0 +1,107 @@
+"""Nodes and pods as the extender sees them: as values for unit tests, as documents for the API server double."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.units import parse_memory_unit
+from gcushare.scheduler_extender.asking import Policies
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.records import PodRecord, encode_record
+from tests.builders import card
+
+Document = dict[str, Any]
+
+
+def inventory_text(offered: Sequence[InventoryCard], unit: str = "1") -> str:
+    return encode_inventory(Inventory(unit=parse_memory_unit(unit), cards=tuple(offered)))
+
+
+def node_document(
+    name: str,
+    *sizes: int,
+    vendor: Vendor = ENFLAME,
+    offered: Sequence[InventoryCard] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Document:
+    """A node with cards of these sizes, or the cards offered."""
+    shown = [card(index, size) for index, size in enumerate(sizes)] if offered is None else list(offered)
+    total = str(sum(each.units for each in shown))
+    capacity = {vendor.memory_resource: total, vendor.count_resource: str(len(shown)), "cpu": "64", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": f"uid-of-{name}",
+            "annotations": {vendor.inventory_annotation: inventory_text(shown), **(annotations or {})},
+        },
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }
+
+
+def pod_document(
+    name: str,
+    units: object = 4,
+    *,
+    vendor: Vendor = ENFLAME,
+    node: str = "",
+    record: PodRecord | None = None,
+    annotations: Mapping[str, str] | None = None,
+    phase: str = "Pending",
+    **metadata: object,
+) -> Document:
+    """A pod of one container that asks for ``units``; bound where a node is named."""
+    written = encode_record(vendor, record) if record is not None else {}
+    amount = {vendor.memory_resource: units} if units is not None else {}
+    document: Document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {**(annotations or {}), **written},
+            **metadata,
+        },
+        "spec": {
+            "containers": [{"name": "main", "image": "busybox", "resources": {"limits": amount, "requests": amount}}]
+        },
+        "status": {"phase": phase},
+    }
+    if node:
+        document["spec"]["nodeName"] = node
+    return document
+
+
+def on_card(index: int, units: int, *, size: int = 16, when: int = 1) -> PodRecord:
+    return PodRecord(card_indexes=(index,), card_units=size, pod_units=units, assign_time_ns=when)
+
+
+def a_node(name: str, *sizes: int, **options: Any) -> Node:
+    return msgspec.convert(node_document(name, *sizes, **options), Node)
+
+
+def a_pod(name: str, units: object = 4, **options: Any) -> Pod:
+    return msgspec.convert(pod_document(name, units, **options), Pod)
+
+
+def state_of(*nodes: Node, vendor: Vendor = ENFLAME, policies: Policies | None = None) -> VendorState:
+    state = VendorState(vendor, policies or Policies())
+    for node in nodes:
+        state.see_node(node)
+    return state
+
+
+def filter_body(pod: Document, names: Sequence[str]) -> bytes:
+    """A filter request in the order and spacing of kube-scheduler."""
+    return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": list(names)}, separators=(",", ":")).encode()

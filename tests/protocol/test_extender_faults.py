@@ -1,0 +1,179 @@
+"""bind and the watches against an API server that misbehaves: the ledger ends as the cluster is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gcushare.playground.apiserver import DropAfter, DropBefore, FailAfter, FailBefore, Fault
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import Document, node_document, on_card, pod_document
+from tests.protocol.extender_rig import ExtenderRig, eight_cards, until
+
+CARD = ENFLAME.record.card_index
+BINDING = "/binding$"
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[ExtenderRig]:
+    async with ExtenderRig() as running:
+        yield running
+
+
+def in_annotations(rig: ExtenderRig) -> dict[tuple[str, int], int]:
+    """Units per (node, card), counted from the pods' annotations alone."""
+    used: dict[tuple[str, int], int] = {}
+    for pod in rig.api.store.list("pods"):
+        annotations, node = pod["metadata"].get("annotations", {}), pod["spec"].get("nodeName")
+        if node and CARD in annotations and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+            place = node, int(annotations[CARD])
+            used[place] = used.get(place, 0) + int(annotations[ENFLAME.record.pod_units])
+    return used
+
+
+def in_ledger(rig: ExtenderRig) -> dict[tuple[str, int], int]:
+    used: dict[tuple[str, int], int] = {}
+    for held in rig.replica.held().values():
+        for grant in held.grants:
+            used[held.node, grant.index] = used.get((held.node, grant.index), 0) + grant.units
+    return used
+
+
+async def until_true(rig: ExtenderRig) -> None:
+    """Wait until the ledger is what the annotations say, with no reservation left."""
+    ledger = rig.replica.extender.states[0].ledger
+    await until(lambda: not ledger.reserved and in_ledger(rig) == in_annotations(rig))
+
+
+@pytest.mark.parametrize(
+    ("effect", "count"),
+    [
+        pytest.param(FailBefore(503, "ServiceUnavailable"), 1, id="503, not done"),
+        pytest.param(FailAfter(), 1, id="504, done"),
+        pytest.param(DropBefore(), 1, id="cut, not done"),
+        pytest.param(DropAfter(), 1, id="cut, done"),
+        pytest.param(FailBefore(429, "TooManyRequests"), 2, id="429 twice"),
+        pytest.param(FailBefore(409, "Conflict"), 1, id="409, not done"),
+    ],
+)
+async def test_a_bind_through_trouble_ends_bound_and_counted_once(
+    rig: ExtenderRig, effect: FailBefore | FailAfter | DropBefore | DropAfter, count: int
+) -> None:
+    await rig.add_nodes(eight_cards())
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    fault = rig.api.faults.on(Fault(effect, BINDING, "POST", count=count))
+    status, answer = await rig.bind(pod, "node-1")
+
+    assert (status, answer) == (200, {"Error": ""})
+    assert fault.struck == count
+    assert rig.pod("a")["spec"]["nodeName"] == "node-1"
+    await until_true(rig)
+
+
+async def test_a_bind_that_is_forbidden_says_so_and_holds_nothing(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards())
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "pods/binding is forbidden"), BINDING, "POST", count=1))
+    _, answer = await rig.bind(pod, "node-1")
+
+    assert "pods/binding is forbidden" in answer["Error"]
+    assert rig.replica.held() == {}
+
+
+async def test_a_pod_deleted_before_its_bind_is_told_gone(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards())
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    await delete(rig, "a")
+    _, answer = await rig.bind(pod, "node-1")
+
+    assert "does not exist" in answer["Error"]
+    await until_true(rig)
+
+
+async def test_a_name_used_again_is_never_bound_for_the_pod_before(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards())
+    (first,) = await rig.add_pods(pod_document("a", 4))
+    await delete(rig, "a")
+    (second,) = await rig.add_pods(pod_document("a", 8))
+    _, answer = await rig.bind(first, "node-1")
+
+    assert "it is another pod" in answer["Error"]
+    assert "nodeName" not in rig.pod("a")["spec"]
+    assert (await rig.bind(second, "node-1"))[1] == {"Error": ""}
+    await until_true(rig)
+
+
+async def test_cut_and_expired_watches_do_not_make_the_ledger_drift(rig: ExtenderRig) -> None:
+    await rig.add_nodes(*(node_document(f"node-{number}", 16, 16) for number in range(4)))
+    names = [f"node-{number}" for number in range(4)]
+    for number in range(12):
+        await rig.schedule(f"p{number}", 1 + number % 5, names)
+        (rig.api.cut_watches if number % 2 else rig.api.expire_watches)("pods")
+        if number % 3 == 0:
+            await delete(rig, f"p{number}")
+    await until_true(rig)
+
+    assert rig.replica.extender.states[0].recount() == []
+
+
+async def test_a_restarted_api_server_is_followed_again(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards())
+    await rig.schedule("a", 4, ["node-1"])
+    await rig.api.stop()
+    await rig.api.start()
+    await delete(rig, "a")
+    await until_true(rig)
+
+    assert rig.replica.held() == {}
+
+
+async def test_the_plugins_correction_and_pods_bound_by_others_are_counted(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards())
+    await rig.schedule("a", 4, ["node-1"])
+    await rig.add_pods(pod_document("static", 6, node="node-1", record=on_card(3, 6)))
+    body = {"metadata": {"annotations": {CARD: "2"}}}
+    url = f"{rig.api.url}/api/v1/namespaces/default/pods/a"
+    async with rig.http.patch(url, json=body, headers={"Content-Type": "application/merge-patch+json"}) as answer:
+        assert answer.status == 200
+
+    await until(lambda: in_ledger(rig) == {("node-1", 2): 4, ("node-1", 3): 6})
+
+
+async def test_300_pods_at_once_end_within_every_card_with_the_ledger_true(rig: ExtenderRig) -> None:
+    names = [f"node-{number}" for number in range(5)]
+    await rig.add_nodes(*(node_document(name, *[16] * 4) for name in names))
+    pods = await rig.add_pods(*(pod_document(f"p{number}", 1 + number % 7) for number in range(300)))
+    rig.api.faults.on(Fault(DropAfter(), BINDING, "POST", count=10))
+    rig.api.faults.on(Fault(FailBefore(409, "Conflict"), BINDING, "POST", count=10))
+    results = await asyncio.gather(*(take_through(rig, pod, names) for pod in pods))
+    await until_true(rig)
+
+    used = in_annotations(rig)
+    assert all(units <= 16 for units in used.values())
+    assert sum(results) == sum(1 for pod in rig.api.store.list("pods") if pod["spec"].get("nodeName"))
+    largest_gap = max(16 - used.get((name, index), 0) for name in names for index in range(4))
+    waiting = [number for number, done in enumerate(results) if not done]
+    assert all(1 + number % 7 > largest_gap for number in waiting)
+
+    await asyncio.gather(*(delete(rig, f"p{number}") for number in range(300)))
+    await until(lambda: rig.replica.held() == {})
+
+
+async def take_through(rig: ExtenderRig, pod: Document, names: list[str]) -> bool:
+    """Filter and bind until bound or refused everywhere, as a scheduler that tries again."""
+    answer: Document = {}
+    for _ in range(50):
+        fitting = (await rig.filter(pod, names))["NodeNames"]
+        if not fitting:
+            return False
+        _, answer = await rig.bind(pod, fitting[0])
+        if not answer["Error"]:
+            return True
+    raise AssertionError(f"pod {pod['metadata']['name']} was bound nowhere after 50 attempts: {answer}")
+
+
+async def delete(rig: ExtenderRig, name: str) -> None:
+    async with rig.http.delete(f"{rig.api.url}/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0") as answer:
+        assert answer.status == 200

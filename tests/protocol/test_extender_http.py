@@ -1,0 +1,387 @@
+"""The extender over real HTTP: the manual's four pods, every endpoint, and everything that may be thrown at it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gcushare._version import __version__
+from gcushare.playground.apiserver import ADMIN
+from gcushare.runtime.groups import ServeSettings
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.keys import CARD_POLICY
+from tests.builders import card
+from tests.extender_objects import filter_body, node_document, on_card, pod_document
+from tests.protocol.extender_rig import ALONE, ExtenderRig, eight_cards, extender_settings, until
+
+PREFIX = ENFLAME.url_prefix
+REASON = "insufficient GCU Memory in one gcu device"
+CARD = ENFLAME.record.card_index
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[ExtenderRig]:
+    async with ExtenderRig() as running:
+        yield running
+
+
+async def test_the_manuals_four_pods_get_the_manuals_cards(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards())
+    cards = []
+    for number, units in enumerate((4, 8, 12), start=1):
+        pod = await rig.schedule(f"gcushare-pod-{number}", units, ["node-1"])
+        cards.append(pod["metadata"]["annotations"][CARD])
+    (fourth,) = await rig.add_pods(pod_document("gcushare-pod-4", 20))
+
+    assert cards == ["0", "0", "1"]
+    assert (await rig.filter(fourth, ["node-1"]))["FailedNodes"] == {"node-1": REASON}
+    (node,) = (await rig.get_json(f"{PREFIX}/inspect"))["nodes"]
+    assert (node["totalGCU"], node["usedGCU"], node["availableGCU"]) == (128, 24, 104)
+    assert [device["usedGCU"] for device in node["devices"]] == [12, 12, 0, 0, 0, 0, 0, 0]
+
+
+async def test_a_bound_pod_carries_its_record_and_its_node_from_one_request(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards())
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    rig.api.requests.clear()
+    await rig.filter(pod, ["node-1"])
+    await rig.bind(pod, "node-1")
+    bound = rig.pod("a")
+
+    keys = ENFLAME.record
+    record = {key: bound["metadata"]["annotations"][key] for key in (keys.card_index, keys.card_units, keys.pod_units)}
+    assert record == {keys.card_index: "0", keys.card_units: "16", keys.pod_units: "4"}
+    assert bound["spec"]["nodeName"] == "node-1"
+    assert [(asked.attributes.verb, asked.attributes.subresource) for asked in rig.api.requests.of(ADMIN.name)] == [
+        ("create", "binding")
+    ]
+
+
+async def test_prioritize_prefers_the_node_that_is_used_already(rig: ExtenderRig) -> None:
+    await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
+    await rig.schedule("a", 4, ["node-2"])
+    status, scores = await rig.post("prioritize", filter_body(pod_document("b", 4), ["node-1", "node-2", "node-3"]))
+
+    by_name = {entry["Host"]: entry["Score"] for entry in scores}
+    assert status == 200
+    assert by_name["node-2"] > by_name["node-1"]
+    assert by_name["node-3"] == 0
+
+
+async def test_preempt_keeps_the_victims_that_free_one_card(rig: ExtenderRig) -> None:
+    await rig.add_nodes(node_document("node-1", 16, 16), node_document("node-2", 16))
+    for name, units, node, index in (("a", 10, "node-1", 0), ("b", 10, "node-1", 1), ("c", 6, "node-1", 1)):
+        await rig.add_pods(pod_document(name, units, node=node, record=on_card(index, units)))
+    await until(lambda: len(rig.replica.held()) == 3)
+    uids = {name: rig.pod(name)["metadata"]["uid"] for name in ("a", "b", "c")}
+    meta = {
+        "node-1": {"Pods": [{"UID": uids["c"]}, {"UID": uids["a"]}], "NumPDBViolations": 0},
+        "node-2": {"Pods": [], "NumPDBViolations": 0},
+        "gone": {"Pods": [{"UID": "x"}], "NumPDBViolations": 0},
+    }
+    body = json.dumps({"Pod": pod_document("p", 12), "NodeNameToMetaVictims": meta}).encode()
+
+    assert await rig.post("preempt", body) == (
+        200,
+        {
+            "NodeNameToMetaVictims": {
+                "node-1": {"Pods": [{"UID": uids["a"]}], "NumPDBViolations": 0},
+                "node-2": {"Pods": [], "NumPDBViolations": 0},
+            }
+        },
+    )
+
+
+class TestInspect:
+    async def test_one_node_has_the_same_form(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
+
+        whole = await rig.get_json(f"{PREFIX}/inspect")
+        assert [node["name"] for node in whole["nodes"]] == ["node-1", "node-2"]
+        assert await rig.get_json(f"{PREFIX}/inspect/node-2") == {"nodes": whole["nodes"][1:]}
+
+    async def test_it_can_be_laid_out_for_people(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(eight_cards())
+
+        assert (await rig.get(f"{PREFIX}/inspect?pretty"))[1].startswith('{\n    "nodes": [\n        {\n')
+
+    async def test_an_unknown_node_is_named(self, rig: ExtenderRig) -> None:
+        status, text = await rig.get(f"{PREFIX}/inspect/nowhere")
+
+        assert status == 404
+        assert "'nowhere'" in json.loads(text)["error"]
+
+    async def test_a_large_cluster_is_one_document(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(*(eight_cards(f"node-{number:03d}") for number in range(200)))
+
+        document = await rig.get_json(f"{PREFIX}/inspect")
+        assert len(document["nodes"]) == 200
+
+    async def test_changes_can_be_followed(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
+        async with rig.http.get(f"{rig.replica.url}{PREFIX}/inspect?watch") as lines:
+            first = [json.loads(await lines.content.readline()) for _ in range(2)]
+            assert [(line["type"], line["object"]["name"]) for line in first] == [
+                ("ADDED", "node-1"),
+                ("ADDED", "node-2"),
+            ]
+
+            await rig.schedule("a", 4, ["node-2"])
+            changed = json.loads(await lines.content.readline())
+            assert (changed["type"], changed["object"]["usedGCU"]) == ("MODIFIED", 4)
+
+            await rig.http.delete(f"{rig.api.url}/api/v1/nodes/node-1")
+            gone = json.loads(await lines.content.readline())
+            assert (gone["type"], gone["object"]["name"]) == ("DELETED", "node-1")
+
+    async def test_one_node_can_be_followed(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
+        async with rig.http.get(f"{rig.replica.url}{PREFIX}/inspect/node-2?watch=true") as lines:
+            assert json.loads(await lines.content.readline())["object"]["name"] == "node-2"
+            await rig.schedule("a", 4, ["node-1"])
+            await rig.schedule("b", 4, ["node-2"])
+            assert json.loads(await lines.content.readline())["object"]["name"] == "node-2"
+
+    async def test_the_end_of_serving_ends_those_who_follow(self, rig: ExtenderRig) -> None:
+        replica = await rig.add_replica()
+        await rig.until_serving(replica)
+        async with rig.http.get(f"{replica.url}{PREFIX}/inspect?watch") as lines:
+            await rig.add_nodes(eight_cards())
+            await lines.content.readline()
+            await replica.stop()
+            assert await lines.content.read() == b""
+
+
+class TestExplain:
+    async def test_a_waiting_pod_is_explained_as_json_and_as_text(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(node_document("node-1", 16))
+        await rig.schedule("a", 10, ["node-1"])
+        await rig.add_pods(pod_document("b", 12))
+
+        document = await rig.get_json(f"{PREFIX}/explain/default/b")
+        assert (document["state"], document["largestThatFitsNow"]) == ("waits", 6)
+        assert document["remedy"] == {"node": "node-1", "pods": ["default/a"]}
+        status, text = await rig.get(f"{PREFIX}/explain/default/b", {"Accept": "text/plain, application/json;q=0.5"})
+        assert status == 200
+        assert "needs 12 in one card" in text
+        assert "best card free: 6 (card 0 of node-1)" in text
+
+    async def test_a_bound_pod_is_explained_by_its_card(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(node_document("node-1", 16))
+        await rig.schedule("a", 10, ["node-1"])
+
+        document = await rig.get_json(f"{PREFIX}/explain/default/a")
+        assert (document["state"], document["node"], document["cards"]) == ("bound", "node-1", [0])
+
+    async def test_a_pod_that_nobody_can_grant_is_explained(self, rig: ExtenderRig) -> None:
+        await rig.add_pods(pod_document("a", 4, annotations={CARD_POLICY: "best"}))
+
+        document = await rig.get_json(f"{PREFIX}/explain/default/a")
+        assert document["state"] == "refused"
+        assert "'best'" in document["summary"]
+
+    async def test_a_node_that_cannot_be_read_stands_in_the_explanation(self, rig: ExtenderRig) -> None:
+        broken = node_document("node-1", 16, annotations={ENFLAME.inventory_annotation: "no JSON"})
+        await rig.add_nodes(broken)
+        await rig.add_pods(pod_document("a", 4))
+
+        document = await rig.get_json(f"{PREFIX}/explain/default/a")
+        assert "node-1" in document["unreadableNodes"]
+
+    async def test_an_unknown_pod_is_named(self, rig: ExtenderRig) -> None:
+        status, text = await rig.get(f"{PREFIX}/explain/default/nobody")
+
+        assert status == 404
+        assert "default/nobody" in json.loads(text)["error"]
+
+    async def test_a_refused_pod_gets_one_event_with_the_numbers(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(node_document("node-1", 16))
+        (pod,) = await rig.add_pods(pod_document("a", 20))
+        for _ in range(5):
+            await rig.filter(pod, ["node-1"])
+        await until(lambda: bool(rig.events()))
+        await rig.filter(pod, ["node-1"])
+
+        (event,) = rig.events()
+        assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
+        assert event["type"] == "Warning"
+        assert event["message"].startswith("needs 20 in one card; best card free: 16 (card 0 of node-1)")
+        assert "it can never fit: the largest usable card has 16" in event["message"]
+
+
+class TestRoot:
+    async def test_version(self, rig: ExtenderRig) -> None:
+        assert await rig.get("/version") == (200, f"v{__version__}\n")
+
+    async def test_the_index_names_every_endpoint(self, rig: ExtenderRig) -> None:
+        _, text = await rig.get("/")
+
+        for path in (
+            "/version",
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            f"{PREFIX}/inspect",
+            f"{PREFIX}/explain",
+            "/preempt",
+        ):
+            assert path in text
+
+    @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+    async def test_it_says_that_it_is_well(self, rig: ExtenderRig, path: str) -> None:
+        assert (await rig.get_json(path))["status"] == "ok"
+
+    async def test_metrics_tell_units_answers_and_leadership(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(node_document("node-1", offered=[card(0, 16), card(1, 4)]))
+        await rig.schedule("a", 10, ["node-1"])
+        _, text = await rig.get("/metrics")
+
+        figures = dict(re.findall(r"^(gcushare_[a-z_]+(?:\{[^}]*\})?) (\S+)$", text, re.MULTILINE))
+        assert figures['gcushare_units_total{unit="1",vendor="enflame"}'] == "20.0"
+        assert figures['gcushare_units_granted{unit="1",vendor="enflame"}'] == "10.0"
+        assert figures['gcushare_units_free{unit="1",vendor="enflame"}'] == "10.0"
+        assert figures['gcushare_fragmentation{request="4",unit="1",vendor="enflame"}'] == "0.0"
+        assert figures['gcushare_extender_results_total{result="fits",vendor="enflame",verb="filter"}'] == "1.0"
+        assert figures['gcushare_extender_request_seconds_count{vendor="enflame",verb="bind"}'] == "1.0"
+        assert figures["gcushare_leader"] == "1.0"
+        assert float(figures['gcushare_watch_age_seconds{resource="pods"}']) < 60
+        assert figures['gcushare_ledger_drifts_total{vendor="enflame"}'] == "0.0"
+
+
+class TestHostile:
+    async def test_what_is_not_json_is_told_in_the_protocols_place(self, rig: ExtenderRig) -> None:
+        for verb in ("filter", "bind"):
+            status, answer = await rig.post(verb, b"not JSON")
+            assert status == 200
+            assert "not JSON" in answer["Error"]
+        for verb in ("prioritize", "preempt"):
+            status, answer = await rig.post(verb, b"not JSON")
+            assert status == 400
+            assert "not JSON" in answer["error"]
+
+    async def test_a_body_of_100_mb_is_turned_away(self, rig: ExtenderRig) -> None:
+        status, answer = await rig.post("filter", b" " * 100_000_000)
+
+        assert status == 413
+        assert "at most" in answer["error"]
+        assert (await rig.get("/version"))[0] == 200
+
+    @pytest.mark.parametrize(
+        ("method", "path", "status"),
+        [
+            pytest.param("POST", f"{PREFIX}/guess", 404, id="unknown verb"),
+            pytest.param("POST", "/gpushare-scheduler/filter", 404, id="vendor that is not served"),
+            pytest.param("GET", f"{PREFIX}/filter", 405, id="wrong method"),
+            pytest.param("POST", f"{PREFIX}/inspect", 405, id="inspect by POST"),
+            pytest.param("GET", f"{PREFIX}/explain/default", 404, id="explain without a pod"),
+        ],
+    )
+    async def test_a_wrong_address_is_told(self, rig: ExtenderRig, method: str, path: str, status: int) -> None:
+        async with rig.http.request(method, f"{rig.replica.url}{path}", data=b"{}") as answer:
+            assert answer.status == status
+            assert set(await answer.json()) == {"error", "status"}
+
+    @pytest.mark.parametrize("units", ["1.5", "-4", "many", "9" * 30])
+    async def test_a_quantity_that_is_no_count_is_named(self, rig: ExtenderRig, units: str) -> None:
+        await rig.add_nodes(eight_cards())
+        answer = await rig.filter(pod_document("a", units), ["node-1"])
+
+        assert units[:20] in answer["Error"]
+
+    async def test_a_forged_record_gives_no_card(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(eight_cards())
+        pod = await rig.schedule("a", 4, ["node-1"], record=on_card(7, 1))
+
+        assert pod["metadata"]["annotations"][CARD] == "0"
+
+    async def test_a_bind_that_names_what_does_not_exist_changes_nothing(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(eight_cards())
+        (pod,) = await rig.add_pods(pod_document("a", 4))
+        ghost = {"metadata": {"name": "ghost", "uid": "uid"}}
+        other = {"metadata": {"name": "a", "uid": "another"}}
+
+        for document, node, words in (
+            (ghost, "node-1", "ghost"),
+            (pod, "node-9", "node-9"),
+            (other, "node-1", "another"),
+        ):
+            status, answer = await rig.bind(document, node)
+            assert status == 200
+            assert words in answer["Error"]
+        assert rig.replica.held() == {}
+        assert "nodeName" not in rig.pod("a")["spec"]
+
+    async def test_one_bad_request_does_not_touch_another(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(eight_cards())
+        good = filter_body(pod_document("a", 4), ["node-1"])
+        bodies = [good, b"{", good, b"[" * 10_000, good, b"\xff\xfe", good]
+        answers = await asyncio.gather(*(rig.post("filter", body) for body in bodies))
+
+        assert [bool(answer["Error"]) for _, answer in answers] == [False, True, False, True, False, True, False]
+        assert all("Traceback" not in answer["Error"] for _, answer in answers)
+
+
+async def test_both_vendors_are_served_side_by_side() -> None:
+    async with ExtenderRig(extender_settings(vendors=(ENFLAME, ALIYUN))) as rig:
+        await rig.add_nodes(node_document("gcu", 16), node_document("gpu", 14, vendor=ALIYUN))
+        await rig.schedule("a", 4, ["gcu", "gpu"])
+        rig.prefix = ALIYUN.url_prefix
+        pod = await rig.schedule("binpack-1", 5, ["gcu", "gpu"], vendor=ALIYUN)
+
+        assert pod["spec"]["nodeName"] == "gpu"
+        assert pod["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] == "0"
+        (gpu,) = (await rig.get_json("/gpushare-scheduler/inspect"))["nodes"]
+        assert (gpu["name"], gpu["usedGPU"], gpu["devs"][0]["pods"]) == (
+            "gpu",
+            5,
+            [{"name": "binpack-1", "namespace": "default", "usedGPU": 5}],
+        )
+        (gcu,) = (await rig.get_json("/gcushare-scheduler/inspect"))["nodes"]
+        assert (gcu["name"], gcu["usedGCU"]) == ("gcu", 4)
+
+
+async def test_it_answers_nobody_before_it_has_read_the_cluster() -> None:
+    async with ExtenderRig(starts=False) as rig:
+        await rig.api.stop()
+        replica = await rig.add_replica()
+        rig.replica = replica
+
+        for verb in ("filter", "prioritize", "bind", "preempt"):
+            status, answer = await rig.post(verb, b"{}")
+            assert (status, "not read yet" in answer["error"]) == (503, True)
+        assert (await rig.get(f"{PREFIX}/inspect"))[0] == 503
+        assert (await rig.get("/readyz"))[0] == 503
+        assert (await rig.get("/healthz"))[0] == 200
+
+        await rig.api.start()
+        await rig.until_serving(replica)
+        assert (await rig.get("/readyz"))[0] == 200
+
+
+async def test_a_restarted_extender_counts_as_the_one_before() -> None:
+    async with ExtenderRig() as rig:
+        await rig.add_nodes(eight_cards())
+        for number in range(6):
+            await rig.schedule(f"p{number}", 5, ["node-1"])
+        before = await rig.get_json(f"{PREFIX}/inspect")
+        second = await rig.add_replica()
+        await rig.until_serving(second)
+
+        assert await rig.get_json(f"{PREFIX}/inspect", url=second.url) == before
+
+
+async def test_the_limits_of_its_settings_hold() -> None:
+    serve = ServeSettings(listen_address="127.0.0.1", listen_port=0, max_request_size=2048)
+    async with ExtenderRig(extender_settings(serve=serve, election=ALONE)) as rig:
+        status, _ = await rig.post("filter", filter_body(pod_document("a", 4), ["node"] * 500))
+        assert status == 413
+
+
+async def test_metrics_are_text_that_prometheus_reads(rig: ExtenderRig) -> None:
+    async with rig.http.get(f"{rig.replica.url}/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        assert (await answer.text()).endswith("\n")

@@ -1,0 +1,193 @@
+"""Several replicas: one serves, the others are warm and say who; the end of one is the beginning of the next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gcushare.runtime.groups import ServeSettings
+from tests.extender_objects import filter_body, pod_document
+from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
+from tests.protocol.runtime_certificates import Authority, trusting
+
+PREFIX = "/gcushare-scheduler"
+
+
+def leaders(*replicas: Replica) -> list[Replica]:
+    return [replica for replica in replicas if replica.extender.leadership.is_leader]
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[ExtenderRig, Replica, Replica]]:
+    """A rig whose replica leads, and one that follows."""
+    async with ExtenderRig(extender_settings(election=quick_election())) as rig:
+        follower = await rig.add_replica()
+        await until(lambda: follower.extender.serving.is_synced)
+        await rig.add_nodes(eight_cards())
+        yield rig, rig.replica, follower
+
+
+async def test_exactly_one_serves_and_the_other_names_it(pair: tuple[ExtenderRig, Replica, Replica]) -> None:
+    rig, leader, follower = pair
+    assert leaders(leader, follower) == [leader]
+    await until(lambda: follower.extender.leadership.holder != "")
+
+    for verb in ("filter", "prioritize", "bind", "preempt"):
+        status, answer = await rig.post(verb, filter_body(pod_document("a"), ["node-1"]), url=follower.url)
+        assert status == 503
+        assert follower.extender.leadership.holder in answer["error"]
+    assert (await rig.get("/readyz", url=leader.url))[0] == 200
+    status, text = await rig.get("/readyz", url=follower.url)
+    assert status == 503
+    assert "does not serve" in json.loads(text)["checks"]["leader"]["reason"]
+    assert (await rig.get("/healthz", url=follower.url))[0] == 200
+
+
+async def test_followers_answer_questions_from_a_warm_ledger(pair: tuple[ExtenderRig, Replica, Replica]) -> None:
+    rig, leader, follower = pair
+    await rig.schedule("a", 4, ["node-1"])
+    await until(lambda: "a" in follower.held())
+
+    document = await rig.get_json(f"{PREFIX}/inspect")
+    assert await rig.get_json(f"{PREFIX}/inspect", url=follower.url) == document
+    assert follower.held()["a"].grants == leader.held()["a"].grants
+
+
+async def test_at_the_orderly_end_of_the_leader_the_next_serves_at_once(
+    pair: tuple[ExtenderRig, Replica, Replica],
+) -> None:
+    rig, leader, follower = pair
+    await rig.schedule("a", 12, ["node-1"])
+    await leader.stop()
+    began = asyncio.get_running_loop().time()
+    await rig.until_serving(follower)
+    taken_s = asyncio.get_running_loop().time() - began
+    rig.replica = follower
+    pod = await rig.schedule("b", 12, ["node-1"])
+
+    # Shorter than the lease's duration of 3 s: it was given up, not waited out.
+    assert taken_s < 2.5
+    assert pod["metadata"]["annotations"]["enflame.com/gcu-device-id"] == "1"
+
+
+async def test_a_binding_under_way_at_the_end_is_answered_before_the_lease_is_given_up(
+    pair: tuple[ExtenderRig, Replica, Replica],
+) -> None:
+    rig, leader, follower = pair
+    pods = await rig.add_pods(*(pod_document(f"p{number}", 1) for number in range(20)))
+    binds = [asyncio.create_task(rig.bind(pod, "node-1")) for pod in pods]
+    await until(lambda: leader.extender.services[0].binds.under_way > 0 or all(bind.done() for bind in binds))
+    stopping = asyncio.create_task(leader.stop())
+    answers = await asyncio.gather(*binds, return_exceptions=True)
+    await stopping
+    await rig.until_serving(follower)
+
+    bound = {f"p{number}" for number in range(20) if rig.pod(f"p{number}")["spec"].get("nodeName")}
+    answered = {f"p{number}" for number, answer in enumerate(answers) if answer == (200, {"Error": ""})}
+    assert answered <= bound
+    await until(lambda: set(follower.held()) == bound)
+
+
+@asynccontextmanager
+async def program(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The real program in a process of its own; killed at the end of the block if it still runs."""
+    command = ["-m", "gcushare.scheduler_extender", "--kubeconfig", str(kubeconfig), "--log-dir=", *flags]
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=asyncio.subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def listening_url(process: asyncio.subprocess.Process) -> str:
+    """Read from its log where it listens."""
+    assert process.stderr is not None
+    async with asyncio.timeout(20):
+        while line := (await process.stderr.readline()).decode():
+            if "listening" in line:
+                return line.split("url=")[1].split()[0]
+    raise AssertionError("the program ended before it listened")
+
+
+async def status_of(url: str) -> int:
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status
+    except aiohttp.ClientError:
+        return 0
+
+
+async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: Path) -> None:
+    async with ExtenderRig(extender_settings(election=quick_election()), starts=False) as rig:
+        kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
+        election = ["--lease-duration=3", "--lease-renew-deadline=0.9", "--lease-retry=0.1"]
+        serve = ["--listen-address=127.0.0.1", "--listen-port=0"]
+        async with program(kubeconfig, *election, *serve) as leading:
+            url = await listening_url(leading)
+            await until_status(f"{url}/readyz", 200)
+            await rig.add_nodes(eight_cards())
+            follower = await rig.add_replica()
+            rig.replica = follower
+            await until(lambda: follower.extender.serving.is_synced)
+            assert not follower.extender.leadership.is_leader
+            rig.replica = follower
+            os.kill(leading.pid, signal.SIGKILL)
+            await rig.until_serving(follower)
+
+            assert (await rig.get("/readyz"))[0] == 200
+
+
+async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
+    async with ExtenderRig(starts=False) as rig:
+        kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
+        async with program(kubeconfig, "--listen-address=127.0.0.1", "--listen-port=0", "--vendor=both") as running:
+            url = await listening_url(running)
+            await until_status(f"{url}/readyz", 200)
+            running.terminate()
+            async with asyncio.timeout(10):
+                assert await running.wait() == 0
+        lease = rig.api.store.get("leases.coordination.k8s.io", "gcushare-scheduler-extender")
+
+    assert lease is not None
+    assert lease["spec"].get("holderIdentity", "") == ""
+
+
+async def until_status(url: str, wanted: int) -> None:
+    async with asyncio.timeout(20):
+        while await status_of(url) != wanted:  # noqa: ASYNC110 - another process's state has no event
+            await asyncio.sleep(0.05)
+
+
+async def test_with_tls_the_scheduler_needs_its_certificate_and_probes_do_not(tmp_path: Path) -> None:
+    authority, clients = Authority("servers"), Authority("clients")
+    cert, key = authority.issue("gcushare").write(tmp_path)
+    (tmp_path / "clients.crt").write_bytes(clients.cert_pem)
+    serve = ServeSettings(
+        listen_address="127.0.0.1",
+        listen_port=0,
+        tls_cert_file=cert,
+        tls_key_file=key,
+        tls_client_ca_file=tmp_path / "clients.crt",
+    )
+    async with ExtenderRig(extender_settings(serve=serve)) as rig:
+        await rig.add_nodes(eight_cards())
+        url = f"{rig.replica.url}{PREFIX}/filter"
+        body = filter_body(pod_document("a"), ["node-1"])
+        scheduler = trusting(authority, clients.issue("kube-scheduler"), tmp_path)
+        async with rig.http.post(url, data=body, ssl=scheduler) as answer:
+            assert (await answer.json())["NodeNames"] == ["node-1"]
+        async with rig.http.post(url, data=body, ssl=trusting(authority)) as answer:
+            assert answer.status == 403
+        async with rig.http.get(f"{rig.replica.url}/readyz", ssl=trusting(authority)) as answer:
+            assert answer.status == 200

@@ -1,0 +1,119 @@
+"""A cluster as bind meets it: pods that are bound once and for ever, and answers that get lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Mapping
+
+from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
+from gcushare.kube.errors import UnknownOutcomeError
+from gcushare.kube.patches import PodIdentity
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.wire.objects import Pod
+from tests.extender_objects import Document, a_pod
+
+
+class Mishap(enum.Enum):
+    """What befalls one request."""
+
+    NONE = "answered"
+    LOST_BEFORE = "lost on the way there"
+    LOST_AFTER = "done, the answer lost"
+    NOT_SENT = "no connection"
+    CONFLICT = "409 although the pod can be bound"
+    FORBIDDEN = "403"
+    HANGS_BEFORE = "no answer, not done"
+    HANGS_AFTER = "no answer, done"
+
+
+class Cluster:
+    """Pods by (namespace, name). ``mishaps`` befall the next Bindings, ``read_mishaps`` the next reads, in order."""
+
+    def __init__(self, *pods: Pod) -> None:
+        self.pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
+        self.mishaps: deque[Mishap] = deque()
+        self.read_mishaps: deque[Mishap] = deque()
+        self.bindings: list[tuple[PodIdentity, str]] = []
+        self.reads = 0
+        self.late: list[tuple[PodIdentity, str, Mapping[str, str]]] = []
+        """Bindings that were lost to their sender and may still arrive."""
+
+    async def bind_pod(
+        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> None:
+        """Bind as the API server does, after and before whatever befalls the request."""
+        self.bindings.append((pod, node))
+        mishap = self.mishaps.popleft() if self.mishaps else Mishap.NONE
+        match mishap:
+            case Mishap.NOT_SENT:
+                raise RetryableError("connection refused; nothing was sent")
+            case Mishap.CONFLICT:
+                raise ConflictError("the object has been modified")
+            case Mishap.FORBIDDEN:
+                raise ForbiddenError("pods/binding is forbidden")
+            case Mishap.LOST_BEFORE:
+                self.late.append((pod, node, annotations))
+                raise UnknownOutcomeError("connection lost; it may have taken effect")
+            case Mishap.HANGS_BEFORE:
+                self.late.append((pod, node, annotations))
+                await self._hang(timeout_s)
+        self.accept(pod, node, annotations)
+        if mishap is Mishap.LOST_AFTER:
+            raise UnknownOutcomeError("connection lost; it may have taken effect")
+        if mishap is Mishap.HANGS_AFTER:
+            await self._hang(timeout_s)
+
+    async def _hang(self, timeout_s: float | None) -> None:
+        await asyncio.sleep(timeout_s or 0.0)
+        raise UnknownOutcomeError("no answer in time; it may have taken effect")
+
+    def accept(self, identity: PodIdentity, node: str, annotations: Mapping[str, str]) -> None:
+        """Bind, or refuse as the API server does."""
+        pod = self.pods.get((identity.namespace, identity.name))
+        if pod is None:
+            raise NotFoundError(f"pods {identity.name!r} not found")
+        if pod.metadata.uid != identity.uid or pod.is_bound or pod.is_being_deleted:
+            raise ConflictError(f"pod {identity.name} is already assigned, deleted or another")
+        self.put(self._bound(pod, node, annotations))
+
+    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
+        """Read as the API server does."""
+        self.reads += 1
+        mishap = self.read_mishaps.popleft() if self.read_mishaps else Mishap.NONE
+        if mishap is not Mishap.NONE:
+            raise RetryableError("no answer in time")
+        try:
+            return self.pods[namespace, name]
+        except KeyError as error:
+            raise NotFoundError(f"pods {name!r} not found") from error
+
+    def put(self, pod: Pod) -> None:
+        """Store a pod."""
+        self.pods[pod.metadata.namespace, pod.metadata.name] = pod
+
+    def arrive(self) -> None:
+        """Let lost Bindings arrive after all."""
+        for identity, node, record in self.late:
+            try:
+                self.accept(identity, node, record)
+            except GcushareError:
+                continue  # Too late: as the API server would answer to nobody.
+        self.late.clear()
+
+    def tell(self, state: VendorState) -> None:
+        """Let a watch say everything as it is now."""
+        for pod in self.pods.values():
+            state.see_pod(pod)
+        known = state.waiting.keys() | state.bound.keys() | state.ledger.reserved
+        for uid in known - {pod.metadata.uid for pod in self.pods.values()}:
+            state.lose_pod(uid)
+
+    @staticmethod
+    def _bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:
+        limits: Document = dict(pod.spec.containers[0].resources.limits)
+        (resource,) = limits
+        vendor_units = limits[resource]
+        merged = {**pod.metadata.annotations, **annotations}
+        return a_pod(pod.metadata.name, vendor_units, node=node, annotations=merged, uid=pod.metadata.uid)

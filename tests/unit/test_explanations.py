@@ -1,0 +1,151 @@
+"""Explanations: the verdict on each node, the numbers, what would help, and whether it could ever fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.explanations import Explainer, Explanation, Verdict, judge, summarise
+from gcushare.core.fitting import can_ever_fit
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import NodeState
+from gcushare.core.requests import CardRequest, CardSelection
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+
+
+def node_of(offered: Sequence[InventoryCard], *holders: tuple[int, int]) -> NodeState:
+    ledger = Ledger()
+    ledger.set_node("node-1", offered, GIB_UNIT)
+    for number, grant in enumerate(holders):
+        ledger.apply(held(f"p{number}", "node-1", grant))
+    return ledger.nodes["node-1"]
+
+
+def explain(ledger: Ledger, request: CardRequest) -> Explanation:
+    explainer = Explainer(request)
+    for node in ledger.nodes.values():
+        explainer.add(node)
+    return explainer.finish()
+
+
+def manual_cluster() -> Ledger:
+    """Three nodes of the manual's kind, nearly full: 16 GB cards of which the largest gap is 7."""
+    ledger = Ledger()
+    for name, gaps in {"node-1": (0, 0, 7), "node-3": (4, 1, 0)}.items():
+        ledger.set_node(name, cards(16, 16, 16), GIB_UNIT)
+        for index, gap in enumerate(gaps):
+            if gap < 16:
+                ledger.apply(held(f"{name}-{index}", name, (index, 16 - gap)))
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("node", "request_", "verdict"),
+    [
+        pytest.param(node_of(cards(16)), asks(16), Verdict.FITS, id="fits"),
+        pytest.param(node_of(cards(16, 16), (0, 10), (1, 10)), asks(8), Verdict.FRAGMENTED, id="enough in two cards"),
+        pytest.param(node_of(cards(16, 16), (0, 14), (1, 14)), asks(8), Verdict.FULL, id="not enough at all"),
+        pytest.param(node_of(cards(16, 16)), asks(20), Verdict.TOO_SMALL, id="larger than every card"),
+        pytest.param(node_of([card(0, 32, sick=True), card(1, 16)]), asks(20), Verdict.UNUSABLE, id="large one sick"),
+        pytest.param(node_of([card(0, 32, cordoned=True)]), asks(20), Verdict.UNUSABLE, id="large one cordoned"),
+        pytest.param(
+            node_of(cards(16)),
+            CardRequest(4, selection=CardSelection(use=("7",))),
+            Verdict.NOT_ALLOWED,
+            id="not chosen",
+        ),
+        pytest.param(node_of([]), asks(4), Verdict.NO_CARDS, id="no cards"),
+        pytest.param(NodeState("gone"), asks(4), Verdict.NO_CARDS, id="unknown"),
+        pytest.param(node_of(cards(16, 16), (0, 1)), asks_whole(2), Verdict.FULL, id="a whole card in use"),
+        pytest.param(node_of(cards(16)), asks_whole(2), Verdict.TOO_SMALL, id="too few cards"),
+    ],
+)
+def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardRequest, verdict: Verdict) -> None:
+    assert judge(node, request_) is verdict
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 16), st.booleans(), st.booleans()), max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 16)), max_size=4),
+    st.one_of(st.integers(1, 20).map(asks), st.integers(1, 2).map(asks_whole)),
+)
+def test_the_verdict_agrees_with_the_ledger(
+    made: list[tuple[int, bool, bool]], holders: list[tuple[int, int]], request_: CardRequest
+) -> None:
+    offered = [card(i, size, sick=sick, cordoned=cordoned) for i, (size, sick, cordoned) in enumerate(made)]
+    node = node_of(offered, *holders)
+    verdict = judge(node, request_)
+
+    assert (verdict is Verdict.FITS) == node.fits(request_)
+    assert (verdict in (Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL)) == can_ever_fit(node, request_)
+
+
+def test_the_summary_has_the_numbers_of_the_whole_cluster() -> None:
+    found = explain(manual_cluster(), asks(12))
+
+    assert summarise(found) == (
+        "needs 12 in one card; best card free: 7 (card 2 of node-1), 4 (card 0 of node-3), 1 (card 1 of node-3); "
+        "total free 12 of 96; 2 nodes: too little free memory; the largest request that fits now is 7; it would fit on "
+        "node-3 if these pods ended: default/node-3-2"
+    )
+
+
+def test_nodes_are_told_apart_by_their_cards_and_by_the_reason() -> None:
+    ledger = manual_cluster()
+    ledger.set_node("small", cards(8), GIB_UNIT)
+    ledger.set_node("sick", [card(0, 16, sick=True)], GIB_UNIT)
+    found = explain(ledger, asks(12))
+
+    assert [(each.verdict, each.cards, each.nodes) for each in found.classes] == [
+        (Verdict.FULL, (16, 16, 16), 2),
+        (Verdict.UNUSABLE, (16,), 1),
+        (Verdict.TOO_SMALL, (8,), 1),
+    ]
+    assert (found.largest_now, found.largest_ever) == (8, 16)
+
+
+def test_a_request_that_can_never_fit_is_told_so() -> None:
+    found = explain(manual_cluster(), asks(20))
+
+    assert not found.can_ever_fit
+    assert found.remedy is None
+    assert summarise(found).endswith("it can never fit: the largest usable card has 16")
+
+
+def test_the_remedy_ends_the_fewest_pods() -> None:
+    ledger = Ledger()
+    ledger.set_node("many", cards(16), GIB_UNIT)
+    ledger.set_node("one", cards(16), GIB_UNIT)
+    for number in range(4):
+        ledger.apply(held(f"small-{number}", "many", (0, 4)))
+    ledger.apply(held("large", "one", (0, 16)))
+    remedy = explain(ledger, asks(12)).remedy
+
+    assert remedy is not None
+    assert (remedy.node, [victim.pod.name for victim in remedy.victims]) == ("one", ["large"])
+
+
+def test_a_request_that_fits_is_told_so() -> None:
+    ledger = manual_cluster()
+    ledger.set_node("empty", cards(16), GIB_UNIT)
+    found = explain(ledger, asks(12))
+
+    assert found.nodes_fit == 1
+    assert summarise(found).endswith("it fits now")
+
+
+def test_only_the_cards_that_the_pod_allows_count_for_what_fits() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 8), GIB_UNIT)
+    found = explain(ledger, CardRequest(12, selection=CardSelection(use=("1",))))
+
+    assert (found.largest_now, found.largest_ever) == (8, 8)
+    assert "among the cards that the pod allows" in summarise(found)
+
+
+def test_an_empty_cluster_has_an_explanation_too() -> None:
+    assert "no card is free" in summarise(explain(Ledger(), asks(4)))

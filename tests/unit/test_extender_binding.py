@@ -1,0 +1,477 @@
+"""bind: whatever becomes of the request, the ledger ends as the cluster is, and no pod gets a second card."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
+from gcushare.core.requests import CardRequest
+from gcushare.kube.errors import UnknownOutcomeError
+from gcushare.scheduler_extender.asking import Policies, read_asking
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.outcomes import BindTimes, NotLeader
+from gcushare.vendors import ENFLAME
+from gcushare.wire.extender import BindArguments
+from gcushare.wire.keys import CARD_POLICY, USE_CARDS
+from gcushare.wire.objects import Pod
+from tests.extender_objects import a_node, a_pod, on_card, state_of
+from tests.unit.extender_cluster import Cluster, Mishap
+
+QUICK = BindTimes(total_s=0.3, attempt_s=0.1)
+
+
+@dataclass
+class Office:
+    """A leadership that can be taken away, at once or after so many questions."""
+
+    is_leader: bool = True
+    holder: str = "another"
+    questions_left: int = 1_000_000
+    margins: list[float] = field(default_factory=list)
+
+    def holds(self, margin_s: float) -> bool:
+        self.margins.append(margin_s)
+        self.questions_left -= 1
+        return self.is_leader and self.questions_left >= 0
+
+
+class Rig:
+    """A state that has seen a cluster, and a bind service over both."""
+
+    def __init__(self, *pods: Pod, cards: tuple[int, ...] = (16, 16), office: Office | None = None) -> None:
+        self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards))
+        self.cluster = Cluster(*pods)
+        self.cluster.tell(self.state)
+        self.office = office or Office()
+        self.service = BindService(
+            self.state, self.cluster, self.office, times=QUICK, now_ns=lambda: 1_000 + len(self.cluster.bindings)
+        )
+
+    async def bind(self, name: str = "a", node: str = "node-1", uid: str | None = None) -> None:
+        await self.service.bind(BindArguments(name, "default", uid or f"uid-{name}", node))
+
+    def used(self, node: str = "node-1") -> list[int]:
+        return [card.used for card in self.state.ledger.nodes[node].cards.values()]
+
+    def check_truth(self) -> None:
+        """Once the watch has told everything, the ledger is what a fresh extender would make of the cluster."""
+        self.cluster.tell(self.state)
+        fresh = state_of(a_node("node-1", 16, 16), a_node("node-2", 16, 16))
+        self.cluster.tell(fresh)
+        for node in ("node-1", "node-2"):
+            assert self.used(node) == [card.used for card in fresh.ledger.nodes[node].cards.values()]
+        assert not self.state.ledger.reserved
+
+
+async def test_a_bind_is_one_request_that_carries_the_record_and_is_counted_at_once() -> None:
+    rig = Rig(a_pod("a", 4))
+    await rig.bind()
+
+    assert len(rig.cluster.bindings) == 1
+    assert rig.cluster.reads == 0
+    assert rig.used() == [4, 0]
+    written = rig.cluster.pods["default", "a"].metadata.annotations
+    keys = ENFLAME.record
+    assert written == {
+        keys.card_index: "0",
+        keys.card_units: "16",
+        keys.pod_units: "4",
+        keys.assigned: "false",
+        keys.assign_time: "1000",
+    }
+    rig.check_truth()
+
+
+async def test_the_watch_confirms_a_reservation_without_changing_anything() -> None:
+    rig = Rig(a_pod("a", 4))
+    await rig.bind()
+    position = rig.state.changes.position
+    rig.cluster.tell(rig.state)
+
+    assert rig.state.changes.position == position
+    assert rig.state.recount() == []
+
+
+@pytest.mark.parametrize(
+    ("mishaps", "requests"),
+    [
+        pytest.param([Mishap.LOST_AFTER], 1, id="done, answer lost"),
+        pytest.param([Mishap.LOST_BEFORE], 2, id="lost on the way"),
+        pytest.param([Mishap.LOST_BEFORE, Mishap.LOST_AFTER], 2, id="lost twice"),
+        pytest.param([Mishap.NOT_SENT, Mishap.NOT_SENT], 3, id="no connection twice"),
+        pytest.param([Mishap.CONFLICT], 2, id="modified meanwhile"),
+    ],
+)
+async def test_what_can_still_come_true_is_brought_to_its_end(mishaps: list[Mishap], requests: int) -> None:
+    rig = Rig(a_pod("a", 4))
+    rig.cluster.mishaps.extend(mishaps)
+    await rig.bind()
+
+    assert len(rig.cluster.bindings) == requests
+    assert rig.cluster.pods["default", "a"].spec.node_name == "node-1"
+    assert rig.used() == [4, 0]
+    rig.cluster.arrive()
+    rig.check_truth()
+
+
+async def test_a_refusal_of_the_api_server_returns_the_units_at_once() -> None:
+    rig = Rig(a_pod("a", 4))
+    rig.cluster.mishaps.append(Mishap.FORBIDDEN)
+    with pytest.raises(ForbiddenError):
+        await rig.bind()
+
+    assert rig.used() == [0, 0]
+    rig.check_truth()
+
+
+async def test_a_server_that_is_never_reached_returns_the_units() -> None:
+    rig = Rig(a_pod("a", 4))
+    rig.cluster.mishaps.extend([Mishap.NOT_SENT] * 100)
+    with pytest.raises(RetryableError, match="nothing was sent"):
+        await rig.bind()
+
+    assert rig.used() == [0, 0]
+    rig.check_truth()
+
+
+async def test_an_outcome_that_stays_unknown_keeps_the_units_until_it_is_read() -> None:
+    rig = Rig(a_pod("a", 4))
+    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
+    rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * 100)
+    with pytest.raises(UnknownOutcomeError):
+        await rig.bind()
+    assert rig.used() == [4, 0]
+
+    rig.cluster.read_mishaps.clear()
+    await rig.service.settle(older_than_s=0.0)
+
+    assert rig.used() == [0, 0]
+    rig.check_truth()
+
+
+async def test_a_binding_that_arrives_late_is_counted_when_it_is_read() -> None:
+    rig = Rig(a_pod("a", 4))
+    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
+    with pytest.raises(UnknownOutcomeError):
+        await rig.bind()
+    rig.cluster.arrive()
+    await rig.service.settle(older_than_s=0.0)
+
+    assert rig.used() == [4, 0]
+    rig.check_truth()
+
+
+async def test_settling_leaves_young_reservations_and_a_silent_server_alone() -> None:
+    rig = Rig(a_pod("a", 4))
+    await rig.bind()
+    await rig.service.settle(older_than_s=60.0)
+    assert rig.cluster.reads == 0
+
+    rig.cluster.read_mishaps.append(Mishap.LOST_BEFORE)
+    await rig.service.settle(older_than_s=0.0)
+    assert rig.state.ledger.is_reserved("uid-a")
+    await rig.service.settle(older_than_s=0.0)
+    assert not rig.state.ledger.is_reserved("uid-a")
+    assert rig.used() == [4, 0]
+
+
+async def test_settling_returns_the_units_of_a_pod_that_is_gone() -> None:
+    rig = Rig(a_pod("a", 4))
+    await rig.bind()
+    rig.cluster.pods.clear()
+    await rig.service.settle(older_than_s=0.0)
+
+    assert rig.used() == [0, 0]
+
+
+async def test_a_pod_whose_outcome_was_unknown_can_be_bound_elsewhere_and_holds_one_card() -> None:
+    rig = Rig(a_pod("a", 4))
+    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
+    with pytest.raises(UnknownOutcomeError):
+        await rig.bind(node="node-1")
+    rig.cluster.mishaps.clear()
+    await rig.bind(node="node-2")
+
+    assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [4, 0])
+    rig.cluster.arrive()
+    rig.check_truth()
+
+
+async def test_a_binding_that_arrived_after_all_wins_over_a_second_attempt_elsewhere() -> None:
+    rig = Rig(a_pod("a", 4))
+    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
+    with pytest.raises(UnknownOutcomeError):
+        await rig.bind(node="node-1")
+    rig.cluster.mishaps.clear()
+    rig.cluster.arrive()
+    with pytest.raises(Refused, match="bound to node 'node-1' already"):
+        await rig.bind(node="node-2")
+
+    assert (rig.used("node-1"), rig.used("node-2")) == ([4, 0], [0, 0])
+    rig.check_truth()
+
+
+class TestRepeated:
+    async def test_a_bind_asked_again_before_the_watch_told_is_done_already(self) -> None:
+        rig = Rig(a_pod("a", 4))
+        await rig.bind()
+        await rig.bind()
+
+        assert len(rig.cluster.bindings) == 1
+        assert rig.used() == [4, 0]
+
+    async def test_a_bind_asked_again_after_the_watch_told_is_done_already(self) -> None:
+        rig = Rig(a_pod("a", 4))
+        await rig.bind()
+        rig.cluster.tell(rig.state)
+        await rig.bind()
+
+        assert len(rig.cluster.bindings) == 1
+
+    @pytest.mark.parametrize("told", [False, True])
+    async def test_a_bound_pod_is_not_bound_to_another_node(self, told: bool) -> None:
+        rig = Rig(a_pod("a", 4))
+        await rig.bind()
+        if told:
+            rig.cluster.tell(rig.state)
+        with pytest.raises(Refused, match="bound to node 'node-1' already"):
+            await rig.bind(node="node-2")
+
+        assert rig.used("node-2") == [0, 0]
+
+    async def test_calls_for_one_pod_at_the_same_time_are_one_binding(self) -> None:
+        rig = Rig(a_pod("a", 4))
+        results = await asyncio.gather(rig.bind(), rig.bind(), rig.bind(node="node-2"), return_exceptions=True)
+
+        assert (results[0], results[1]) == (None, None)
+        assert isinstance(results[2], Refused)
+        assert len(rig.cluster.bindings) == 1
+
+    async def test_a_caller_that_goes_away_does_not_stop_a_binding_half_sent(self) -> None:
+        rig = Rig(a_pod("a", 4))
+        caller = asyncio.create_task(rig.bind())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        caller.cancel()
+        await rig.service.drain()
+
+        assert rig.cluster.pods["default", "a"].is_bound
+        rig.check_truth()
+
+
+class TestRefused:
+    async def test_an_unknown_pod(self) -> None:
+        rig = Rig()
+        with pytest.raises(Refused, match="pod default/a does not exist"):
+            await rig.bind()
+
+    async def test_an_unknown_node(self) -> None:
+        rig = Rig(a_pod("a"))
+        with pytest.raises(Refused, match="'nowhere'"):
+            await rig.bind(node="nowhere")
+
+    async def test_another_uid(self) -> None:
+        rig = Rig(a_pod("a"))
+        with pytest.raises(Refused, match="it is another pod"):
+            await rig.bind(uid="uid-of-the-pod-before")
+
+    async def test_a_uid_of_another_name(self) -> None:
+        rig = Rig(a_pod("a"), a_pod("b"))
+        with pytest.raises(Refused, match="is pod default/a, not default/b"):
+            await rig.bind(name="b", uid="uid-a")
+
+    async def test_a_pod_that_asks_for_nothing(self) -> None:
+        rig = Rig(a_pod("a", None))
+        with pytest.raises(Refused, match="asks for no"):
+            await rig.bind()
+
+    async def test_a_pod_that_asks_for_nonsense(self) -> None:
+        rig = Rig(a_pod("a", "1.5"))
+        with pytest.raises(Refused, match=r"1\.5"):
+            await rig.bind()
+
+    async def test_a_pod_whose_room_was_taken_meanwhile(self) -> None:
+        rig = Rig(a_pod("a", 12), a_pod("b", 12), a_pod("c", 12))
+        await rig.bind("a")
+        await rig.bind("b")
+        with pytest.raises(Refused, match="needs 12 in one card; best card free: 4"):
+            await rig.bind("c")
+        await rig.bind("c", "node-2")
+
+        rig.check_truth()
+
+    async def test_a_pod_that_is_deleted_while_it_is_bound(self) -> None:
+        rig = Rig(a_pod("a"))
+        rig.cluster.pods.clear()
+        with pytest.raises(Refused, match="does not exist any more"):
+            await rig.bind()
+
+        assert rig.used() == [0, 0]
+        rig.check_truth()
+
+    async def test_a_pod_that_is_being_deleted(self) -> None:
+        rig = Rig(a_pod("a"))
+        rig.cluster.put(a_pod("a", deletionTimestamp="2026-01-01T00:00:00Z"))
+        with pytest.raises(Refused, match="being deleted"):
+            await rig.bind()
+
+        assert rig.used() == [0, 0]
+
+    async def test_a_pod_whose_name_was_given_to_another_meanwhile(self) -> None:
+        rig = Rig(a_pod("a"))
+        rig.cluster.put(a_pod("a", uid="uid-second"))
+        with pytest.raises(Refused, match="does not exist any more"):
+            await rig.bind()
+
+        assert not rig.cluster.pods["default", "a"].is_bound
+        rig.check_truth()
+
+    async def test_a_pod_that_somebody_else_bound_elsewhere(self) -> None:
+        rig = Rig(a_pod("a"))
+        rig.cluster.put(a_pod("a", node="node-2", record=on_card(1, 4)))
+        with pytest.raises(Refused, match="'node-2'"):
+            await rig.bind()
+
+        assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [0, 4])
+
+    async def test_a_record_that_its_author_wrote_is_replaced(self) -> None:
+        rig = Rig(a_pod("a", 4, record=on_card(1, 16)))
+        await rig.bind()
+
+        assert rig.cluster.pods["default", "a"].metadata.annotations[ENFLAME.record.card_index] == "0"
+        assert rig.used() == [4, 0]
+
+
+async def test_a_pod_that_only_filter_has_seen_is_bound_without_a_read() -> None:
+    rig = Rig()
+    pod = a_pod("a", 4)
+    rig.cluster.put(pod)
+    asking = read_asking(pod, ENFLAME, Policies())
+    assert asking is not None
+    rig.state.remember(asking)
+    await rig.bind()
+
+    assert rig.cluster.reads == 0
+    rig.check_truth()
+
+
+async def test_a_pod_that_nobody_has_seen_is_read_once() -> None:
+    rig = Rig()
+    rig.cluster.put(a_pod("a", 4))
+    await rig.bind()
+
+    assert rig.cluster.reads == 1
+    rig.check_truth()
+
+
+async def test_the_authors_card_policy_and_choice_of_cards_are_obeyed() -> None:
+    rig = Rig(
+        a_pod("a", 4),
+        a_pod("b", 4, annotations={CARD_POLICY: "spread"}),
+        a_pod("c", 4, annotations={USE_CARDS: "uuid-1"}),
+    )
+    for name in ("a", "b", "c"):
+        await rig.bind(name)
+
+    assert rig.used() == [4, 8]
+
+
+class TestLeadership:
+    async def test_a_follower_binds_nothing_and_names_the_leader(self) -> None:
+        rig = Rig(a_pod("a"), office=Office(is_leader=False))
+        with pytest.raises(NotLeader, match="the leader is another"):
+            await rig.bind()
+
+        assert rig.cluster.bindings == []
+        assert rig.used() == [0, 0]
+
+    async def test_the_lease_must_outlast_the_request(self) -> None:
+        rig = Rig(a_pod("a"))
+        await rig.bind()
+
+        assert set(rig.office.margins) == {QUICK.attempt_s}
+
+    async def test_leadership_lost_between_reserving_and_sending_sends_nothing(self) -> None:
+        rig = Rig(a_pod("a"), office=Office(questions_left=1))
+        with pytest.raises(NotLeader):
+            await rig.bind()
+
+        assert rig.cluster.bindings == []
+        assert rig.used() == [0, 0]
+
+    async def test_leadership_lost_between_two_attempts_keeps_what_may_still_come_true(self) -> None:
+        rig = Rig(a_pod("a"), office=Office(questions_left=2))
+        rig.cluster.mishaps.append(Mishap.LOST_BEFORE)
+        with pytest.raises(NotLeader):
+            await rig.bind()
+        assert rig.used() == [4, 0]
+
+        rig.cluster.arrive()
+        rig.check_truth()
+        assert rig.used() == [4, 0]
+
+
+@pytest.mark.parametrize("awaits", range(8))
+@pytest.mark.parametrize("mishap", list(Mishap))
+async def test_a_process_that_dies_after_any_step_leaves_a_cluster_that_its_successor_counts_rightly(
+    mishap: Mishap, awaits: int
+) -> None:
+    """Killed after so many turns of the loop; what was on the way arrives; the successor knows only the cluster."""
+    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    await rig.bind("b", "node-2")
+    rig.cluster.mishaps.append(mishap)
+    dying = asyncio.create_task(rig.bind("a"))
+    for _ in range(awaits):
+        await asyncio.sleep(0)
+    await kill(rig.service, dying)
+    rig.cluster.arrive()
+
+    pod = rig.cluster.pods["default", "a"]
+    assert pod.is_bound == (ENFLAME.record.card_index in pod.metadata.annotations)
+    successor = Rig(cards=(16,))
+    successor.cluster = rig.cluster
+    rig.cluster.tell(successor.state)
+    assert successor.used("node-1") == ([12] if pod.is_bound else [0])
+    assert successor.state.ledger.nodes["node-1"].fits(CardRequest(12)) != pod.is_bound
+
+
+async def kill(service: BindService, *callers: asyncio.Task[None]) -> None:
+    """End callers and bindings wherever they are."""
+    own = [task for task in asyncio.all_tasks() if task.get_name().startswith("bind ")]
+    for task in (*callers, *own):
+        task.cancel()
+    await asyncio.gather(*callers, *own, return_exceptions=True)
+
+
+async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_told_why() -> None:
+    pods = [a_pod(f"p{number}", 5) for number in range(30)]
+    rig = Rig(*pods)
+    results = await asyncio.gather(
+        *(rig.bind(pod.metadata.name, f"node-{number % 2 + 1}") for number, pod in enumerate(pods)),
+        return_exceptions=True,
+    )
+
+    assert sum(result is None for result in results) == 12
+    assert all(result is None or isinstance(result, GcushareError) for result in results)
+    assert rig.used("node-1") == rig.used("node-2") == [15, 15]
+    rig.check_truth()
+
+
+async def test_random_mishaps_of_many_pods_end_with_a_ledger_that_is_the_cluster() -> None:
+    rng = random.Random(7)
+    pods = [a_pod(f"p{number}", rng.randint(1, 6)) for number in range(40)]
+    rig = Rig(*pods)
+    rig.cluster.mishaps.extend(rng.choices(list(Mishap), k=60))
+    rig.cluster.read_mishaps.extend(rng.choices([Mishap.NONE, Mishap.LOST_BEFORE], k=30))
+    await asyncio.gather(
+        *(rig.bind(pod.metadata.name, f"node-{rng.randint(1, 2)}") for pod in pods), return_exceptions=True
+    )
+    for node in ("node-1", "node-2"):
+        assert all(used <= 16 for used in rig.used(node))
+    rig.cluster.read_mishaps.clear()
+    await rig.service.settle(older_than_s=0.0)
+    rig.check_truth()

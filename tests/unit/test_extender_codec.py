@@ -1,0 +1,161 @@
+"""The extender protocol's bytes: kube-scheduler's form is read by the short way, every other form by the long one."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire import extender
+from tests.extender_objects import Document, filter_body, pod_document
+
+NAMES = ["node-1", "node-2", 'odd "name"', "naïve"]
+
+
+def names_of(body: bytes) -> list[str] | None:
+    raw = extender.decode_filter_arguments(body).node_names
+    return None if raw is None else extender.decode_names(raw)
+
+
+@given(st.lists(st.text(max_size=12)), st.dictionaries(st.text(max_size=20), st.text(max_size=20)))
+def test_whatever_the_pod_and_the_names_contain_they_are_read_as_json_says(
+    names: list[str], annotations: dict[str, str]
+) -> None:
+    pod = pod_document("a", annotations=annotations)
+    for separators in ((",", ":"), (", ", ": ")):
+        for ascii_only in (True, False):
+            document = {"Pod": pod, "Nodes": None, "NodeNames": names}
+            body = json.dumps(document, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+            arguments = extender.decode_filter_arguments(body)
+            assert arguments.pod.metadata.annotations == annotations
+            assert names_of(body) == names
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        pytest.param({"annotations": {"NodeNames": '["other"]', "a": ',"NodeNames":["other"]'}}, id="as text"),
+        pytest.param({"managedFields": [{"NodeNames": ["other"]}, {"a": 1, "NodeNames": ["other"]}]}, id="as a key"),
+    ],
+)
+def test_a_pod_that_looks_like_the_list_of_names_does_not_become_it(trap: Document) -> None:
+    pod = pod_document("a")
+    pod["metadata"] |= trap
+
+    assert names_of(filter_body(pod, NAMES)) == NAMES
+
+
+def test_the_order_of_the_keys_does_not_matter() -> None:
+    body = json.dumps({"NodeNames": NAMES, "Nodes": None, "Pod": pod_document("a")}, separators=(",", ":")).encode()
+
+    assert names_of(body) == NAMES
+    assert extender.decode_filter_arguments(body).pod.metadata.name == "a"
+
+
+def test_a_request_without_names_has_none() -> None:
+    body = json.dumps({"Pod": pod_document("a"), "Nodes": {"items": []}, "NodeNames": None}).encode()
+    arguments = extender.decode_filter_arguments(body)
+
+    assert arguments.node_names is None
+    assert arguments.nodes is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"not json", id="not JSON"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b'{"NodeNames":["a"]}', id="no pod"),
+        pytest.param(b'{"Pod":{},"NodeNames":["a"', id="cut off"),
+        pytest.param(b'{"Pod":[],"Nodes":null,"NodeNames":["a"]}', id="pod is a list"),
+        pytest.param(b'{"Pod":{"metadata":{"name":"\xff"}},"NodeNames":null}', id="not UTF-8"),
+        pytest.param(b'{"Pod":{"metadata":' + b"[" * 100_000, id="nested without end"),
+    ],
+)
+def test_what_is_not_the_protocol_is_refused_with_the_place(body: bytes) -> None:
+    with pytest.raises(RemoteContractError, match="is not filter arguments"):
+        extender.decode_filter_arguments(body)
+
+
+@pytest.mark.parametrize("raw", [b'["a",1]', b'{"a":1}', b'["a"', b'["\xff"]', b'["a"],"More":["b"]'])
+def test_what_is_no_list_of_names_is_refused(raw: bytes) -> None:
+    with pytest.raises(RemoteContractError, match="is not a list of node names"):
+        extender.decode_names(raw)
+
+
+def test_what_follows_the_list_of_names_is_not_taken_for_names() -> None:
+    body = b'{"Pod":{},"NodeNames":["a"],"More":["b"]}'
+    raw = extender.decode_filter_arguments(body).node_names
+
+    assert raw is not None
+    with pytest.raises(RemoteContractError):
+        extender.decode_names(raw)
+
+
+def test_bind_arguments_need_every_field() -> None:
+    whole = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "node-1"}
+    assert extender.decode_bind_arguments(json.dumps(whole).encode()).pod_uid == "u"
+    for name in whole:
+        with pytest.raises(RemoteContractError):
+            extender.decode_bind_arguments(json.dumps({**whole, name: ""}).encode())
+        with pytest.raises(RemoteContractError):
+            extender.decode_bind_arguments(
+                json.dumps({key: value for key, value in whole.items() if key != name}).encode()
+            )
+
+
+@given(st.lists(st.text(max_size=8)), st.text(max_size=20))
+def test_reasons_are_json_of_names_to_one_reason(names: list[str], reason: str) -> None:
+    encoded = [extender.encode_name(name) for name in names]
+
+    assert json.loads(extender.encode_reasons(encoded, reason)) == dict.fromkeys(names, reason)
+    assert json.loads(extender.encode_reasons(iter(encoded), reason)) == dict.fromkeys(names, reason)
+
+
+def test_a_filter_answer_has_every_field_of_the_protocol() -> None:
+    answer = extender.encode_filter_answer([b'"a"', b'"b"'], b'{"c":"full"}', b'{"d":"never"}')
+
+    assert json.loads(answer) == {
+        "Nodes": None,
+        "NodeNames": ["a", "b"],
+        "FailedNodes": {"c": "full"},
+        "FailedAndUnresolvableNodes": {"d": "never"},
+        "Error": "",
+    }
+
+
+def test_scores_are_a_list_of_hosts() -> None:
+    pieces = [
+        extender.encode_host(b'"a"') + extender.SCORE_ENDS[10],
+        extender.encode_host(b'"b"') + extender.SCORE_ENDS[0],
+    ]
+
+    assert json.loads(extender.encode_scores(pieces)) == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
+    assert json.loads(extender.encode_scores([])) == []
+
+
+def test_both_forms_of_victims_are_the_same_proposal() -> None:
+    meta = {"n1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 1}, "n2": {"Pods": None}}
+    full = {"n1": {"Pods": [pod_document("a"), pod_document("b")], "NumPDBViolations": 1}, "n2": {"Pods": []}}
+    pod = pod_document("p")
+
+    by_meta, by_full = (
+        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value})).victims()
+        for key, value in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full))
+    )
+
+    for proposal in (by_meta, by_full):
+        assert [pod.uid for pod in proposal["n1"].pods or ()] == ["uid-a", "uid-b"]
+        assert proposal["n1"].violations == 1
+        assert not proposal["n2"].pods
+
+
+def test_victims_are_answered_in_the_meta_form() -> None:
+    assert json.loads(extender.encode_victims({"n1": (["u1", "u2"], 1)})) == {
+        "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}}
+    }

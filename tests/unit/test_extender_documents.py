@@ -1,0 +1,190 @@
+"""The inspect documents stand in the manual's and Aliyun's form, to the order of their keys; explain speaks twice."""
+
+from __future__ import annotations
+
+import json
+
+from gcushare.core.explanations import Explainer
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.explain_documents import (
+    RequestDocument,
+    encode_explanation,
+    explain_bound,
+    explain_refused,
+    explain_waiting,
+    render_explanation,
+)
+from gcushare.wire.inspect_documents import CLOSING, OPENING, encode_node, indent
+from tests.builders import GIB_UNIT, asks, card, cards, held
+
+POD_1 = PodRef("2713cdab-6ec7-40be-a0e6-bf144efb0098", "kube-system", "gcushare-pod-1", "2022-09-06T07:40:43Z")
+POD_2 = PodRef("62b070a4-0c77-4371-adfa-b20b17e90657", "kube-system", "gcushare-pod-2", "2022-09-06T08:28:09Z")
+
+
+def manual_ledger() -> Ledger:
+    """The manual's second scenario on two cards."""
+    ledger = Ledger()
+    ledger.set_node("sse-lab-inspur-048", cards(16, 16), GIB_UNIT)
+    for when, (pod, units) in enumerate([(POD_1, 4), (POD_2, 8)]):
+        grant = CardGrant(0, units)
+        ledger.apply(Assignment(pod, "sse-lab-inspur-048", (grant,), assigned=True, assign_time_ns=when + 1))
+    return ledger
+
+
+def test_the_enflame_document_is_the_manuals() -> None:
+    node = manual_ledger().nodes["sse-lab-inspur-048"]
+
+    assert indent(OPENING + encode_node(ENFLAME, node) + CLOSING.strip()).decode() == (
+        """{
+    "nodes": [
+        {
+            "name": "sse-lab-inspur-048",
+            "totalGCU": 32,
+            "usedGCU": 12,
+            "availableGCU": 20,
+            "devices": [
+                {
+                    "id": 0,
+                    "totalGCU": 16,
+                    "usedGCU": 12,
+                    "availableGCU": 4,
+                    "pods": [
+                        {
+                            "name": "gcushare-pod-1",
+                            "namespace": "kube-system",
+                            "uid": "2713cdab-6ec7-40be-a0e6-bf144efb0098",
+                            "createTime": "2022-09-06T07:40:43Z",
+                            "usedGCU": 4
+                        },
+                        {
+                            "name": "gcushare-pod-2",
+                            "namespace": "kube-system",
+                            "uid": "62b070a4-0c77-4371-adfa-b20b17e90657",
+                            "createTime": "2022-09-06T08:28:09Z",
+                            "usedGCU": 8
+                        }
+                    ]
+                },
+                {
+                    "id": 1,
+                    "totalGCU": 16,
+                    "usedGCU": 0,
+                    "availableGCU": 16,
+                    "pods": []
+                }
+            ]
+        }
+    ]
+}
+"""
+    )
+
+
+def test_the_aliyun_document_is_the_gpushare_extenders() -> None:
+    node = manual_ledger().nodes["sse-lab-inspur-048"]
+
+    assert encode_node(ALIYUN, node) == (
+        b'{"name":"sse-lab-inspur-048","totalGPU":32,"usedGPU":12,"devs":['
+        b'{"id":0,"totalGPU":16,"usedGPU":12,"pods":['
+        b'{"name":"gcushare-pod-1","namespace":"kube-system","usedGPU":4},'
+        b'{"name":"gcushare-pod-2","namespace":"kube-system","usedGPU":8}]},'
+        b'{"id":1,"totalGPU":16,"usedGPU":0,"pods":[]}]}'
+    )
+
+
+def test_a_sick_or_cordoned_card_says_so_and_others_say_nothing() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", [card(0, 16, sick=True), card(1, 16, cordoned=True), card(2, 16)], GIB_UNIT)
+    for vendor, word in ((ENFLAME, "devices"), (ALIYUN, "devs")):
+        devices = json.loads(encode_node(vendor, ledger.nodes["node-1"]))[word]
+        assert [(each.get("health"), each.get("cordoned")) for each in devices] == [
+            ("Unhealthy", None),
+            (None, True),
+            (None, None),
+        ]
+
+
+def test_a_pod_with_several_cards_stands_under_each_with_its_share() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
+    ledger.apply(held("a", "node-1", (0, 5), (1, 4)))
+    devices = json.loads(encode_node(ENFLAME, ledger.nodes["node-1"]))["devices"]
+
+    assert [each["pods"][0]["usedGCU"] for each in devices] == [5, 4]
+
+
+def test_a_card_held_whole_is_used_up() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16), GIB_UNIT)
+    ledger.apply(held("a", "node-1", (0, 16), whole=True))
+    document = json.loads(encode_node(ENFLAME, ledger.nodes["node-1"]))
+
+    assert (document["usedGCU"], document["availableGCU"]) == (16, 0)
+    assert document["devices"][0]["pods"][0]["usedGCU"] == 16
+
+
+def test_a_card_that_is_gone_still_shows_who_is_on_it() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
+    ledger.apply(held("a", "node-1", (1, 4)))
+    ledger.set_node("node-1", cards(16), GIB_UNIT)
+    document = json.loads(encode_node(ENFLAME, ledger.nodes["node-1"]))
+
+    assert document["devices"][1] | {"pods": []} == {
+        "id": 1,
+        "totalGCU": 0,
+        "usedGCU": 4,
+        "availableGCU": 0,
+        "pods": [],
+        "health": "Unhealthy",
+    }
+
+
+REQUEST = RequestDocument(12, 1, False, "binpack", "spread")
+
+
+def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
+    explainer = Explainer(asks(12))
+    explainer.add(manual_ledger().nodes["sse-lab-inspur-048"])
+    ledger = Ledger()
+    ledger.set_node("full", cards(16), GIB_UNIT)
+    ledger.apply(held("a", "full", (0, 9)))
+    explainer = Explainer(asks(12))
+    explainer.add(ledger.nodes["full"])
+    document = explain_waiting(POD_1, REQUEST, explainer.finish(), {"broken": "not JSON"})
+
+    as_json = json.loads(encode_explanation(document))
+    assert as_json["state"] == "waits"
+    assert as_json["canEverFit"] is True
+    assert as_json["largestThatFitsNow"] == 7
+    assert as_json["remedy"] == {"node": "full", "pods": ["default/a"]}
+    assert as_json["classes"][0]["bestCards"] == [{"node": "full", "card": 0, "free": 7}]
+    text = render_explanation(document)
+    for words in (
+        "pod kube-system/gcushare-pod-1",
+        "needs 12 in one card",
+        "1 node with cards of 16: full",
+        "too little free memory: best card free",
+        "best card free: 7 (card 0 of full); total free 7 of 16",
+        "if these pods ended: default/a",
+        "node policy binpack, card policy spread",
+        "broken cannot be read: not JSON",
+    ):
+        assert words in text
+
+
+def test_a_bound_pod_is_explained_by_its_place() -> None:
+    document = explain_bound(held("a", "node-1", (2, 4)))
+
+    assert document.state == "bound"
+    assert document.summary == "bound to node-1: card 2, 4 units"
+    assert "no card recorded" in explain_bound(held("a", "node-1")).summary
+
+
+def test_a_request_that_nobody_grants_is_explained_by_its_problem() -> None:
+    document = explain_refused(POD_1, "quantity '1.5' is not a whole number")
+
+    assert json.loads(encode_explanation(document))["canEverFit"] is False
+    assert "1.5" in render_explanation(document)

@@ -1,0 +1,288 @@
+"""filter and prioritize on bytes: the fast path answers what a plain reading of the rules answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.fitting import can_ever_fit
+from gcushare.core.placement import NODE_POLICIES, score_node
+from gcushare.scheduler_extender.asking import Asking, Policies
+from gcushare.scheduler_extender.filtering import FilterService
+from gcushare.scheduler_extender.name_lists import MAX_NAMES, MIN_CACHED_BYTES
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
+from tests.builders import asks
+from tests.extender_objects import (
+    Document,
+    a_node,
+    a_pod,
+    filter_body,
+    node_document,
+    on_card,
+    pod_document,
+    state_of,
+)
+from tests.unit.extender_desk import dispatcher_of
+
+REASON = "insufficient GCU Memory in one gcu device"
+# Long names, so that lists of a few dozen are long enough to be kept and found again.
+NODES = [f"a-node-with-a-rather-long-name-{number:03d}.example.cluster.local" for number in range(40)]
+UNKNOWN = ["nobody-knows-this-node", "nor-this-one"]
+
+
+class Service:
+    """What answers for one vendor, its refusals noted."""
+
+    def __init__(self, state: VendorState, best: int | None = 20) -> None:
+        self.refused: list[Asking] = []
+        self.filters = FilterService(state, best=best, refusals=self.refused.append)
+        self.dispatcher = dispatcher_of((state, self.filters))
+
+    def filter(self, pod: Document, names: list[str]) -> Any:
+        return json.loads(self.dispatcher.filter(filter_body(pod, names)).body)
+
+    def prioritize(self, pod: Document, names: list[str]) -> dict[str, int]:
+        answer = json.loads(self.dispatcher.prioritize(filter_body(pod, names)).body)
+        return {entry["Host"]: entry["Score"] for entry in answer}
+
+
+def by_the_rules(state: VendorState, units: int, names: list[str], best: int | None, policy: str) -> Document:
+    """What filter has to answer, written down plainly."""
+    distinct = list(dict.fromkeys(names))
+    request = asks(units)
+    nodes = state.ledger.nodes
+    fitting = [name for name in distinct if name in nodes and nodes[name].known and nodes[name].fits(request)]
+    if best is not None:
+        fitting = sorted(fitting, key=lambda name: (-NODE_POLICIES[policy](nodes[name], request), name))[:best]
+    failed, hopeless = {}, {}
+    if best is None or not fitting:
+        failed = {name: REASON for name in distinct if name not in fitting}
+    if not fitting:
+        hopeless = {name: REASON for name in distinct if name not in nodes or not can_ever_fit(nodes[name], request)}
+    return {
+        "Nodes": None,
+        "NodeNames": fitting,
+        "FailedNodes": failed,
+        "FailedAndUnresolvableNodes": hopeless,
+        "Error": "",
+    }
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[tuple[str, Any]]:
+    """Nodes and pods that change, and questions in between: about all nodes, some, in any order, doubled or unknown."""
+    steps: list[tuple[str, Any]] = []
+    for number in range(draw(st.integers(1, 25))):
+        kind = draw(st.sampled_from(["node", "pod", "gone", "ask", "ask", "ask"]))
+        node = draw(st.sampled_from(NODES[:6]))
+        if kind == "node":
+            steps.append(("node", (node, draw(st.lists(st.integers(1, 16), min_size=1, max_size=3)))))
+        elif kind == "pod":
+            steps.append(("pod", (f"p{number}", node, draw(st.integers(0, 2)), draw(st.integers(1, 12)))))
+        elif kind == "gone":
+            steps.append(("gone", draw(st.sampled_from([*NODES[:6], *(f"p{n}" for n in range(8))]))))
+        else:
+            some = st.lists(st.sampled_from([*NODES[:8], *UNKNOWN]), max_size=12)
+            names = draw(st.one_of(st.just(NODES), st.just(NODES[::-1]), some))
+            steps.append(("ask", (draw(st.integers(1, 18)), names)))
+    return steps
+
+
+@given(conversations(), st.sampled_from([None, 1, 3, 20]), st.sampled_from(["binpack", "spread"]))
+def test_every_answer_of_a_conversation_is_what_the_rules_say(
+    steps: list[tuple[str, Any]], best: int | None, policy: str
+) -> None:
+    state = state_of(policies=Policies(policy, "binpack"))
+    service = Service(state, best)
+    for number, (kind, what) in enumerate([("node", (name, [16, 8])) for name in NODES[:4]] + steps):
+        match kind:
+            case "node":
+                state.see_node(a_node(what[0], *what[1]))
+            case "pod":
+                name, node, index, units = what
+                state.see_pod(a_pod(name, units, node=node, record=on_card(index, units)))
+            case "gone":
+                state.lose_node(what)
+                state.lose_pod(f"uid-{what}")
+            case _:
+                units, names = what
+                asking = pod_document(f"ask-{number}", units)
+                answer = service.filter(asking, names)
+                expected = by_the_rules(state, units, names, best, policy)
+                assert answer == expected
+                nodes, request = state.ledger.nodes, asks(units)
+                assert service.prioritize(asking, names) == {
+                    name: score_node(nodes[name], request, NODE_POLICIES[policy])
+                    if name in nodes and nodes[name].known
+                    else 0
+                    for name in names
+                }
+
+
+def test_a_list_that_comes_again_is_not_read_again() -> None:
+    service = Service(state_of(*(a_node(name, 16) for name in NODES)))
+    assert len(json.dumps(NODES)) > MIN_CACHED_BYTES
+
+    for _ in range(3):
+        service.filter(pod_document("a"), NODES)
+    service.filter(pod_document("a"), NODES[::-1])
+
+    assert (service.filters.lists.hits, service.filters.lists.misses) == (2, 2)
+
+
+def test_short_lists_do_not_push_long_ones_out() -> None:
+    service = Service(state_of(*(a_node(name, 16) for name in NODES)))
+    service.filter(pod_document("a"), NODES)
+    for number in range(20):
+        service.prioritize(pod_document("a"), NODES[number : number + 5])
+
+    service.filter(pod_document("a"), NODES)
+
+    assert service.filters.lists.hits == 1
+
+
+def test_a_pod_that_fits_nowhere_is_refused_everywhere_with_the_reason_of_the_seeds() -> None:
+    service = Service(state_of(a_node("node-1", 16, 16), a_node("node-2", 24)))
+    answer = service.filter(pod_document("pod-4", 20), ["node-1", "node-3"])
+
+    assert answer["NodeNames"] == []
+    assert answer["FailedNodes"] == {"node-1": REASON, "node-3": REASON}
+    assert answer["FailedAndUnresolvableNodes"] == {"node-1": REASON, "node-3": REASON}
+    assert [asking.pod.name for asking in service.refused] == ["pod-4"]
+
+
+def test_a_node_where_ending_pods_would_help_stays_open_to_preemption() -> None:
+    state = state_of(a_node("node-1", 16))
+    state.see_pod(a_pod("a", 10, node="node-1", record=on_card(0, 10)))
+    answer = Service(state).filter(pod_document("b", 12), ["node-1"])
+
+    assert answer["FailedNodes"] == {"node-1": REASON}
+    assert answer["FailedAndUnresolvableNodes"] == {}
+
+
+def test_no_names_is_no_refusal() -> None:
+    service = Service(state_of(a_node("node-1", 16)))
+
+    assert service.filter(pod_document("a"), [])["NodeNames"] == []
+    assert service.refused == []
+
+
+@pytest.mark.parametrize("best", [None, 20])
+def test_a_pod_that_asks_for_nothing_keeps_every_node(best: int | None) -> None:
+    service = Service(state_of(a_node("node-1", 16)), best)
+
+    assert service.filter(pod_document("a", None), ["node-1", "node-9"])["NodeNames"] == ["node-1", "node-9"]
+    assert service.prioritize(pod_document("a", None), ["node-1"]) == {"node-1": 0}
+
+
+@pytest.mark.parametrize(
+    ("units", "annotations", "words"),
+    [
+        pytest.param("1.5", {}, "'1.5' is not a whole number", id="fractional"),
+        pytest.param("-4", {}, "'-4' is negative", id="negative"),
+        pytest.param("9" * 30, {}, "too large", id="huge"),
+        pytest.param("many", {}, "'many' is not a number", id="a word"),
+        pytest.param(4, {NODE_POLICY: "best"}, "gcushare.io/node-policy='best'", id="node policy"),
+        pytest.param(4, {CARD_POLICY: "best"}, "gcushare.io/card-policy='best'", id="card policy"),
+        pytest.param(4, {USE_CARDS: "0,,1"}, "gcushare.io/use-cards='0,,1'", id="card words"),
+        pytest.param(4, {CARDS: "0"}, "gcushare.io/cards='0'", id="no cards"),
+        pytest.param(5, {CARDS: "2"}, "cannot share equally", id="does not divide"),
+    ],
+)
+def test_what_is_wrong_with_a_pod_becomes_the_protocols_error(
+    units: object, annotations: dict[str, str], words: str
+) -> None:
+    service = Service(state_of(a_node("node-1", 16)))
+    pod = pod_document("a", units, annotations=annotations)
+
+    error = service.filter(pod, ["node-1"])["Error"]
+
+    assert words in error
+    assert "pod default/a" in error
+    with pytest.raises((RemoteContractError, Refused)):
+        service.prioritize(pod, ["node-1"])
+
+
+def test_what_is_no_request_becomes_the_protocols_error() -> None:
+    service = Service(state_of())
+
+    assert "is not filter arguments" in json.loads(service.dispatcher.filter(b"no JSON").body)["Error"]
+    assert "node names" in json.loads(service.dispatcher.filter(filter_body(pod_document("a"), [1])).body)["Error"]  # type: ignore[list-item]  # on purpose
+
+
+def test_too_many_names_are_refused() -> None:
+    answer = Service(state_of()).filter(pod_document("a"), ["n"] * (MAX_NAMES + 1))
+
+    assert f"at most {MAX_NAMES}" in answer["Error"]
+
+
+def test_cards_that_the_pod_avoids_do_not_count() -> None:
+    state = state_of(a_node("node-1", 16, 8), a_node("node-2", 16, 16))
+    pod = pod_document("a", 12, annotations={AVOID_CARDS: "0"})
+
+    assert Service(state).filter(pod, ["node-1", "node-2"])["NodeNames"] == ["node-2"]
+
+
+def test_a_pod_may_choose_its_own_node_policy() -> None:
+    state = state_of(a_node("empty", 16), a_node("used", 16))
+    state.see_pod(a_pod("x", 8, node="used", record=on_card(0, 8)))
+    service = Service(state, best=1)
+
+    assert service.filter(pod_document("a"), ["empty", "used"])["NodeNames"] == ["used"]
+    spread = pod_document("b", annotations={NODE_POLICY: "spread"})
+    assert service.filter(spread, ["empty", "used"])["NodeNames"] == ["empty"]
+
+
+@pytest.mark.parametrize("best", [None, 1])
+def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_were(best: int | None) -> None:
+    service = Service(state_of(a_node("node-1", 16), a_node("node-2", 8)), best)
+    sent = [node_document("node-1", 16), node_document("node-2", 8)]
+
+    def ask(units: int) -> Document:
+        body = json.dumps({"Pod": pod_document("a", units), "Nodes": {"items": sent}, "NodeNames": None}).encode()
+        answer: Document = json.loads(service.dispatcher.filter(body).body)
+        return answer
+
+    assert ask(12)["Nodes"]["items"] == sent[:1]
+    assert ask(12)["FailedNodes"] == ({"node-2": REASON} if best is None else {})
+    assert ask(20)["Nodes"]["items"] == []
+    assert ask(20)["FailedNodes"] == {"node-1": REASON, "node-2": REASON}
+
+
+def test_scores_of_whole_nodes_are_given_as_well() -> None:
+    service = Service(state_of(a_node("node-1", 16)))
+    body = json.dumps({"Pod": pod_document("a"), "Nodes": {"items": [node_document("node-1", 16)]}}).encode()
+
+    assert [entry["Host"] for entry in json.loads(service.dispatcher.prioritize(body).body)] == ["node-1"]
+
+
+class TestBothVendors:
+    """One entry of the scheduler serves the pods of both, under either prefix."""
+
+    def test_the_pods_resource_decides_and_not_the_prefix(self) -> None:
+        gcu = state_of(a_node("gcu", 16))
+        gpu = state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
+        for states in ((gcu, gpu), (gpu, gcu)):
+            dispatcher = dispatcher_of(*((state, None) for state in states))
+            for vendor, node in ((ENFLAME, "gcu"), (ALIYUN, "gpu")):
+                body = filter_body(pod_document("a", 4, vendor=vendor), ["gcu", "gpu"])
+                answer = dispatcher.filter(body)
+                assert json.loads(answer.body)["NodeNames"] == [node]
+                assert answer.vendor == vendor.name
+                best = max(json.loads(dispatcher.prioritize(body).body), key=lambda entry: entry["Host"] == node)
+                assert best["Host"] == node
+
+    def test_a_pod_that_asks_for_cards_of_both_is_refused(self) -> None:
+        dispatcher = dispatcher_of((state_of(), None), (state_of(vendor=ALIYUN), None))
+        pod = pod_document("a", 4)
+        pod["spec"]["containers"].append(pod_document("b", 4, vendor=ALIYUN)["spec"]["containers"][0])
+
+        error = json.loads(dispatcher.filter(filter_body(pod, ["node-1"])).body)["Error"]
+        assert "enflame.com/gcu-memory and for aliyun.com/gpu-mem" in error

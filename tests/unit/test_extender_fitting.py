@@ -1,0 +1,167 @@
+"""The index over a ledger says what looking at every node would say, whatever changed in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core import fitting
+from gcushare.core.cards import InventoryCard
+from gcushare.core.fitting import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
+from gcushare.core.ledger import Ledger
+from gcushare.core.placement import NODE_POLICIES, score_node
+from gcushare.core.requests import CardRequest, CardSelection
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+
+NODES = [f"node-{number}" for number in range(6)]
+
+requests = st.one_of(
+    st.integers(1, 16).map(asks),
+    st.integers(1, 8).map(lambda units: asks(units, 2)),
+    st.integers(1, 2).map(asks_whole),
+    st.integers(1, 16).map(lambda units: CardRequest(units, selection=CardSelection(avoid=("0",)))),
+)
+shapes = st.builds(Shape, requests, st.sampled_from(sorted(NODE_POLICIES)))
+
+changes = st.one_of(
+    st.tuples(st.just("set"), st.sampled_from(NODES), st.lists(st.integers(1, 16), max_size=3)),
+    st.tuples(st.just("remove"), st.sampled_from(NODES), st.none()),
+    st.tuples(
+        st.just("hold"), st.sampled_from(NODES), st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(1, 8))
+    ),
+    st.tuples(st.just("forget"), st.sampled_from(NODES), st.integers(0, 9)),
+)
+
+
+def change(ledger: Ledger, what: tuple[str, str, Any]) -> None:
+    match what:
+        case ("set", name, [*sizes]):
+            ledger.set_node(name, cards(*sizes), GIB_UNIT)
+        case ("remove", name, _):
+            ledger.remove_node(name)
+        case ("hold", name, (pod, index, units)):
+            ledger.apply(held(f"p{pod}", name, (index, units)))
+        case ("forget", _, pod):
+            ledger.forget(f"uid-p{pod}")
+
+
+@given(
+    shapes, st.lists(st.tuples(changes, st.booleans()), max_size=40), st.integers(1, 4), st.sets(st.sampled_from(NODES))
+)
+def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
+    shape: Shape, steps: list[tuple[tuple[str, str, Any], bool]], count: int, among: set[str]
+) -> None:
+    ledger = Ledger()
+    index = FitIndex(ledger, ChangeLog(ledger), shape)
+    for what, refreshes in steps:
+        change(ledger, what)
+        if refreshes:
+            index.refresh()
+            assert index.hopeful is not None
+    index.refresh()
+
+    known = {name: node for name, node in ledger.nodes.items() if node.known}
+    fitting_nodes = {name for name, node in known.items() if node.fits(shape.request)}
+    policy = NODE_POLICIES[shape.node_policy]
+    ranked = sorted(fitting_nodes & among, key=lambda name: (-policy(known[name], shape.request), name))
+    assert set(index.fitting) == fitting_nodes
+    assert index.best(dict.fromkeys(among), count) == ranked[:count]
+    assert {name: index.score(name) for name in NODES} == {
+        name: score_node(known[name], shape.request, policy) if name in known else 0 for name in NODES
+    }
+    assert set(index.hopeful) == {name for name, node in known.items() if can_ever_fit(node, shape.request)}
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=60), st.integers(0, 70))
+def test_a_reader_of_the_log_learns_what_was_noted_after_its_position_or_that_it_cannot_know(
+    names: list[str], position: int
+) -> None:
+    log = NameLog()
+    for name in names:
+        log.note(name)
+
+    told = log.since(position)
+
+    assert told == set(names[position:])
+
+
+def test_a_reader_that_fell_behind_the_log_is_told_so() -> None:
+    ledger = Ledger()
+    changes_log = ChangeLog(ledger)
+    position = changes_log.position
+    for number in range(fitting.MAX_LOGGED_CHANGES + 1):
+        ledger.set_node(f"node-{number % 7}", cards(16), GIB_UNIT)
+
+    assert changes_log.since(position) is None
+    assert changes_log.since(changes_log.position) == set()
+
+
+def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
+    ledger = Ledger()
+    index = FitIndex(ledger, ChangeLog(ledger), Shape(asks(4), "binpack"))
+    ledger.set_node("node-0", cards(16), GIB_UNIT)
+    index.refresh()
+    for _ in range(fitting.MAX_LOGGED_CHANGES + 1):
+        ledger.set_node("node-1", cards(16), GIB_UNIT)
+    ledger.remove_node("node-0")
+    index.refresh()
+
+    assert set(index.fitting) == {"node-1"}
+
+
+def test_the_index_unused_for_longest_makes_room() -> None:
+    ledger = Ledger()
+    indexes = FitIndexes(ledger, ChangeLog(ledger), limit=2)
+    first, second = indexes.get(Shape(asks(1), "binpack")), indexes.get(Shape(asks(2), "binpack"))
+    assert indexes.get(Shape(asks(1), "binpack")) is first
+
+    indexes.get(Shape(asks(3), "binpack"))
+
+    assert indexes.get(Shape(asks(1), "binpack")) is first
+    assert indexes.get(Shape(asks(2), "binpack")) is not second
+
+
+def test_the_set_of_fitting_nodes_keeps_its_version_while_it_stays_the_same() -> None:
+    ledger = Ledger()
+    index = FitIndex(ledger, ChangeLog(ledger), Shape(asks(4), "binpack"))
+    for name in NODES:
+        ledger.set_node(name, cards(16, 16), GIB_UNIT)
+    index.refresh()
+    version = index.fit_version
+
+    ledger.apply(held("a", "node-1", (0, 10)))
+    index.refresh()
+    assert index.fit_version == version
+
+    ledger.apply(held("b", "node-1", (1, 16)))
+    ledger.apply(held("c", "node-1", (0, 2)))
+    index.refresh()
+    assert index.fit_version == version
+    ledger.apply(held("d", "node-1", (0, 1)))
+    index.refresh()
+    assert index.fit_version > version
+
+
+@pytest.mark.parametrize(
+    ("offered", "request_", "hope"),
+    [
+        pytest.param([card(0, 16)], asks(16), True, id="as large as the card"),
+        pytest.param([card(0, 16)], asks(17), False, id="larger than the card"),
+        pytest.param([card(0, 16, sick=True), card(1, 8)], asks(16), False, id="the large one is sick"),
+        pytest.param([card(0, 16, cordoned=True)], asks(4), False, id="cordoned"),
+        pytest.param([card(0, 16), card(1, 16)], asks_whole(2), True, id="two whole cards"),
+        pytest.param([card(0, 16)], asks_whole(2), False, id="one whole card too few"),
+        pytest.param([card(0, 0)], asks_whole(), False, id="a card without memory"),
+    ],
+)
+def test_hope_is_what_ending_every_pod_would_give(
+    offered: list[InventoryCard], request_: CardRequest, hope: bool
+) -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", offered, GIB_UNIT)
+    ledger.apply(held("a", "node-1", (0, 16)))
+
+    assert can_ever_fit(ledger.nodes["node-1"], request_) is hope

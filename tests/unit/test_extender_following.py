@@ -1,0 +1,58 @@
+"""The loops beside the answers: drift is repaired and counted, reservations that nobody confirmed are settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gcushare.runtime.health import Heartbeat
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.following import recount_for_ever, settle_for_ever
+from gcushare.scheduler_extender.metrics import RequestMetrics
+from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.scheduler_extender.ports import Alone
+from gcushare.wire.extender import BindArguments
+from tests.extender_objects import a_node, a_pod, on_card, state_of
+from tests.unit.extender_cluster import Cluster
+
+
+async def run_until(loop: asyncio.Task[None], holds: Callable[[], bool]) -> None:
+    try:
+        async with asyncio.timeout(5):
+            while not holds():  # noqa: ASYNC110 - the loops tell nobody
+                await asyncio.sleep(0.001)
+    finally:
+        loop.cancel()
+        await asyncio.wait([loop])
+
+
+async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    state = state_of(a_node("node-1", 16))
+    state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+    state.ledger.forget("uid-a")
+    registry = CollectorRegistry()
+    counter = RequestMetrics(registry).drifts_of("enflame")
+    task = asyncio.create_task(recount_for_ever([(state, counter)], 0.001, Heartbeat("recount", 60)))
+    await run_until(task, lambda: state.ledger.assignment("uid-a") is not None)
+
+    assert registry.get_sample_value("gcushare_ledger_drifts_total", {"vendor": "enflame"}) == 1.0
+    logged = [record.getMessage() for record in caplog.records]
+    assert any("ledger repaired" in line and "drifts=1" in line for line in logged)
+    assert any("counted=nothing" in line and "default/a on node-1: 4 of card 0" in line for line in logged)
+
+
+async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> None:
+    state = state_of(a_node("node-1", 16))
+    state.see_pod(a_pod("a", 4))
+    cluster = Cluster(a_pod("a", 4))
+    binds = BindService(state, cluster, Alone(), times=BindTimes())
+    await binds.bind(BindArguments("a", "default", "uid-a", "node-1"))
+    assert state.ledger.is_reserved("uid-a")
+
+    await run_until(asyncio.create_task(settle_for_ever([binds], 0.003)), lambda: not state.ledger.reserved)
+
+    assert cluster.reads == 1
+    assert set(state.bound) == {"uid-a"}

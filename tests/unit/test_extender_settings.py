@@ -1,0 +1,81 @@
+"""The extender's command line: what it accepts, and what it says to what it does not."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.errors import ConfigError
+from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.loading import load_settings
+from gcushare.scheduler_extender.__main__ import main
+from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
+from gcushare.vendors import ALIYUN, ENFLAME
+
+
+def load(*argv: str) -> ExtenderSettings:
+    return load_settings(PROGRAM, argv, {}, Path.read_text)
+
+
+def test_without_flags_it_serves_enflame_on_the_manuals_port_and_stands_for_election() -> None:
+    found = load()
+
+    assert found.placement.vendor == (ENFLAME,)
+    assert found.serve.listen_port == 32766
+    assert found.placement.filter_answer == 20
+    assert found.election.leader_elect
+
+
+@pytest.mark.parametrize(
+    ("word", "vendors"), [("enflame", (ENFLAME,)), ("aliyun", (ALIYUN,)), ("both", (ENFLAME, ALIYUN))]
+)
+def test_the_vendor_is_one_or_both(word: str, vendors: tuple[object, ...]) -> None:
+    assert load(f"--vendor={word}").placement.vendor == vendors
+
+
+@pytest.mark.parametrize(("word", "best"), [("all", None), ("best:1", 1), ("best:100", 100)])
+def test_filter_names_all_or_the_best(word: str, best: int | None) -> None:
+    assert load(f"--filter-answer={word}").placement.filter_answer == best
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--vendor=amd",
+        "--filter-answer=best",
+        "--filter-answer=best:0",
+        "--node-policy=random",
+        "--card-policy=best",
+        "--listen-port=70000",
+        "--recount-interval=0",
+    ],
+)
+def test_a_wrong_value_is_told_with_what_is_accepted(flag: str) -> None:
+    with pytest.raises(ConfigError, match="accepted: "):
+        load(flag)
+
+
+def test_every_problem_is_told_at_once_and_lease_times_must_fit_each_other() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("--vendor=amd", "--node-policy=random")
+    assert len(caught.value.problems) == 2
+    with pytest.raises(ConfigError, match="renew_deadline_s < duration_s"):
+        load("--lease-duration=5", "--lease-renew-deadline=6")
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version", "--print-config"])
+def test_a_question_is_answered_and_ends_well(flag: str) -> None:
+    stdout = io.StringIO()
+
+    assert main(Surroundings((flag,), {}, stdout, io.StringIO())) == 0
+    assert "gcushare-scheduler-extender" in stdout.getvalue()
+
+
+def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
+    stderr = io.StringIO()
+    missing = tmp_path / "kubeconfig"
+
+    assert main(Surroundings(("--kubeconfig", str(missing), "--log-dir="), {}, io.StringIO(), stderr)) == 2
+    assert str(missing) in stderr.getvalue()

@@ -1,0 +1,371 @@
+"""What the watches say becomes the ledger: every way in which nodes and pods come, change and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.units import parse_memory_unit
+from gcushare.scheduler_extender.asking import read_asking
+from gcushare.scheduler_extender.sinks import NodeSink, PodSink
+from gcushare.scheduler_extender.state import MAX_REMEMBERED, VendorState
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.keys import CARDS, NODE_POLICY, USE_CARDS
+from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
+from tests.builders import asks, card
+from tests.extender_objects import a_node, a_pod, inventory_text, on_card, state_of
+
+INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
+
+
+def used(state: VendorState, node: str = "node-1") -> dict[int, int]:
+    found = state.ledger.nodes.get(node)
+    return {index: card_state.used for index, card_state in found.cards.items()} if found else {}
+
+
+def largest(state: VendorState, node: str = "node-1") -> int:
+    found = state.ledger.nodes.get(node)
+    return found.largest_free if found else 0
+
+
+def bound(name: str, units: int = 4, *, card_index: int = 0, node: str = "node-1", **options: object) -> Pod:
+    return a_pod(name, units, node=node, record=on_card(card_index, units), **options)
+
+
+class TestPods:
+    def test_a_bound_pod_holds_what_its_record_says(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        state.see_pod(bound("a", 4, card_index=1))
+        state.see_pod(bound("b", 8, card_index=1))
+
+        assert used(state) == {0: 0, 1: 12}
+
+    def test_a_corrected_record_moves_what_the_pod_holds(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        state.see_pod(bound("a", 4, card_index=0))
+        state.see_pod(bound("a", 4, card_index=1))
+
+        assert used(state) == {0: 0, 1: 4}
+
+    def test_the_units_come_from_the_spec_and_not_from_the_annotation(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 1)))
+
+        assert used(state) == {0: 4}
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_a_finished_pod_holds_nothing(self, phase: str) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(bound("a"))
+        state.see_pod(bound("a", phase=phase))
+
+        assert used(state) == {0: 0}
+        assert state.bound == {}
+
+    def test_a_pod_being_deleted_holds_until_it_is_gone(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        leaving = bound("a", deletionTimestamp="2026-01-01T00:00:10Z")
+        state.see_pod(leaving)
+        assert used(state) == {0: 4}
+
+        state.lose_pod("uid-a")
+        assert used(state) == {0: 0}
+
+    def test_an_unbound_pods_record_is_ignored(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(a_pod("forged", 4, record=on_card(0, 16)))
+
+        assert used(state) == {0: 0}
+        assert state.waiting["uid-forged"].asking is not None
+
+    def test_a_pod_bound_by_somebody_else_without_a_record_holds_no_card_yet(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(a_pod("a", 4, node="node-1"))
+
+        assert used(state) == {0: 0}
+        assert state.bound["uid-a"].grants == ()
+
+    def test_a_damaged_record_is_a_problem_that_is_told_and_goes_away_with_its_correction(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(a_pod("a", 4, node="node-1", annotations={ENFLAME.record.card_index: "first"}))
+        assert "'first'" in state.pod_problems["uid-a"]
+        assert used(state) == {0: 0}
+
+        state.see_pod(bound("a"))
+        assert state.pod_problems == {}
+        assert used(state) == {0: 4}
+
+    @pytest.mark.parametrize("wish", [{CARDS: "3"}, {CARDS: "none"}, {USE_CARDS: ",,"}, {NODE_POLICY: "best"}])
+    def test_a_bound_pods_author_cannot_make_it_hold_less_by_its_wishes(self, wish: dict[str, str]) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(bound("a", 4, annotations=wish))
+
+        assert used(state) == {0: 4}
+
+    def test_pods_of_another_vendor_leave_no_trace(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(a_pod("a", 4, vendor=ALIYUN))
+        state.see_pod(a_pod("b", 4, vendor=ALIYUN, node="node-1", record=on_card(0, 4)))
+        state.see_pod(a_pod("c", None, node="node-1"))
+
+        assert (state.waiting, state.bound, used(state)) == ({}, {}, {0: 0})
+
+    def test_a_pod_that_cannot_be_granted_waits_with_its_problem(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(a_pod("a", "1.5"))
+
+        assert state.waiting["uid-a"].asking is None
+        assert "1.5" in state.waiting["uid-a"].problem
+
+    def test_an_older_state_that_arrives_late_does_not_unbind_a_pod(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(bound("a"))
+        state.see_pod(a_pod("a"))
+
+        assert used(state) == {0: 4}
+        assert state.waiting == {}
+
+    def test_a_name_used_again_is_another_pod(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(bound("a", 4))
+        state.see_pod(a_pod("a", 8, node="node-1", record=on_card(0, 8), uid="uid-second"))
+        assert used(state) == {0: 12}
+
+        state.lose_pod("uid-a")
+        assert used(state) == {0: 8}
+
+    def test_what_filter_saw_is_known_until_the_watch_tells_more(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        asking = read_asking(a_pod("a"), state.vendor, state.policies)
+        assert asking is not None
+        state.remember(asking)
+        assert state.find_asking("uid-a") is asking
+
+        state.see_pod(a_pod("a", 8))
+        seen = state.find_asking("uid-a")
+        assert seen is not None
+        assert seen.request.total_units == 8
+
+    def test_only_so_many_filtered_pods_are_remembered(self) -> None:
+        state = state_of()
+        for number in range(MAX_REMEMBERED + 5):
+            asking = read_asking(a_pod(f"p{number}"), state.vendor, state.policies)
+            assert asking is not None
+            state.remember(asking)
+
+        assert state.find_asking("uid-p4") is None
+        assert state.find_asking("uid-p5") is not None
+
+
+class TestNodes:
+    def test_a_node_without_an_inventory_is_divided_equally(self) -> None:
+        state = state_of(without_inventory(a_node("node-1", 16, 16)))
+
+        assert [found.total for found in state.ledger.nodes["node-1"].cards.values()] == [16, 16]
+
+    def test_a_node_that_goes_takes_no_pods_and_its_pods_count_again_when_it_comes_back(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(bound("a"))
+        state.lose_node("node-1")
+        assert largest(state) == 0
+
+        state.see_node(a_node("node-1", 16))
+        assert largest(state) == 12
+
+    def test_a_node_that_returns_smaller_has_less_room(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        state.see_pod(bound("a", 12))
+        state.see_pod(bound("b", 12, card_index=1))
+        state.see_node(a_node("node-1", 8))
+
+        assert largest(state) == 0
+        assert used(state) == {0: 12, 1: 12}
+        state.lose_pod("uid-b")
+        assert used(state) == {0: 12}
+
+    def test_a_node_that_changes_its_unit_counts_in_the_new_one(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        tenths = inventory_text([card(0, 160)], "0.1")
+        state.see_node(a_node("node-1", 160, annotations={INVENTORY: tenths}))
+
+        assert largest(state) == 160
+        assert state.ledger.nodes["node-1"].unit == parse_memory_unit("0.1")
+
+    def test_a_sick_card_takes_no_pods_and_recovers(self) -> None:
+        state = state_of(a_node("node-1", offered=[card(0, 16, sick=True), card(1, 8)]))
+        state.see_pod(bound("a"))
+        assert largest(state) == 8
+
+        state.see_node(a_node("node-1", offered=[card(0, 16), card(1, 8)]))
+        assert largest(state) == 12
+
+    def test_a_cordoned_card_takes_no_pods_and_keeps_those_it_has(self) -> None:
+        state = state_of(a_node("node-1", 16, 8))
+        state.see_pod(bound("a"))
+        state.see_node(a_node("node-1", 16, 8, annotations={CORDON: "0"}))
+
+        assert largest(state) == 8
+        assert used(state)[0] == 4
+
+    def test_a_cordoned_node_is_the_schedulers_business(self) -> None:
+        """kube-scheduler drops unschedulable nodes before it asks; who tolerates that may still be placed."""
+        node = a_node("node-1", 16)
+        state = state_of(Node(metadata=node.metadata, spec=NodeSpec(unschedulable=True), status=node.status))
+
+        assert largest(state) == 16
+
+    @pytest.mark.parametrize(
+        "text", ["no JSON", '{"version":2,"unit":"1","cards":[]}', '{"version":1,"unit":"7","cards":[]}']
+    )
+    def test_an_inventory_that_cannot_be_read_takes_no_pods_and_says_why(self, text: str) -> None:
+        state = state_of(a_node("node-1", 16, annotations={INVENTORY: text}))
+        state.see_pod(bound("a"))
+
+        assert not state.ledger.nodes["node-1"].fits(asks(1))
+        assert "inventory annotation" in state.node_problems["node-1"]
+
+        state.see_node(a_node("node-1", 16))
+        assert state.node_problems == {}
+        assert largest(state) == 12
+
+    def test_a_problem_is_logged_when_it_changes_and_not_at_every_heartbeat(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        state = state_of()
+        for text in ("bad", "bad", "[]"):
+            state.see_node(a_node("node-1", 16, annotations={INVENTORY: text}))
+            state.see_node(a_node("node-1", 16, annotations={INVENTORY: text, "heartbeat": "now"}))
+
+        assert len([record for record in caplog.records if "takes no pods" in record.message]) == 2
+
+    def test_a_heartbeat_changes_nothing(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        position = state.changes.position
+        state.see_node(a_node("node-1", 16, annotations={"heartbeat": "now"}))
+
+        assert state.changes.position == position
+
+    def test_a_node_that_stops_offering_cards_is_unknown(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_node(Node(metadata=ObjectMeta(name="node-1")))
+
+        assert "node-1" not in state.ledger.nodes
+
+
+class TestSinks:
+    def test_what_a_full_list_leaves_out_is_gone(self) -> None:
+        state = state_of()
+        nodes, pods = NodeSink([state]), PodSink([state])
+        for name in ("node-1", "node-2"):
+            nodes.applied(a_node(name, 16))
+        for name in ("a", "b"):
+            pods.applied(bound(name))
+        pods.applied(a_pod("c"))
+        nodes.retained(frozenset({"uid-of-node-1"}))
+        pods.retained(frozenset({"uid-b"}))
+
+        assert set(state.ledger.nodes) == {"node-1"}
+        assert set(state.bound) == {"uid-b"}
+        assert state.waiting == {}
+
+    def test_a_node_made_anew_under_its_name_is_kept(self) -> None:
+        state = state_of()
+        sink = NodeSink([state])
+        sink.applied(a_node("node-1", 16))
+        anew = a_node("node-1", 8)
+        meta = ObjectMeta(name="node-1", uid="second", annotations=anew.metadata.annotations)
+        sink.applied(Node(metadata=meta, status=anew.status))
+        sink.retained(frozenset({"second"}))
+
+        assert largest(state) == 8
+
+    def test_deleted_objects_are_lost(self) -> None:
+        state = state_of()
+        nodes, pods = NodeSink([state]), PodSink([state])
+        nodes.applied(a_node("node-1", 16))
+        pods.applied(bound("a"))
+        pods.deleted(bound("a"))
+        nodes.deleted(a_node("node-1", 16))
+
+        assert state.ledger.nodes == {}
+
+    def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _: (0,))
+        PodSink([state]).retained(frozenset())
+
+        assert state.ledger.is_reserved("uid-a")
+
+
+class TestRecount:
+    def test_a_ledger_that_follows_its_pods_has_no_drift(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(bound("a"))
+
+        assert state.recount() == []
+
+    def test_drift_is_found_and_repaired(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        for name in ("a", "b"):
+            state.see_pod(bound(name))
+        state.ledger.forget("uid-a")
+        state.ledger.apply(Assignment(PodRef("uid-ghost", "default", "ghost"), "node-1", ()))
+
+        assert [drift.uid for drift in state.recount()] == ["uid-a", "uid-ghost"]
+        assert used(state) == {0: 8, 1: 0}
+        assert state.recount() == []
+
+    def test_a_reservation_is_no_drift(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _: (0,))
+
+        assert state.recount() == []
+        assert state.ledger.is_reserved("uid-a")
+
+
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("bound"), st.integers(0, 3), st.integers(0, 1), st.integers(1, 4)),
+        st.tuples(st.just("node"), st.integers(0, 1), st.integers(4, 16), st.none()),
+        st.tuples(st.just("lost"), st.integers(0, 3), st.none(), st.none()),
+        st.tuples(st.just("node lost"), st.integers(0, 1), st.none(), st.none()),
+    ),
+    max_size=25,
+)
+
+
+@given(events)
+def test_the_ledger_is_what_a_fresh_one_makes_of_the_last_words_of_everybody(steps: list[tuple[Any, ...]]) -> None:
+    state = state_of()
+    nodes: dict[str, Node] = {}
+    pods: dict[str, Pod] = {}
+    for kind, number, where, units in steps:
+        if kind == "bound":
+            pod = bound(f"p{number}", units, node=f"node-{where}")
+            if f"p{number}" not in pods or pods[f"p{number}"].spec.node_name == f"node-{where}":
+                pods[f"p{number}"] = pod
+                state.see_pod(pod)
+        elif kind == "node":
+            nodes[f"node-{number}"] = a_node(f"node-{number}", where)
+            state.see_node(nodes[f"node-{number}"])
+        elif kind == "lost":
+            pods.pop(f"p{number}", None)
+            state.lose_pod(f"uid-p{number}")
+        else:
+            nodes.pop(f"node-{number}", None)
+            state.lose_node(f"node-{number}")
+
+    fresh = state_of(*reversed(nodes.values()))
+    for pod in reversed(pods.values()):
+        fresh.see_pod(pod)
+    for name in {*state.ledger.nodes, *fresh.ledger.nodes}:
+        assert used(state, name) == used(fresh, name)
+        assert largest(state, name) == largest(fresh, name)
+
+
+def without_inventory(node: Node) -> Node:
+    return Node(metadata=ObjectMeta(name=node.metadata.name, uid=node.metadata.uid), status=node.status)

@@ -1,0 +1,159 @@
+"""The victims that preemption keeps: always enough, always the smallest set, checked against trying every set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.preemption import Victim, choose_victims, rank_victims
+from gcushare.core.requests import CardRequest, CardSelection
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards
+
+
+def node_with(offered: Sequence[InventoryCard], *assignments: Assignment) -> NodeState:
+    node = NodeState("node-1")
+    node.set_cards(offered, GIB_UNIT)
+    for assignment in assignments:
+        node.add(assignment)
+    return node
+
+
+def holds(name: str, *grants: tuple[int, int], priority: int = 0, created: str = "", whole: bool = False) -> Assignment:
+    pod = PodRef(f"uid-{name}", "default", name, created, priority)
+    return Assignment(pod, "node-1", tuple(CardGrant(index, units, whole) for index, units in grants))
+
+
+def victims_of(node: NodeState, *violators: str) -> list[Victim]:
+    return [Victim(held.pod, held.pod.name in violators) for held in node.assignments.values()]
+
+
+def names(chosen: Sequence[Victim] | None) -> list[str] | None:
+    return None if chosen is None else sorted(victim.pod.name for victim in chosen)
+
+
+def fits_without(node: NodeState, request: CardRequest, ended: Sequence[Victim]) -> bool:
+    trial = node.copy()
+    for victim in ended:
+        trial.remove(victim.pod.uid)
+    return trial.fits(request)
+
+
+def by_brute_force(node: NodeState, request: CardRequest, victims: Sequence[Victim]) -> tuple[Victim, ...] | None:
+    sets = [chosen for count in range(len(victims) + 1) for chosen in combinations(victims, count)]
+    return min((chosen for chosen in sets if fits_without(node, request, chosen)), key=rank_victims, default=None)
+
+
+@st.composite
+def crowded_nodes(draw: st.DrawFn) -> tuple[NodeState, list[Victim]]:
+    sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))
+    offered = [card(index, size, sick=draw(st.integers(0, 9)) == 0) for index, size in enumerate(sizes)]
+    node = node_with(offered)
+    for number in range(draw(st.integers(0, 8))):
+        index = draw(st.integers(0, len(sizes) - 1))
+        state = node.cards[index]
+        if state.whole or ((whole := draw(st.integers(0, 7)) == 0) and state.pods):
+            continue
+        created = draw(st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"]))
+        units = sizes[index] if whole else draw(st.integers(1, 8))
+        node.add(holds(f"p{number}", (index, units), priority=draw(st.integers(0, 2)), created=created, whole=whole))
+    pods = [held.pod for held in node.assignments.values()]
+    return node, [Victim(pod, draw(st.booleans())) for pod in pods if draw(st.integers(0, 4))]
+
+
+@given(crowded_nodes(), st.integers(1, 16), st.booleans())
+def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
+    crowd: tuple[NodeState, list[Victim]], units: int, whole: bool
+) -> None:
+    node, victims = crowd
+    request = asks_whole() if whole else asks(units)
+
+    chosen, best = choose_victims(node, request, victims), by_brute_force(node, request, victims)
+
+    assert names(chosen) == names(best)
+
+
+@given(crowded_nodes(), st.integers(1, 16), st.integers(2, 3), st.booleans())
+def test_for_several_cards_the_set_is_enough_and_every_pod_of_it_is_needed(
+    crowd: tuple[NodeState, list[Victim]], units: int, count: int, whole: bool
+) -> None:
+    node, victims = crowd
+    request = asks_whole(count) if whole else asks(units, count)
+
+    chosen = choose_victims(node, request, victims)
+
+    assert (chosen is not None) == fits_without(node, request, victims)
+    if chosen is not None:
+        assert fits_without(node, request, chosen)
+        assert not any(fits_without(node, request, [v for v in chosen if v is not spared]) for spared in chosen)
+
+
+def test_units_freed_on_several_cards_do_not_add_up() -> None:
+    node = node_with(cards(16, 16), holds("a", (0, 10)), holds("b", (1, 10)), holds("c", (0, 6)), holds("d", (1, 6)))
+
+    assert names(choose_victims(node, asks(12), victims_of(node)[:2])) is None
+    assert names(choose_victims(node, asks(12), victims_of(node)[:3])) == ["a", "c"]
+
+
+def test_breaking_no_budget_counts_more_than_ending_fewer_pods() -> None:
+    node = node_with(cards(16), holds("big", (0, 8)), holds("s1", (0, 4)), holds("s2", (0, 4)))
+
+    assert names(choose_victims(node, asks(8), victims_of(node, "big"))) == ["s1", "s2"]
+    assert names(choose_victims(node, asks(8), victims_of(node))) == ["big"]
+
+
+def test_two_unimportant_pods_end_before_one_important_one() -> None:
+    important = holds("important", (0, 8), priority=100)
+    node = node_with(cards(16), important, holds("s1", (0, 4), priority=1), holds("s2", (0, 4), priority=1))
+
+    assert names(choose_victims(node, asks(8), victims_of(node))) == ["s1", "s2"]
+
+
+def test_among_equals_the_youngest_pod_ends() -> None:
+    days = {f"p{day}": f"2026-01-0{day}T00:00:00Z" for day in (2, 3, 1)}
+    node = node_with(cards(12), *(holds(name, (0, 4), created=created) for name, created in days.items()))
+
+    assert names(choose_victims(node, asks(4), victims_of(node))) == ["p3"]
+
+
+def test_a_pod_that_fits_already_ends_nobody() -> None:
+    node = node_with(cards(16, 16), holds("a", (0, 10)))
+
+    assert choose_victims(node, asks(16), victims_of(node)) == ()
+
+
+@pytest.mark.parametrize(
+    "blocked",
+    [pytest.param(card(0, 16, sick=True), id="sick"), pytest.param(card(0, 16, cordoned=True), id="cordoned")],
+)
+def test_ending_pods_of_a_card_that_takes_none_helps_nobody(blocked: InventoryCard) -> None:
+    node = node_with([blocked], holds("a", (0, 10)))
+
+    assert choose_victims(node, asks(8), victims_of(node)) is None
+
+
+def test_only_cards_that_the_pod_allows_are_freed() -> None:
+    node = node_with(cards(16, 16), holds("a", (0, 16)), holds("b", (1, 16)))
+    choosy = replace(asks(4), selection=CardSelection(use=("1",)))
+
+    assert names(choose_victims(node, choosy, victims_of(node))) == ["b"]
+
+
+def test_a_victim_that_holds_nothing_here_is_not_counted_on() -> None:
+    node = node_with(cards(16), holds("a", (0, 16)))
+    stranger = Victim(PodRef("uid-x", "default", "x"))
+
+    assert choose_victims(node, asks(4), [stranger]) is None
+
+
+def test_a_whole_card_is_freed_only_when_everybody_on_it_ends() -> None:
+    node = node_with(cards(16, 16), holds("a", (0, 1)), holds("b", (0, 1)), holds("c", (1, 1)))
+
+    assert names(choose_victims(node, asks_whole(), victims_of(node))) == ["c"]
+    assert names(choose_victims(node, asks_whole(), victims_of(node)[:1])) is None

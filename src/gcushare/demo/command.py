@@ -1,0 +1,92 @@
+"""``gcushare demo``: settings, cluster, scenario, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TextIO
+
+from gcushare.core.errors import GcushareError
+from gcushare.demo.playing import Player
+from gcushare.demo.scenarios import SCENARIOS
+from gcushare.demo.settings import PROGRAM, DemoSettings
+from gcushare.demo.stage import Mismatch, Stage
+from gcushare.playground.cluster import Cluster
+from gcushare.playground.doubles import ProcessDoubles
+from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.exits import DONE, FAILED, SIGNALLED
+from gcushare.runtime.shutdown import Shutdown
+from gcushare.runtime.shutdown import run as run_until_shutdown
+
+_INTERRUPTED = SIGNALLED + 2
+"""As a shell shows a program that Ctrl-C ended."""
+
+
+def main(surroundings: Surroundings | None = None) -> int:
+    """Run ``gcushare demo`` and return its exit code."""
+    around = surroundings or Surroundings()
+
+    def run(settings: DemoSettings) -> int:
+        return run_until_shutdown(lambda shutdown: play(settings, around.stdout, shutdown))
+
+    return run_program(PROGRAM, run, surroundings=around)
+
+
+async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> int:
+    """Bring the cluster up, play the scenario, and return the exit code; a wish to stop ends it at any moment."""
+    stage = Stage(stream)
+    async with Cluster(settings.plan(), ProcessDoubles()) as cluster:
+        handler = logging.FileHandler(cluster.place.logs / "demo.log")
+        logging.getLogger().addHandler(handler)
+        try:
+            return await _play_until_stopped(cluster, stage, settings, shutdown)
+        finally:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
+async def _play_until_stopped(cluster: Cluster, stage: Stage, settings: DemoSettings, shutdown: Shutdown) -> int:
+    playing = asyncio.create_task(_play(cluster, stage, settings), name="scenario")
+    stopping = asyncio.create_task(shutdown.wait(), name="wait for the shutdown")
+    await asyncio.wait((playing, stopping), return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if not playing.done():
+            stage.say(f"\nStopping: {shutdown.reason}")
+            return _INTERRUPTED
+        code = playing.result()
+        if code == DONE and settings.keep:
+            _tell_how_to_play(cluster, stage)
+            await stopping
+        return code
+    finally:
+        for task in (playing, stopping):
+            task.cancel()
+        await asyncio.gather(playing, stopping, return_exceptions=True)
+
+
+async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
+    started = time.monotonic()
+    try:
+        player = Player(cluster, stage)
+        await player.bring_up()
+        await SCENARIOS[settings.vendor.value](player)
+    except Mismatch as mismatch:
+        stage.fail(f"\n{mismatch}\n\n{cluster.describe_programs()}")
+        return FAILED
+    except GcushareError as error:
+        stage.fail(f"\nThe demo could not go on: {error}\n\n{cluster.describe_programs()}")
+        return FAILED
+    stage.step(f"Done: {stage.checks} checks, all as they must be, in {time.monotonic() - started:.1f}s")
+    return DONE
+
+
+def _tell_how_to_play(cluster: Cluster, stage: Stage) -> None:
+    prefix = cluster.plan.vendor.url_prefix
+    stage.say(
+        "The cluster stays up; Ctrl-C ends it.\n"
+        f"  export KUBECONFIG={cluster.place.kubeconfig}\n"
+        "  kubectl get pod -A\n"
+        f"  curl '{cluster.extender_url}{prefix}/inspect?pretty'\n"
+        f"API server {cluster.api_url}   extender {cluster.extender_url}   logs {cluster.place.logs}"
+    )

@@ -1,0 +1,208 @@
+"""Pods and nodes as the scheduler sees them, read from their JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gcushare.core.quantities import parse_quantity
+
+JsonObject: TypeAlias = dict[str, Any]
+Amounts: TypeAlias = Mapping[str, int]
+"""Whole amounts by resource, cpu in thousandths; fractions are rounded up, as kube-scheduler does."""
+
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+_ASSUMED_REQUEST = {"cpu": 100, "memory": 200 * 1024 * 1024}
+"""What scoring takes for a container that asks for none: kube-scheduler's 100m and 200MB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodInfo:
+    """One pod. ``requests`` is what it asks of its node, ``scored`` the same as scoring counts it."""
+
+    uid: str
+    namespace: str
+    name: str
+    created: str
+    is_deleting: bool
+    is_gated: bool
+    scheduler_name: str
+    node_name: str
+    phase: str
+    priority: int
+    may_preempt: bool
+    requests: Amounts
+    scored: Amounts
+    raw: JsonObject
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.phase in FINISHED_PHASES
+
+    @property
+    def spec(self) -> JsonObject:
+        spec: JsonObject = self.raw["spec"]
+        return spec
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """What must change before a pod that did not fit is worth another try."""
+        metadata = self.raw["metadata"]
+        return metadata.get("labels"), metadata.get("annotations"), self.spec
+
+    @property
+    def nominated_node(self) -> str:
+        """What the pod's status names; the scheduler itself goes by its own record."""
+        return self.raw.get("status", {}).get("nominatedNodeName") or ""
+
+    def condition_message(self, kind: str) -> tuple[str, str, str]:
+        """Status, reason and message of a condition, empty where it has none."""
+        for condition in self.raw.get("status", {}).get("conditions") or []:
+            if condition.get("type") == kind:
+                return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
+        return "", "", ""
+
+    def resource_names(self) -> Iterator[str]:
+        """Every resource that a container names in its requests or limits."""
+        for container in _containers(self.spec):
+            resources = container.get("resources") or {}
+            for part in ("requests", "limits"):
+                yield from resources.get(part) or {}
+
+    def encode(self) -> bytes:
+        """Write the pod as an extender is sent it: without kind, apiVersion and managedFields, in Go's order."""
+        metadata = {key: value for key, value in self.raw["metadata"].items() if key != "managedFields"}
+        document = {"metadata": metadata, "spec": self.spec, "status": self.raw.get("status", {})}
+        return msgspec.json.encode(document)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeInfo:
+    """One node; ``max_pods`` is how many it takes."""
+
+    uid: str
+    name: str
+    unschedulable: bool
+    taints: tuple[JsonObject, ...]
+    labels: Mapping[str, str]
+    allocatable: Amounts
+    raw: JsonObject
+
+    @property
+    def max_pods(self) -> int:
+        return self.allocatable.get("pods", 0)
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """What must change before pods that did not fit are worth another try; a heartbeat is no change."""
+        conditions = self.raw.get("status", {}).get("conditions") or []
+        states = sorted((str(item.get("type")), str(item.get("status"))) for item in conditions)
+        annotations = self.raw["metadata"].get("annotations")
+        return self.unschedulable, self.taints, self.labels, self.allocatable, annotations, states
+
+    def document(self) -> JsonObject:
+        """The node as an extender that keeps no cache is sent it."""
+        metadata = {key: value for key, value in self.raw["metadata"].items() if key != "managedFields"}
+        return {"metadata": metadata, "spec": self.raw.get("spec", {}), "status": self.raw.get("status", {})}
+
+
+def read_pod(raw: bytes | msgspec.Raw) -> PodInfo:
+    """Read a pod's JSON.
+
+    Raises:
+        RemoteContractError: a quantity is malformed.
+        msgspec.MsgspecError: it is no JSON object.
+    """
+    document = msgspec.json.decode(raw, type=JsonObject)
+    metadata, spec = document["metadata"], document["spec"]
+    return PodInfo(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        created=metadata.get("creationTimestamp") or "",
+        is_deleting=metadata.get("deletionTimestamp") is not None,
+        is_gated=bool(spec.get("schedulingGates")),
+        scheduler_name=spec.get("schedulerName", ""),
+        node_name=spec.get("nodeName", ""),
+        phase=document.get("status", {}).get("phase", ""),
+        priority=spec.get("priority") or 0,
+        may_preempt=spec.get("preemptionPolicy") != "Never",
+        requests=effective_requests(spec),
+        scored=effective_requests(spec, _ASSUMED_REQUEST),
+        raw=document,
+    )
+
+
+def read_node(raw: bytes | msgspec.Raw) -> NodeInfo:
+    """Read a node's JSON.
+
+    Raises:
+        RemoteContractError: a quantity is malformed.
+        msgspec.MsgspecError: it is no JSON object.
+    """
+    document = msgspec.json.decode(raw, type=JsonObject)
+    spec = document.get("spec") or {}
+    allocatable = document.get("status", {}).get("allocatable") or {}
+    return NodeInfo(
+        uid=document["metadata"]["uid"],
+        name=document["metadata"]["name"],
+        unschedulable=bool(spec.get("unschedulable")),
+        taints=tuple(spec.get("taints") or ()),
+        labels=document["metadata"].get("labels") or {},
+        allocatable=_whole(allocatable),
+        raw=document,
+    )
+
+
+def effective_requests(spec: JsonObject, assumed: Amounts | None = None) -> dict[str, int]:
+    """Sum what a pod holds at its peak: app containers and sidecars together, init containers one at a time.
+
+    ``assumed`` stands in where a container names no amount of a resource.
+    """
+    steady: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container, runs_alone in _in_order(spec):
+        amounts = {**(assumed or {}), **_amounts(container)}
+        if runs_alone:
+            _raise_to(peak, {name: steady.get(name, 0) + amount for name, amount in amounts.items()})
+        else:
+            for name, amount in amounts.items():
+                steady[name] = steady.get(name, 0) + amount
+    _raise_to(steady, peak)
+    return steady
+
+
+def _raise_to(amounts: dict[str, int], least: Amounts) -> None:
+    for name, amount in least.items():
+        amounts[name] = max(amounts.get(name, 0), amount)
+
+
+def _in_order(spec: JsonObject) -> Iterator[tuple[JsonObject, bool]]:
+    """Yield every container in the order of starting, with whether it ends before the next one starts."""
+    for container in spec.get("initContainers") or []:
+        yield container, container.get("restartPolicy") != "Always"
+    for container in spec.get("containers") or []:
+        yield container, False
+
+
+def _containers(spec: JsonObject) -> Iterator[JsonObject]:
+    yield from spec.get("initContainers") or []
+    yield from spec.get("containers") or []
+
+
+def _amounts(container: JsonObject) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    texts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return _whole(texts)
+
+
+def _whole(texts: Mapping[str, object]) -> dict[str, int]:
+    return {name: math.ceil(parse_quantity(text) * (1000 if name == "cpu" else 1)) for name, text in texts.items()}

@@ -1,0 +1,104 @@
+"""What one scheduler double is told: its names, its extenders, and its waiting times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+DEFAULT_NAME = "default-scheduler"
+DEFAULT_TIMEOUT_S = 5.0
+"""kube-scheduler's own, for extenders that name none."""
+
+
+UNSCHEDULABLE_S = 300.0
+"""kube-scheduler's podMaxInUnschedulablePodsDuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedResource:
+    """A resource that brings pods to an extender; ``ignored_by_scheduler`` keeps it out of the scheduler's own sums."""
+
+    name: str
+    ignored_by_scheduler: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderTls:
+    """TLS towards an extender. As in Go, the certificate is verified only where an authority is given."""
+
+    insecure: bool = False
+    server_name: str = ""
+    authority: bytes = b""
+    certificate: bytes = b""
+    key: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderSettings:
+    """One entry of ``extenders``; an empty verb is one that the extender does not have."""
+
+    url_prefix: str
+    filter_verb: str = ""
+    prioritize_verb: str = ""
+    preempt_verb: str = ""
+    bind_verb: str = ""
+    weight: int = 1
+    enable_https: bool = False
+    tls: ExtenderTls = field(default_factory=ExtenderTls)
+    http_timeout_s: float = DEFAULT_TIMEOUT_S
+    node_cache_capable: bool = False
+    managed_resources: tuple[ManagedResource, ...] = ()
+    """Empty: the extender is asked for every pod."""
+    ignorable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    """Waiting times in seconds; the defaults are kube-scheduler's."""
+
+    initial_backoff_s: float = 1.0
+    max_backoff_s: float = 10.0
+    unschedulable_s: float = UNSCHEDULABLE_S
+    """A pod that no event brought back is tried again after this long."""
+
+    def backoff_s(self, attempts: int) -> float:
+        """How long a pod waits after this many attempts."""
+        # Bounded exponent: a pod may fail thousands of times.
+        return min(self.max_backoff_s, self.initial_backoff_s * 2.0 ** min(max(attempts - 1, 0), 30))
+
+    def scaled(self, factor: float) -> Pacing:
+        """The same with every backoff multiplied."""
+        return replace(
+            self, initial_backoff_s=self.initial_backoff_s * factor, max_backoff_s=self.max_backoff_s * factor
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Everything that one scheduler double is told."""
+
+    names: tuple[str, ...] = (DEFAULT_NAME,)
+    """The ``schedulerName`` of each profile; pods with another one are left alone."""
+    extenders: tuple[ExtenderSettings, ...] = ()
+    pacing: Pacing = field(default_factory=Pacing)
+    tells_preemption: bool = False
+    """Append what preemption found to the FailedScheduling message, as kube-scheduler does since 1.24. Off: the form of
+    older versions, which the manual shows."""
+    seed: int = 0
+    """Of the choice among nodes of equal score."""
+    kubeconfig: Path | None = None
+    """``clientConnection.kubeconfig`` of the file; the command line may name another way."""
+
+    def with_waits(self, factor: float, unschedulable_s: float) -> SchedulerSettings:
+        """The same settings with every backoff multiplied, and another time until an attempt without an event."""
+        return replace(self, pacing=replace(self.pacing.scaled(factor), unschedulable_s=unschedulable_s))
+
+    @property
+    def ignored_resources(self) -> frozenset[str]:
+        """Resources that only the extenders count."""
+        return frozenset(
+            resource.name
+            for extender in self.extenders
+            for resource in extender.managed_resources
+            if resource.ignored_by_scheduler
+        )

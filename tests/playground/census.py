@@ -1,0 +1,170 @@
+"""What must hold for every pod of a cluster, read from three independent sources: records, kubelets, containers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gcushare.core.errors import NotFoundError
+from gcushare.core.quantities import parse_count
+from gcushare.playground.cluster import Cluster
+from gcushare.playground.doubles import InsideDoubles
+from gcushare.playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
+from gcushare.wire.device_ids import cards_of_ids
+from gcushare.wire.records import PodRecord, decode_record
+
+CONTAINER = "main"
+Pod = dict[str, Any]
+
+
+def manifest(name: str, units: object, **metadata: Any) -> Pod:
+    """A pod with one container that asks for this much of the memory resource."""
+    limits = {"enflame.com/gcu-memory": units}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": CONTAINER, "image": "main:1", "resources": {"limits": limits}}],
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Reads one cluster whose doubles run in this process."""
+
+    cluster: Cluster
+    doubles: InsideDoubles
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        return self.cluster.pods.objects
+
+    def units_of(self, pod: Pod) -> int:
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        return parse_count(limits[self.cluster.plan.vendor.memory_resource])
+
+    def record_of(self, pod: Pod) -> PodRecord | None:
+        return decode_record(self.cluster.plan.vendor, pod["metadata"].get("annotations") or {})
+
+    def running(self) -> list[Pod]:
+        return [pod for pod in self.pods.values() if phase_of(pod) == "Running"]
+
+    def waiting(self) -> list[Pod]:
+        return [pod for pod in self.pods.values() if not node_of(pod)]
+
+    def capacity(self) -> dict[tuple[str, int], int]:
+        plan = self.cluster.plan
+        return {
+            (node.name, index): units for node in plan.nodes for index, units in enumerate(plan.units_per_card(node))
+        }
+
+    def used_by_records(self) -> Counter[tuple[str, int]]:
+        """Units per card, as the annotations of unfinished bound pods say."""
+        used: Counter[tuple[str, int]] = Counter()
+        for pod in self.pods.values():
+            record = self.record_of(pod)
+            if node_of(pod) and phase_of(pod) in ("Pending", "Running") and record is not None:
+                used[node_of(pod), record.card_indexes[0]] += self.units_of(pod)
+        return used
+
+    def used_by_kubelets(self) -> Counter[tuple[str, int]]:
+        """Units per card, as the ids say that the kubelets gave to running pods."""
+        used: Counter[tuple[str, int]] = Counter()
+        for pod in self.running():
+            for card, units in self.held(pod).items():
+                used[node_of(pod), card] += units
+        return used
+
+    def held(self, pod: Pod) -> dict[int, int]:
+        """How many ids of which card the kubelet gave a pod."""
+        kubelet = self.doubles.kubelets[node_of(pod)]
+        resource = self.cluster.plan.vendor.memory_resource
+        return cards_of_ids(kubelet.held_ids(pod["metadata"]["uid"], CONTAINER, resource))
+
+    def problems(self) -> Iterator[str]:
+        """Everything that must not be, in words; nothing when all is well."""
+        capacity, used = self.capacity(), self.used_by_records()
+        for source, sums in (("records", used), ("kubelets", self.used_by_kubelets())):
+            for card, units in sums.items():
+                if units > capacity[card]:
+                    yield f"{source}: {units} units of {capacity[card]} on card {card}"
+        for pod in self.running():
+            yield from self._problems_of(pod)
+        free = {card: units - used[card] for card, units in capacity.items()}
+        for pod in self.waiting():
+            if self.units_of(pod) <= max(free.values()):
+                yield f"{pod['metadata']['name']} waits for {self.units_of(pod)} units, and a card has them: {free}"
+
+    def _problems_of(self, pod: Pod) -> Iterator[str]:
+        name, units, record = pod["metadata"]["name"], self.units_of(pod), self.record_of(pod)
+        if record is None or not record.assigned:
+            yield f"{name} runs, and its record is {record}"
+            return
+        (card,) = record.card_indexes
+        if self.held(pod) != {card: units}:
+            yield f"{name}: record says {units} units of card {card}, kubelet gave {self.held(pod)}"
+        view = self.doubles.kubelets[node_of(pod)].container_view(pod["metadata"]["uid"], CONTAINER)
+        seen = None if view is None else view.environment.get(self.cluster.plan.vendor.environment.visible)
+        if seen != str(card):
+            yield f"{name}: record says card {card}, its container sees {seen}"
+
+    def is_quiet(self) -> bool:
+        """Whether every pod runs with a confirmed record, has failed, or was told why it has to wait."""
+        return all(self._is_settled(pod) for pod in self.pods.values())
+
+    def _is_settled(self, pod: Pod) -> bool:
+        match phase_of(pod):
+            case "Running":
+                record = self.record_of(pod)
+                return record is not None and record.assigned
+            case "Succeeded" | "Failed":
+                return True
+            case _:
+                return not node_of(pod) and condition_of(pod, "PodScheduled").get("reason") == "Unschedulable"
+
+    def describe(self) -> str:
+        """How far the pods are, for messages."""
+        unsettled = [pod for pod in self.pods.values() if not self._is_settled(pod)]
+        phases = Counter(phase_of(pod) for pod in self.pods.values())
+        shown = [
+            (
+                pod["metadata"]["name"],
+                phase_of(pod),
+                node_of(pod),
+                self.record_of(pod),
+                condition_of(pod, "PodScheduled").get("message"),
+            )
+            for pod in unsettled[:5]
+        ]
+        return f"{dict(phases)}, {len(unsettled)} not settled, such as {shown}"
+
+    async def wait_quiet(self, count: int, *, deadline_s: float = 60.0) -> None:
+        """Wait until this many pods exist, all of them settled and without a problem.
+
+        Looked at again and again, not at changes only: what the kubelets hold is not seen by the watch.
+        """
+
+        async def look() -> str | None:
+            if len(self.pods) != count or not self.is_quiet():
+                return self.describe()
+            return "; ".join(self.problems()) or None
+
+        await poll_until(look, f"{count} pods are settled", deadline_s=deadline_s)
+
+    async def delete_all(self) -> None:
+        """Delete every pod, waiting ones first so that nobody takes the room of others, and wait until all are gone."""
+        for group in (self.waiting(), list(self.pods.values())):
+            await asyncio.gather(*map(self._delete, group))
+        await self.cluster.pods.until(lambda: not self.pods, "every pod is gone", shown=self.describe)
+
+    async def _delete(self, pod: Pod) -> None:
+        metadata = pod["metadata"]
+        with contextlib.suppress(NotFoundError):
+            await self.cluster.client.delete(POD_OBJECTS, metadata["name"], namespace=metadata["namespace"])

@@ -1,0 +1,90 @@
+"""Every command as a person meets it: --help, --version, a wrong flag, and SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gcushare._version import __version__
+from gcushare.core.units import GIB
+from gcushare.playground.picture import POD_OBJECTS
+from gcushare.playground.plans import ClusterPlan, NodePlan
+from tests.playground.census import manifest
+from tests.playground.clusters import started
+
+BIN = Path(sys.executable).parent
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+COMMANDS = sorted(tomllib.loads(PYPROJECT.read_text())["project"]["scripts"])
+SUBCOMMANDS = [["gcushare", "demo"]]
+EVERY = [[name] for name in COMMANDS] + SUBCOMMANDS
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(BIN / words[0]), *words[1:]], capture_output=True, text=True, timeout=30)
+
+
+def name_of(words: list[str]) -> str:
+    """The command as a person types it: kubectl finds its plugins by their files' names."""
+    return " ".join(words).replace("kubectl-inspect-", "kubectl inspect ")
+
+
+@pytest.mark.parametrize("words", EVERY, ids=name_of)
+def test_version_is_one_line_with_the_commands_name(words: list[str]) -> None:
+    ended = run(*words, "--version")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == f"{name_of(words)} {__version__}\n"
+
+
+@pytest.mark.parametrize("words", EVERY, ids=name_of)
+def test_help_is_a_page_that_begins_with_the_usage(words: list[str]) -> None:
+    ended = run(*words, "--help")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"Usage: {name_of(words)}")
+    assert len(ended.stdout.splitlines()) > 8
+
+
+@pytest.mark.parametrize("words", EVERY, ids=name_of)
+def test_a_wrong_flag_is_named_on_stderr_with_code_2(words: list[str]) -> None:
+    ended = run(*words, "--no-such-flag")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("error: ")
+    assert "--no-such-flag" in ended.stderr
+
+
+def test_a_wrong_subcommand_names_the_known_ones_and_the_nearest() -> None:
+    ended = run("gcushare", "dmeo")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.search(r"'dmeo'.*known commands: .*demo.*Did you mean 'demo'", ended.stderr)
+
+
+def test_without_a_subcommand_the_page_is_shown() -> None:
+    ended = run("gcushare")
+    assert ended.returncode == 0
+    assert "demo" in ended.stdout
+
+
+async def test_sigterm_ends_extender_and_plugin_in_order_within_seconds() -> None:
+    async with started(ClusterPlan(nodes=(NodePlan(name="n0", card_bytes=(16 * GIB,)),))) as census:
+        cluster = census.cluster
+        await cluster.client.create(POD_OBJECTS, manifest("p", 4), namespace="default")
+        await census.wait_quiet(1)
+        for child in list(cluster.programs()):
+            child.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(8):
+                code = await child.wait()
+            assert code == 0, child.describe_tail()
+            assert "signal SIGTERM" in child.log_file.read_text()
+        assert list(census.problems()) == [], "the running pod keeps its card while the programs are away"
+
+
+async def test_a_program_without_a_way_to_the_api_server_says_what_it_looked_for() -> None:
+    ended = run("gcushare-scheduler-extender", "--kubeconfig", "/does/not/exist", "--log-dir", "", "--listen-port", "0")
+    assert ended.returncode == 2
+    assert "/does/not/exist" in ended.stderr

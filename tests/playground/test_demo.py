@@ -1,0 +1,172 @@
+"""``gcushare demo``: both scenarios, readable in a file, nothing left behind, and no success when a step is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.errors import ConfigError
+from gcushare.core.units import GIB
+from gcushare.demo.expecting import Impossible, Ledger
+from gcushare.demo.playing import Player
+from gcushare.demo.scenarios import SCENARIOS
+from gcushare.demo.settings import PROGRAM
+from gcushare.demo.stage import Mismatch, Stage
+from gcushare.playground.cluster import Cluster
+from gcushare.playground.doubles import InsideDoubles
+from gcushare.playground.plans import ClusterPlan, NodePlan
+from gcushare.playground.processes import Child, Command
+from gcushare.runtime.loading import load_settings
+
+WAITS_S = 40.0
+
+
+@contextlib.asynccontextmanager
+async def demo(tmp_path: Path, *flags: str, ready: str = r"(== Done)") -> AsyncIterator[Child]:
+    """Start the demo with its temporary files in ``tmp_path``, and wait for a line."""
+    words = (sys.executable, "-m", "gcushare", "demo", *flags)
+    scratch = tmp_path / "s"
+    scratch.mkdir()
+    command = Command(
+        name="demo", arguments=words, log_dir=tmp_path, environ={"TMPDIR": str(scratch)}, ready=re.compile(ready)
+    )
+    child = Child(command)
+    try:
+        await child.start(deadline_s=WAITS_S)
+        yield child
+    finally:
+        await child.stop()
+
+
+def children_of(tmp_path: Path) -> list[str]:
+    """The command lines of processes that work below a demo's scratch directory."""
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal() and int(path.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                words = (path / "cmdline").read_bytes().decode(errors="replace")
+                if str(tmp_path / "s") in words:
+                    found.append(words.replace("\0", " "))
+    return found
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """Unix sockets' paths are short, and pytest's own temporary paths are not."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as name:
+        yield Path(name)
+
+
+async def test_the_manuals_chapter_is_played_and_every_step_checked(short_path: Path) -> None:
+    async with demo(short_path) as child:
+        assert await child.wait() == 0
+    text = child.log_file.read_text()
+    for expected in (
+        "kube-system   gcushare-pod-3   1/1     Running",
+        "kube-system   gcushare-pod-4   0/1     Pending",
+        "0/1 nodes are available: 1 insufficient GCU Memory in one gcu device.",
+        "ENFLAME_VISIBLE_DEVICES=1",
+        "/dev/gcu0",
+        '"totalGCU": 128',
+        '"usedGCU": 12',
+        '"availableGCU": 104',
+    ):
+        assert expected in text
+    assert "\x1b" not in text, "a file has no colours"
+    assert "WRONG" not in text
+    assert list((short_path / "s").iterdir()) == []
+    assert children_of(short_path) == []
+
+
+async def test_the_shared_t4_is_played(short_path: Path) -> None:
+    async with demo(short_path, "--vendor", "aliyun") as child:
+        assert await child.wait() == 0
+    text = child.log_file.read_text()
+    assert "ALIYUN_COM_GPU_MEM_DEV=14" in text
+    assert "ALIYUN_COM_GPU_MEM_CONTAINER=5" in text
+    assert '"usedGPU": 9' in text
+    assert "9/14 (64%)" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_kept_cluster_ends_with_its_processes_and_files(short_path: Path, number: signal.Signals) -> None:
+    async with demo(short_path, "--keep", "--nodes", "2", ready=r"export KUBECONFIG=(\S+)") as child:
+        assert find_kubeconfig(child).exists()
+        assert len(children_of(short_path)) >= 4
+        child.send_signal(number)
+        assert await child.wait() == 0
+    assert children_of(short_path) == []
+    assert list((short_path / "s").iterdir()) == []
+
+
+async def test_ctrl_c_in_the_middle_ends_everything(short_path: Path) -> None:
+    async with demo(short_path, ready=r"(Step 1)") as child:
+        child.send_signal(signal.SIGINT)
+        assert await child.wait() == 130
+    assert children_of(short_path) == []
+    assert list((short_path / "s").iterdir()) == []
+
+
+def find_kubeconfig(child: Child) -> Path:
+    found = re.search(r"export KUBECONFIG=(\S+)", child.log_file.read_text())
+    assert found is not None
+    return Path(found[1])
+
+
+async def test_a_port_in_use_ends_it_with_a_reason(short_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        async with demo(short_path, "--port", port, ready=r"(The demo could not go on)") as child:
+            assert await child.wait() == 1
+    assert "address already in use" in child.log_file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        pytest.param(["--cards", "1"], "needs 2 cards", id="too few cards"),
+        pytest.param(["--cards", "17"], "not 1 to 16 cards", id="too many cards"),
+        pytest.param(["--cards", "8x512MiB"], "less than 1GiB", id="too small"),
+        pytest.param(["--cards", "8x64GiB", "--memory-unit", "0.001"], "coarser unit", id="too fine"),
+        pytest.param(["--memory-unit", "0.5"], "memory-unit", id="no unit"),
+        pytest.param(["--nodes", "0"], "nodes", id="no nodes"),
+    ],
+)
+def test_settings_that_cannot_be_played_are_refused_before_anything_starts(flags: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load_settings(PROGRAM, flags, {}, lambda path: path.read_text())
+
+
+async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
+    """The negative control: the demo's own bookkeeping is told of larger cards than there are."""
+    plan = ClusterPlan(nodes=(NodePlan(name="node-1", card_bytes=(16 * GIB,) * 2),), labels_nodes=False)
+    async with Cluster(plan, InsideDoubles()) as cluster:
+        shown = io.StringIO()
+        player = Player(cluster, Stage(shown))
+        await player.bring_up()
+        player.ledger.capacity["node-1"] = (32, 32)
+        with pytest.raises(Mismatch, match="its record names card 0 of 32 units"):
+            await SCENARIOS["enflame"](player)
+        assert "WRONG" in shown.getvalue()
+
+
+def test_the_bookkeeping_puts_pods_beside_others_and_knows_who_refuses() -> None:
+    ledger = Ledger({"a": (16, 16), "b": (16, 16)})
+    assert ledger.candidates(4) == {"a": 0, "b": 0}
+    ledger.take("a", 0, 12)
+    assert ledger.candidates(4) == {"a": 0}
+    assert ledger.candidates(8) == {"a": 1, "b": 0}
+    ledger.take("a", 1, 12)
+    assert ledger.refusal(20, "r", "too much") == "0/2 nodes are available: 1 Insufficient r, 1 too much."
+    with pytest.raises(Impossible):
+        ledger.candidates(17)

@@ -1,0 +1,178 @@
+"""The scheduler double's pure parts: its configuration, what pods ask for, its filters, words and scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.config_manager.extender import ExtenderSettings as WrittenSettings
+from gcushare.config_manager.scheduler_config import new_config
+from gcushare.config_manager.versions import parse_version
+from gcushare.core.errors import ConfigError
+from gcushare.playground.scheduler import Pacing, parse_scheduler_settings
+from gcushare.playground.scheduler.cache import NodeView, view_of
+from gcushare.playground.scheduler.fitting import Refusal, judge, summarise
+from gcushare.playground.scheduler.objects import PodInfo, effective_requests, read_node, read_pod
+from gcushare.playground.scheduler.scoring import score
+from gcushare.vendors import ALIYUN, ENFLAME
+
+NOTHING: frozenset[str] = frozenset()
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+SEED = """\
+apiVersion: kubescheduler.config.k8s.io/v1beta2
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: /etc/kubernetes/kube-scheduler.kubeconfig
+extenders:
+- urlPrefix: "http://192.168.233.101:32766/gpushare-scheduler"
+  filterVerb: filter
+  bindVerb: bind
+  enableHTTPS: false
+  nodeCacheCapable: true
+  managedResources:
+  - name: aliyun.com/gpu-mem
+    ignoredByScheduler: false
+  ignorable: false
+"""
+
+
+def extender_entry(**changes: object) -> str:
+    entry: dict[str, object] = {"urlPrefix": "http://127.0.0.1:1/x", "filterVerb": "filter", **changes}
+    return f"{HEAD}extenders: {msgspec.json.encode([entry]).decode()}"
+
+
+@pytest.mark.parametrize("version", ["v1.20.0", "v1.23.1", "v1.36.2"])
+def test_what_the_config_manager_writes_is_understood(version: str) -> None:
+    written = WrittenSettings(url="http://10.0.0.1:32766", vendors=(ENFLAME, ALIYUN), weight=3, timeout_s=2.5)
+    (extender,) = parse_scheduler_settings(new_config(written, parse_version(version), ()).text, "config").extenders
+    assert extender.url_prefix == "http://10.0.0.1:32766/gcushare-scheduler"
+    assert [each.name for each in extender.managed_resources] == [ENFLAME.memory_resource, ALIYUN.memory_resource]
+    assert (extender.weight, extender.http_timeout_s, extender.node_cache_capable) == (3, 2.5, True)
+    assert (extender.filter_verb, extender.bind_verb, extender.ignorable) == ("filter", "bind", False)
+
+
+def test_the_seeds_configuration_is_understood() -> None:
+    settings = parse_scheduler_settings(SEED, "config")
+    assert str(settings.kubeconfig) == "/etc/kubernetes/kube-scheduler.kubeconfig"
+    assert settings.extenders[0].http_timeout_s == 5.0
+    assert settings.names == ("default-scheduler",)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("- a", "at the top", id="no map"),
+        pytest.param("kind: Deployment\napiVersion: apps/v1", "'Deployment apps/v1' is not accepted", id="other kind"),
+        pytest.param(HEAD + "extender: []", "extender: '\\[\\]' is not accepted", id="unknown key"),
+        pytest.param(extender_entry(prioritizeVerb="p"), "weight: '0' is not accepted", id="no weight"),
+        pytest.param(extender_entry(urlPrefix="10.0.0.1"), "urlPrefix: '10.0.0.1'", id="no url"),
+        pytest.param(extender_entry(enableHttps=True), "enableHttps: 'True' is not accepted", id="old word"),
+        pytest.param(extender_entry(nodeCacheCapable="yes"), "nodeCacheCapable: 'yes'", id="wrong type"),
+        pytest.param(extender_entry(httpTimeout="5 seconds"), "httpTimeout: '5 seconds'", id="no duration"),
+        pytest.param(extender_entry(managedResources=[{"name": "cpu"}]), r"managedResources\[0\]", id="not extended"),
+        pytest.param(SEED + SEED.split("extenders:\n")[1], "at most one extender with a bindVerb", id="two that bind"),
+    ],
+)
+def test_what_kube_scheduler_would_refuse_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        parse_scheduler_settings(text, "config")
+
+
+def test_backoff_doubles_up_to_its_ceiling() -> None:
+    assert [Pacing().backoff_s(attempts) for attempts in (1, 2, 3, 4, 5, 1000)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def container(amount: int, **more: object) -> dict[str, Any]:
+    return {"resources": {"requests": {"r": str(amount)}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("init", "app", "amount"),
+    [
+        pytest.param([], [container(2), container(3)], 5, id="containers add up"),
+        pytest.param([container(9), container(4)], [container(5)], 9, id="the largest init container counts"),
+        pytest.param([container(2, restartPolicy="Always")], [container(5)], 7, id="a sidecar is added"),
+        pytest.param([container(2, restartPolicy="Always"), container(6)], [container(5)], 8, id="beside a sidecar"),
+        pytest.param([container(6), container(2, restartPolicy="Always")], [container(5)], 7, id="before a sidecar"),
+    ],
+)
+def test_a_pod_asks_for_its_peak(init: list[dict[str, Any]], app: list[dict[str, Any]], amount: int) -> None:
+    assert effective_requests({"initContainers": init, "containers": app}) == {"r": amount}
+
+
+def test_amounts_are_rounded_up_and_cpu_counts_in_thousandths() -> None:
+    amounts = {"cpu": "1500m", "memory": "1Ki", "r.io/x": "0.5"}
+    assert make_pod(amounts=amounts).requests == {"cpu": 1500, "memory": 1024, "r.io/x": 1}
+
+
+def make_pod(name: str = "p", amounts: dict[str, str] | None = None, **spec: Any) -> PodInfo:
+    main = {"name": "main", "resources": {"requests": amounts or {}}}
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    return read_pod(msgspec.json.encode({"metadata": metadata, "spec": {"containers": [main], **spec}}))
+
+
+def make_node(*pods: PodInfo, amounts: dict[str, str] | None = None, **spec: Any) -> NodeView:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "3", "r.io/x": "8", **(amounts or {})}
+    document = {"metadata": {"name": "n", "uid": "n"}, "spec": spec, "status": {"allocatable": allocatable}}
+    return view_of(read_node(msgspec.json.encode(document)), pods)
+
+
+def test_resources_are_summed_over_the_pods_of_the_node() -> None:
+    taken = make_pod("taken", {"r.io/x": "5"})
+    assert judge(make_pod(amounts={"r.io/x": "3"}), make_node(taken), NOTHING) is None
+    refusal = judge(make_pod(amounts={"r.io/x": "4"}), make_node(taken), NOTHING)
+    assert refusal == Refusal(("Insufficient r.io/x",))
+
+
+def test_more_than_the_node_has_is_final_and_every_short_resource_is_named() -> None:
+    refusal = judge(make_pod(amounts={"r.io/x": "9", "cpu": "5"}), make_node(), NOTHING)
+    assert refusal == Refusal(("Insufficient cpu", "Insufficient r.io/x"), is_final=True)
+
+
+def test_the_number_of_pods_is_a_resource() -> None:
+    pods = [make_pod(str(number)) for number in range(3)]
+    assert judge(make_pod(), make_node(*pods), NOTHING) == Refusal(("Too many pods",))
+
+
+def test_a_daemons_pod_is_tied_to_its_node_by_name() -> None:
+    def tied_to(name: str) -> PodInfo:
+        fields = [{"key": "metadata.name", "operator": "In", "values": [name]}]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+        return make_pod(affinity={"nodeAffinity": required})
+
+    assert judge(tied_to("n"), make_node(), NOTHING) is None
+    assert judge(tied_to("other"), make_node(), NOTHING) is not None
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        pytest.param({"operator": "Exists"}, True, id="everything"),
+        pytest.param({"key": "a", "operator": "Exists", "effect": "NoSchedule"}, True, id="by key"),
+        pytest.param({"key": "a", "value": "b"}, True, id="equal is the default"),
+        pytest.param({"key": "a", "value": "c"}, False, id="another value"),
+        pytest.param({"key": "a", "operator": "Exists", "effect": "NoExecute"}, False, id="another effect"),
+    ],
+)
+def test_tolerations_are_matched_as_kubernetes_does(toleration: dict[str, str], tolerated: bool) -> None:
+    node = make_node(taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
+    assert (judge(make_pod(tolerations=[toleration]), node, NOTHING) is None) == tolerated
+
+
+def test_the_message_counts_reasons_and_sorts_them_as_text() -> None:
+    refusals = [Refusal(("b",)), Refusal(("a", "b")), Refusal(())]
+    assert summarise(refusals, 12) == "0/12 nodes are available: 1 a, 2 b."
+    assert summarise([], 1) == "0/1 nodes are available:"
+
+
+def test_an_emptier_node_scores_higher() -> None:
+    busy = make_node(make_pod("busy", {"cpu": "2", "memory": "4Gi"}))
+    assert score(make_pod(), make_node()) > score(make_pod(), busy)
+
+
+def test_containers_without_requests_count_a_little_in_scores_and_nothing_in_sums() -> None:
+    pod = make_pod()
+    assert pod.requests == {}
+    assert pod.scored["cpu"] == 100

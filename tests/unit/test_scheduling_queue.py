@@ -1,0 +1,124 @@
+"""The scheduler double's queue: order, backoff, and what brings back a pod that fitted nowhere."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gcushare.playground.scheduler.objects import PodInfo, read_pod
+from gcushare.playground.scheduler.queueing import QueuedPod, SchedulingQueue
+from gcushare.playground.scheduler.settings import Pacing
+
+PACING = Pacing(initial_backoff_s=1.0, max_backoff_s=4.0, unschedulable_s=300.0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def queue(clock: Clock) -> SchedulingQueue:
+    return SchedulingQueue(PACING, clock)
+
+
+def pod(name: str, *, priority: int = 0, label: str = "") -> PodInfo:
+    metadata = {"name": name, "namespace": "default", "uid": name, "labels": {"label": label}}
+    return read_pod(msgspec.json.encode({"metadata": metadata, "spec": {"priority": priority, "containers": []}}))
+
+
+def take(queue: SchedulingQueue) -> QueuedPod:
+    queued = queue.take_ready()
+    assert queued is not None
+    return queued
+
+
+def fail(queue: SchedulingQueue, *, is_error: bool = False) -> None:
+    queue.give_back(take(queue), is_error=is_error)
+
+
+async def test_the_highest_priority_comes_first_and_among_equals_the_longest_waiting(queue: SchedulingQueue) -> None:
+    for each in (pod("a"), pod("b", priority=5), pod("c")):
+        queue.put(each)
+    assert [take(queue).pod.name for _ in range(3)] == ["b", "a", "c"]
+    assert queue.take_ready() is None
+
+
+async def test_a_pod_that_fitted_nowhere_waits_for_an_event_and_for_its_backoff(
+    queue: SchedulingQueue, clock: Clock
+) -> None:
+    queue.put(pod("a"))
+    fail(queue)
+    clock.now = 200.0
+    assert queue.take_ready() is None
+    queue.cluster_changed()
+    fail(queue)
+    queue.cluster_changed()
+    assert queue.take_ready() is None
+    clock.now = 202.0
+    assert take(queue).attempts == 3
+
+
+async def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue, clock: Clock) -> None:
+    queue.put(pod("a"))
+    queued = take(queue)
+    queue.cluster_changed()
+    queue.give_back(queued, is_error=False)
+    clock.now = 1.0
+    assert take(queue) is queued
+
+
+async def test_without_events_it_is_tried_again_after_a_long_time(queue: SchedulingQueue, clock: Clock) -> None:
+    queue.put(pod("a"))
+    fail(queue)
+    clock.now = 300.0
+    assert take(queue).attempts == 2
+
+
+async def test_after_an_error_backoff_alone_counts_and_grows_to_its_ceiling(
+    queue: SchedulingQueue, clock: Clock
+) -> None:
+    queue.put(pod("a"))
+    for wait_s in (1.0, 2.0, 4.0, 4.0):
+        fail(queue, is_error=True)
+        clock.now += wait_s - 0.001
+        assert queue.take_ready() is None
+        clock.now += 0.001
+
+
+async def test_a_pod_that_changed_is_worth_another_try_and_one_that_did_not_is_not(
+    queue: SchedulingQueue, clock: Clock
+) -> None:
+    queue.put(pod("a"))
+    fail(queue)
+    clock.now = 10.0
+    queue.put(pod("a"))
+    assert queue.take_ready() is None
+    queue.put(pod("a", label="new"))
+    assert take(queue).pod.fingerprint == pod("a", label="new").fingerprint
+
+
+async def test_a_pod_dropped_during_its_attempt_does_not_come_back(queue: SchedulingQueue, clock: Clock) -> None:
+    queue.put(pod("a"))
+    queued = take(queue)
+    queue.drop("a")
+    queue.give_back(queued, is_error=True)
+    clock.now = 1000.0
+    assert queue.take_ready() is None
+    assert len(queue) == 0
+
+
+async def test_a_pod_in_flight_is_brought_up_to_date_and_not_queued_twice(queue: SchedulingQueue) -> None:
+    queue.put(pod("a"))
+    queued = take(queue)
+    queue.put(pod("a", label="new"))
+    assert queue.take_ready() is None
+    assert queued.pod.fingerprint == pod("a", label="new").fingerprint

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.kube import InvalidError
+from gcushare.kube import InvalidError, Patch, PatchKind
 from gcushare.playground.picture import POD_OBJECTS, condition_of, node_of, phase_of
 from gcushare.playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
@@ -212,3 +212,25 @@ async def test_pods_finish_and_give_their_units_back(census: Census) -> None:
     await census.wait_quiet(5)
     assert {phase_of(census.pods[other]) for other in others} == {"Running"}
     assert sum(census.used_by_records().values()) == 64
+
+
+async def test_a_record_falsified_while_the_plugin_is_away_is_noticed_and_put_right_when_it_is_back(
+    census: Census,
+) -> None:
+    """The census's own negative control, too: it must see what is wrong before it may say that all is well."""
+    cluster = census.cluster
+    key = await create(census, "victim", 4)
+    await census.wait_quiet(1)
+    await cluster.plugins[NODE].kill()
+    falsified = Patch(PatchKind.MERGE, {"metadata": {"annotations": {"enflame.com/gcu-device-id": "2"}}})
+    await cluster.client.patch(POD_OBJECTS, "victim", falsified, namespace="default")
+    await cluster.pods.until(lambda: list(census.problems()) != [], "the census sees it")
+    assert list(census.problems()) == [
+        "victim: record says 4 units of card 2, kubelet gave {0: 4}",
+        "victim: record says card 2, its container sees 0",
+    ]
+    await cluster.start_plugin(cluster.plan.nodes[0])
+    await census.wait_quiet(1)
+    record = census.record_of(census.pods[key])
+    assert record is not None
+    assert record.card_indexes == (0,)

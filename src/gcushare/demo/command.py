@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from typing import TextIO
 
@@ -18,9 +19,6 @@ from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exits import DONE, FAILED, SIGNALLED
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
-
-_INTERRUPTED = SIGNALLED + 2
-"""As a shell shows a program that Ctrl-C ended."""
 
 
 def main(surroundings: Surroundings | None = None) -> int:
@@ -53,7 +51,7 @@ async def _play_until_stopped(cluster: Cluster, stage: Stage, settings: DemoSett
     try:
         if not playing.done():
             stage.say(f"\nStopping: {shutdown.reason}")
-            return _INTERRUPTED
+            return _interrupted_by(shutdown.reason)
         code = playing.result()
         if code == DONE and settings.keep:
             _tell_how_to_play(cluster, stage)
@@ -63,6 +61,12 @@ async def _play_until_stopped(cluster: Cluster, stage: Stage, settings: DemoSett
         for task in (playing, stopping):
             task.cancel()
         await asyncio.gather(playing, stopping, return_exceptions=True)
+
+
+def _interrupted_by(reason: str) -> int:
+    """The exit code that a shell shows for a program ended by a signal, which the reason names."""
+    name = reason.removeprefix("signal ")
+    return SIGNALLED + signal.Signals[name] if name in signal.Signals.__members__ else FAILED
 
 
 async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:

@@ -210,6 +210,8 @@ class KubeletSession:
         try:
             for container in pod.containers:
                 await self._allocator.allocate(pod, container)
+            if tracked.stage is not Stage.ACTIVE:
+                return  # deleted while the plugin was asked; it may even be forgotten by now
             granted = {resource: len(ids) for resource, ids in self.books.allocated.items()}
             self.pods.check_fit(pod.uid, self.publisher.allocatable, granted)
         except AllocationRefused as error:
@@ -218,9 +220,8 @@ class KubeletSession:
         except NodeFull as error:
             self._reject(tracked, error.reason, str(error))
         else:
-            if tracked.stage is Stage.ACTIVE:
-                logger.info("pod admitted pod=%s uid=%s", pod.full_name, pod.uid)
-                self.workers.run(tracked)
+            logger.info("pod admitted pod=%s uid=%s", pod.full_name, pod.uid)
+            self.workers.run(tracked)
 
     def _reject(self, tracked: TrackedPod, reason: str, message: str) -> None:
         if tracked.stage is Stage.ACTIVE:

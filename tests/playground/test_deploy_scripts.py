@@ -1,0 +1,321 @@
+"""deploy.sh and the others with a real kubectl and helm; only the image tool is a stand-in (image_tool.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gcushare.vendors import ENFLAME
+from tests.charts import DEPLOY, NAMESPACE
+from tests.playground.deploy_rig import Outcome, Site, config_manager, control_plane_node, needs_tools, started_site
+from tests.protocol.config_manager_node import until
+
+pytestmark = needs_tools
+
+PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
+MANAGER = "gcushare-config-manager"
+LABEL = ENFLAME.label_key
+REPOSITORY = "artifact.enflame.cn/enflame_docker_images/enflame"
+QUESTION = "Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter)"
+
+
+@dataclass
+class Bench:
+    """A copy of the packages, an admin's machine with a stand-in image tool, and a cluster of two nodes."""
+
+    site: Site
+    root: Path
+
+    async def run(self, package: str, script: str, *words: str, stdin: str = "") -> Outcome:
+        tools = {
+            "PATH": f"{self.root / 'bin'}:{self.site.environment()['PATH']}",
+            "IMAGE_TOOL_LOG": str(self.root / "calls"),
+            "IMAGE_TOOL_FAILS": str(self.root / "failures"),
+        }
+        return await self.site.run(self.package(package) / script, *words, stdin=stdin, **tools)
+
+    def package(self, name: str) -> Path:
+        return self.root / "deploy" / name / "build-and-deploy"
+
+    def fail_once(self, *calls: str) -> None:
+        """Have the image tool fail at the next call that contains these words, once for each."""
+        (self.root / "failures").write_text("\n".join(calls))
+
+    @property
+    def calls(self) -> list[str]:
+        log = self.root / "calls"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def give_image(self, name: str) -> None:
+        images = self.package(name) / "images"
+        images.mkdir()
+        (images / f"{name}.tar").write_bytes(b"an image")
+
+    def labelled(self) -> set[str]:
+        nodes = self.site.server.store.list("nodes")
+        return {node["metadata"]["name"] for node in nodes if node["metadata"].get("labels", {}).get(LABEL) == "true"}
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    shutil.copytree(DEPLOY, tmp_path / "deploy", symlinks=True, ignore=shutil.ignore_patterns("images"))
+    (tmp_path / "bin").mkdir()
+    for name in ("docker", "ctr"):
+        (tmp_path / "bin" / name).write_text(
+            f"#!{sys.executable}\n" + Path(__file__).with_name("image_tool.py").read_text()
+        )
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "home").mkdir()
+    async with started_site(tmp_path / "home") as site:
+        site.server.registry.put(control_plane_node("n1"))
+        worker = control_plane_node("n2")
+        worker["metadata"]["labels"] = {}
+        site.server.registry.put(worker)
+        yield Bench(site, tmp_path)
+
+
+def in_order(text: str, lines: Sequence[str]) -> bool:
+    """Whether the lines stand in the text, in this order."""
+    place = 0
+    for line in lines:
+        place = text.find(line, place)
+        if place < 0:
+            return False
+        place += len(line)
+    return True
+
+
+async def test_building_prints_what_the_manual_shows_and_saves_the_image(bench: Bench) -> None:
+    done = await bench.run(EXTENDER, "build-image.sh")
+    assert done.code == 0, done
+    lines = [
+        "1. Clear old image if exist\n",
+        f"Untagged: {REPOSITORY}/{EXTENDER}:latest\n",
+        "2. Build image start...\n",
+        f"image name:{REPOSITORY}/{EXTENDER}, image version:latest\n",
+        "build image success\n",
+        "3. save image to ./images\n",
+        f"{bench.package(EXTENDER)}\n",
+        "build success, you can deploy gcushare scheduler extender use deploy.sh\n",
+    ]
+    assert in_order(done.out, lines), done
+    assert [path.name for path in (bench.package(EXTENDER) / "images").iterdir()] == [f"{EXTENDER}.tar"]
+    (build,) = [call for call in bench.calls if call.startswith("docker build")]
+    assert f"--target {EXTENDER} " in build
+    assert build.endswith(str(bench.root))
+
+
+@pytest.mark.parametrize("step", ["docker build", "docker save"])
+async def test_a_build_that_fails_says_what_to_do_and_leaves_no_image(bench: Bench, step: str) -> None:
+    bench.fail_once(step)
+    done = await bench.run(PLUGIN, "build-image.sh")
+    assert done.code == 1
+    assert "what to do: " in done.errors
+    assert not (bench.package(PLUGIN) / "images" / f"{PLUGIN}.tar").exists()
+    assert (await bench.run(PLUGIN, "build-image.sh")).code == 0
+
+
+async def test_the_plugin_is_deployed_as_the_manual_shows(bench: Bench) -> None:
+    bench.give_image(PLUGIN)
+    bench.fail_once("docker push")
+    done = await bench.run(PLUGIN, "deploy.sh", stdin="\n")
+    assert done.code == 0, done
+    lines = [
+        "Try to push component image to enflame repo...\n",
+        "push images to repo failed, will load operator image to all nodes\n",
+        'cluster nodes: "127.0.0.1" "127.0.0.1"\n',
+        "Cluster node name list:\nn1\nn2\n",
+        f"{QUESTION}: \n",
+        "node/n1 labeled\n",
+        "node/n2 labeled\n",
+        "deploy gcushare device plugin release start...\n",
+        f"NAME: {PLUGIN}\n",
+        "STATUS: deployed\n",
+    ]
+    assert in_order(done.out, lines), done
+    assert bench.labelled() == {"n1", "n2"}
+    assert [call.split()[3] for call in bench.calls if call.startswith("ctr")] == ["images", "images"]
+    template = bench.site.get("daemonsets.apps", PLUGIN)["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == f"{REPOSITORY}/{PLUGIN}:latest"
+    assert len(template["metadata"]["annotations"]["gcushare.io/image"]) == 16
+
+
+async def test_every_answer_can_be_given_beforehand(bench: Bench) -> None:
+    words = ("--nodes", "n2", "--memory-unit", "0.1", "--delivery", "none", "--repository", "r.local/x", "--tag", "v1")
+    done = await bench.run(PLUGIN, "deploy.sh", *words)
+    assert done.code == 0, done
+    assert QUESTION not in done.out
+    assert bench.labelled() == {"n2"}
+    container = bench.site.get("daemonsets.apps", PLUGIN)["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == f"r.local/x/{PLUGIN}:v1"
+    assert "--memory-unit=0.1" in container["args"]
+    assert bench.calls == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        pytest.param(("--delivery", "none"), "nobody answered which nodes share their cards", id="no-answer"),
+        pytest.param(("--delivery", "none", "--nodes", "n3"), "not every one of these is a node: n3", id="no-node"),
+        pytest.param(("--delivery", "none", "--memory-unit", "2"), "do not fit the chart", id="unit"),
+        pytest.param(("--nodes", "all"), "the image file", id="no-image"),
+    ],
+)
+async def test_a_deployment_stops_before_the_release_and_says_what_to_do(
+    bench: Bench, words: tuple[str, ...], reason: str
+) -> None:
+    done = await bench.run(PLUGIN, "deploy.sh", *words)
+    assert done.code == 1
+    assert reason in done.errors
+    assert "what to do: " in done.errors
+    assert bench.site.names("daemonsets.apps") == set()
+    assert bench.labelled() == set()
+
+
+async def test_a_node_that_could_not_be_loaded_is_where_the_next_run_goes_on(bench: Bench) -> None:
+    bench.give_image(PLUGIN)
+    bench.site.server.registry.put(control_plane_node("n0"))
+    bench.fail_once("nothing", "ctr --namespace k8s.io images import")
+    failed = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
+    assert failed.code == 1
+    assert "could not be loaded on this machine (n0)" in failed.errors
+    assert "it goes on from here" in failed.errors
+    bench.fail_once("nothing")
+    again = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
+    assert again.code == 0, again
+    third = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
+    assert third.out.count("has the image already") == 3
+    assert "has been upgraded" in third.out
+    assert sum("import" in call for call in bench.calls) == 4
+
+
+async def test_an_image_that_cannot_be_pushed_stops_where_that_was_asked_for(bench: Bench) -> None:
+    bench.give_image(PLUGIN)
+    bench.fail_once("docker push")
+    done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "push", "--nodes", "all")
+    assert (done.code, "could not be pushed" in done.errors) == (1, True)
+    assert bench.site.names("daemonsets.apps") == set()
+
+
+async def test_deleting_the_plugin_removes_release_and_label_and_can_be_repeated(bench: Bench) -> None:
+    await bench.run(PLUGIN, "deploy.sh", "--nodes", "all", "--delivery", "none")
+    done = await bench.run(PLUGIN, "delete.sh")
+    assert done.code == 0, done
+    lines = [
+        f"uninstall gcushare device plugin release in namespace:{NAMESPACE} start...\n",
+        f'release "{PLUGIN}" uninstalled\n',
+        "node/n1 ",
+        "node/n2 ",
+    ]
+    assert in_order(done.out, lines), done
+    assert bench.labelled() == set()
+    assert bench.site.names("daemonsets.apps") == set()
+    again = await bench.run(PLUGIN, "delete.sh")
+    assert (again.code, "is not installed" in again.out) == (0, True)
+
+
+async def test_the_extender_is_deployed_followed_and_deleted_with_the_scheduler_put_back(bench: Bench) -> None:
+    async with config_manager(bench.site, "n1") as host:
+        before = host.manifest.read_bytes()
+        done = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none")
+        assert done.code == 0, done
+        assert in_order(
+            done.out,
+            [
+                "deploy gcushare scheduler extender release start...\n",
+                f"NAME: {EXTENDER}\n",
+                "node n1: kube-scheduler calls the extender\n",
+            ],
+        ), done
+        address = bench.site.get("services", EXTENDER)["spec"]["clusterIP"]
+        assert await host.config_has(f"http://{address}:32766/gcushare-scheduler".encode())
+        deleted = await bench.run(EXTENDER, "delete.sh")
+        assert deleted.code == 0, deleted
+        assert in_order(
+            deleted.out,
+            [
+                f"uninstall gcushare scheduler extender release in namespace:{NAMESPACE} start...\n",
+                f'release "{EXTENDER}" uninstalled\n',
+            ],
+        ), deleted
+        assert host.manifest.read_bytes() == before
+    assert bench.site.names("deployments.apps") == set()
+    assert bench.site.names("leases.coordination.k8s.io") == set()
+
+
+async def test_nothing_is_uninstalled_while_a_scheduler_is_not_put_back(bench: Bench) -> None:
+    deploying = asyncio.create_task(bench.run(EXTENDER, "deploy.sh", "--delivery", "none", "--timeout", "3s"))
+
+    async def is_installed() -> bool:
+        return bench.site.find("configmaps", MANAGER) is not None
+
+    await until(is_installed, "the release is installed")
+    failed = json.dumps({"state": "failed", "reason": "no kube-scheduler process is to be seen"})
+    patch = json.dumps({"data": {"node.n1": failed}})
+    await bench.site.run("kubectl", "patch", "configmap", MANAGER, "-n", NAMESPACE, "--type=merge", "-p", patch)
+    deployed = await deploying
+    assert deployed.code == 1
+    assert "node n1 not yet: no kube-scheduler process is to be seen" in deployed.out
+    deleted = await bench.run(EXTENDER, "delete.sh", "--timeout", "1s")
+    assert deleted.code == 1
+    assert "nothing was uninstalled" in deleted.errors
+    assert bench.site.names("deployments.apps") == {EXTENDER}
+    forced = await bench.run(EXTENDER, "delete.sh", "--timeout", "1s", "--force")
+    assert forced.code == 0, forced
+    assert bench.site.names("deployments.apps") == set()
+
+
+async def test_a_cluster_without_a_control_plane_of_its_own_is_told_about_the_second_scheduler(bench: Bench) -> None:
+    await bench.site.run("kubectl", "label", "node", "n1", "node-role.kubernetes.io/control-plane-")
+    done = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none")
+    assert done.code == 1
+    assert "--scheduler-mode second-scheduler" in done.errors
+    second = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none", "--scheduler-mode", "second-scheduler")
+    assert second.code == 0, second
+    assert bench.site.names("deployments.apps") == {EXTENDER, "gcushare-scheduler"}
+
+
+@asynccontextmanager
+async def extender(site: Site) -> AsyncIterator[str]:
+    """Run the real extender; its address."""
+    words = [sys.executable, "-m", "gcushare.scheduler_extender", "--no-leader-elect", "--listen-port=0"]
+    words += ["--listen-address=127.0.0.1", "--log-dir=", "--log-format=json"]
+    process = await asyncio.create_subprocess_exec(*words, env=site.environment(), stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        url = ""
+        async with asyncio.timeout(20):
+            while not url:
+                url = json.loads(await process.stderr.readline()).get("url", "")
+
+        async def answers() -> bool:
+            return (await site.run("curl", "--silent", "--fail", f"{url}/readyz")).code == 0
+
+        await until(answers, "the extender is ready")
+        yield url
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.communicate()
+
+
+async def test_inspect_shows_the_extenders_ledger(bench: Bench) -> None:
+    async with extender(bench.site) as url:
+        whole = await bench.run(EXTENDER, "inspect.sh", "--url", url)
+        unknown = await bench.run(EXTENDER, "inspect.sh", "--url", url, "n9")
+    assert whole.code == 0, whole
+    first, _, document = whole.out.partition("\n")
+    assert first == "inspect GCU usage of all nodes from scheduler cache"
+    assert "nodes" in json.loads(document)
+    assert document.startswith("{\n")
+    assert unknown.out.startswith("inspect GCU usage of node n9 from scheduler cache\n")
+    assert unknown.code == 1

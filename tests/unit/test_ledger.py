@@ -1,5 +1,6 @@
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -86,6 +87,24 @@ def test_a_corrected_record_moves_the_units_to_the_other_card() -> None:
     ledger.apply(held("a", "n", (0, 4)))
     ledger.apply(held("a", "n", (1, 4)))
     assert [s.used for s in ledger.nodes["n"].cards.values()] == [0, 4]
+
+
+def test_room_that_a_corrected_pod_left_is_kept_until_its_counterpart_is_corrected_too() -> None:
+    ledger = ledger_of(n=(8, 8, 8))
+    ledger.apply(held("a", "n", (0, 8)))
+    ledger.apply(held("b", "n", (1, 8)))
+    ledger.apply(replace(held("b", "n", (0, 8)), assigned=True))
+    with pytest.raises(Refused):
+        ledger.reserve(pod("c"), "n", asks(8), BINPACK)
+    ledger.apply(replace(held("a", "n", (1, 8)), assigned=True))
+    assert ledger.reserve(pod("c"), "n", asks(8), BINPACK).grants[0].index == 2
+
+
+def test_an_excess_that_pods_really_hold_does_not_close_the_node() -> None:
+    ledger = ledger_of(n=(8, 8))
+    ledger.apply(replace(held("a", "n", (0, 8)), assigned=True))
+    ledger.apply(replace(held("b", "n", (0, 8)), assigned=True))
+    assert ledger.reserve(pod("c"), "n", asks(8), BINPACK).grants[0].index == 1
 
 
 def test_a_node_that_shrinks_or_goes_keeps_what_its_pods_hold() -> None:

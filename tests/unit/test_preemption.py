@@ -27,7 +27,7 @@ def node_with(offered: Sequence[InventoryCard], *assignments: Assignment) -> Nod
 
 def holds(name: str, *grants: tuple[int, int], priority: int = 0, created: str = "", whole: bool = False) -> Assignment:
     pod = PodRef(f"uid-{name}", "default", name, created, priority)
-    return Assignment(pod, "node-1", tuple(CardGrant(index, units, whole) for index, units in grants))
+    return Assignment(pod, "node-1", tuple(CardGrant(index, units, whole) for index, units in grants), assigned=True)
 
 
 def victims_of(node: NodeState, *violators: str) -> list[Victim]:
@@ -157,3 +157,10 @@ def test_a_whole_card_is_freed_only_when_everybody_on_it_ends() -> None:
 
     assert names(choose_victims(node, asks_whole(), victims_of(node))) == ["c"]
     assert names(choose_victims(node, asks_whole(), victims_of(node)[:1])) is None
+
+
+def test_nobody_ends_for_room_on_a_node_that_settles() -> None:
+    waiting = replace(holds("a", (0, 8)), assigned=False)
+    node = node_with(cards(8, 8), waiting, holds("b", (0, 8)))
+    victims = [Victim(assignment.pod) for assignment in node.assignments.values()]
+    assert choose_victims(node, asks(8), victims) is None

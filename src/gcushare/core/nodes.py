@@ -60,7 +60,7 @@ class CardMode(enum.Enum):
 class CardState:
     """One card of a node with what it holds. ``card`` is None for a card that pods name but the node does not have."""
 
-    __slots__ = ("card", "index", "pods", "used", "whole")
+    __slots__ = ("card", "index", "is_settling", "pods", "used", "whole")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -68,6 +68,8 @@ class CardState:
         self.used = 0
         self.whole = 0
         self.pods = 0
+        self.is_settling = False
+        """Whether a pod of this node is about to be recorded on another card, so that free room may be its own."""
 
     @property
     def total(self) -> int:
@@ -91,13 +93,14 @@ class CardState:
 
     @property
     def grantable(self) -> int:
-        """Units that a new pod may be given here: none on a sick or cordoned card."""
-        return self.free if self.card is not None and self.card.is_usable else 0
+        """Units that a new pod may be given here: none on a sick or cordoned card, or while the node settles."""
+        return self.free if self.card is not None and self.card.is_usable and not self.is_settling else 0
 
     @property
     def is_empty(self) -> bool:
         """Whether a pod may be given this card whole."""
-        return self.card is not None and self.card.is_usable and not self.pods and self.card.units > 0
+        card = self.card
+        return card is not None and card.is_usable and not self.pods and card.units > 0 and not self.is_settling
 
     def can_hold(self, request: CardRequest) -> bool:
         """Whether this card can be one of the request's cards."""
@@ -119,6 +122,7 @@ class NodeState:
         "assignments",
         "cards",
         "empty_cards",
+        "is_settling",
         "known",
         "largest_free",
         "largest_shared_free",
@@ -131,6 +135,7 @@ class NodeState:
     def __init__(self, name: str) -> None:
         self.name = name
         self.known = False
+        self.is_settling = False
         self.unit: MemoryUnit | None = None
         self.cards: dict[int, CardState] = {}
         self.assignments: dict[str, Assignment] = {}
@@ -204,8 +209,10 @@ class NodeState:
             del self.cards[index]
         if list(self.cards) != sorted(self.cards):
             self.cards = dict(sorted(self.cards.items()))
+        is_settling = self.is_settling = self._has_unsettled_excess()
         largest_free = largest_shared_free = empty_cards = total = used = 0
         for state in self.cards.values():
+            state.is_settling = is_settling
             total += state.total
             used += state.held
             grantable = state.grantable
@@ -216,3 +223,16 @@ class NodeState:
                 empty_cards += 1
         self.largest_free, self.largest_shared_free = largest_free, largest_shared_free
         self.empty_cards, self.total, self.used = empty_cards, total, used
+
+    def _has_unsettled_excess(self) -> bool:
+        """Whether a card is recorded beyond its size while one of its pods has not been admitted yet.
+
+        The kubelet admits pods of equal size in any order: one of them is corrected to this card before the other's
+        record leaves it. Until then the room that the first one left belongs to the second, and a third pod that is
+        given it is refused by the kubelet. An excess that pods really hold is no reason to wait: it would not end.
+        """
+        overfull = {s.index for s in self.cards.values() if s.card is not None and s.used > s.card.units}
+        return bool(overfull) and any(
+            not assignment.assigned and any(grant.index in overfull for grant in assignment.grants)
+            for assignment in self.assignments.values()
+        )

@@ -39,8 +39,11 @@ def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Vict
     """Choose the smallest of the victims whose end makes the request fit; None when not even all of them would do.
 
     Exact where the request needs one card. For several cards at once the set is minimal (each of its pods is needed),
-    found by sparing the most important pods first; the smallest would need a search over all combinations.
+    found by sparing the most important pods first; the smallest would need a search over all combinations. None too
+    while the node settles: what is free there is known in a moment, and nobody must end for it.
     """
+    if node.is_settling:
+        return None
     held = [victim for victim in victims if victim.pod.uid in node.assignments]
     if node.fits(request):
         return ()

@@ -16,7 +16,7 @@ demo: install
 	$(BIN)/gcushare demo $(ARGS)
 
 test: install
-	$(BIN)/pytest -n auto --ignore tests/e2e $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ from gcushare.kube.errors import (
 )
 from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.lease import LeaseTimes
+from gcushare.kube.overrides import Overrides
 from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
 from gcushare.kube.patches import Patch, PatchKind, PodIdentity, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorCounters, ReflectorSettings, Sink
@@ -62,6 +63,7 @@ __all__ = [
     "LeaseTimes",
     "Limits",
     "Observer",
+    "Overrides",
     "Patch",
     "PatchKind",
     "PodIdentity",

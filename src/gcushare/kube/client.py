@@ -75,9 +75,17 @@ class KubeClient:
     async def version(self) -> str:
         """Return the server's version, such as ``v1.36.2``."""
         document: JsonObject = self._decode(
-            dict, await self._get_raw("/version", "version"), Attempt("GET /version", False)
+            dict, await self.get_raw("/version", "version"), Attempt("GET /version", False)
         )
         return str(document.get("gitVersion", ""))
+
+    async def get_raw(self, path: str, words: str, *, timeout_s: float | None = None) -> bytes:
+        """Read what stands at any path, such as a Service's proxy; ``words`` names it in metrics."""
+        return await self._transport.send(Request("GET", path, "get", words, timeout_s=timeout_s))
+
+    async def get_dated(self, path: str, words: str, *, timeout_s: float | None = None) -> tuple[bytes, str]:
+        """Read as ``get_raw`` does, with the Date header: the clock of whoever answered, behind a proxy too."""
+        return await self._transport.send_dated(Request("GET", path, "get", words, timeout_s=timeout_s))
 
     async def get(
         self, resource: Resource[T], name: str, *, namespace: str | None = None, timeout_s: float | None = None
@@ -274,9 +282,6 @@ class KubeClient:
         """Say that an event happened again."""
         body = {"count": count, "message": message, "lastTimestamp": last_timestamp}
         return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
-
-    async def _get_raw(self, path: str, words: str) -> bytes:
-        return await self._transport.send(Request("GET", path, "get", words))
 
     def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: Attempt) -> T:
         decoder = self._decoders.get(kind)

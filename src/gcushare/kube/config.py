@@ -18,7 +18,8 @@ from gcushare.kube.auth_provider import ProviderCredentials
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.credentials import Anonymous, Credentials, FixedHeader, TokenFile, require_fresh
 from gcushare.kube.exec_plugin import ExecCredentials, ExecPlace
-from gcushare.kube.kubeconfig import Placed, Resolved, User, read_kubeconfig, resolve_context
+from gcushare.kube.kubeconfig import Kubeconfig, Placed, Resolved, User, read_kubeconfig, resolve_context
+from gcushare.kube.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
 from gcushare.kube.tls import client_context, load_client_certificate
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -37,6 +38,8 @@ class KubeConfig:
     """Name to expect in the server's certificate; None expects the host of ``server``."""
     proxy: str | None = field(default=None, repr=False)
     """HTTP proxy; out of the repr, it may carry a password."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Sent with every request: whom to act as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class ConfigSources:
     """Plain HTTP address without any credentials; for tests and the playground."""
     kubeconfig: Path | None = None
     context: str | None = None
+    overrides: Overrides = NO_OVERRIDES
+    """What kubectl's other flags say instead of the kubeconfig."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     home: Path = field(default_factory=Path.home)
     service_account_dir: Path = SERVICE_ACCOUNT_DIR
@@ -76,6 +81,8 @@ def load_config(sources: ConfigSources) -> KubeConfig:
     default = sources.home / ".kube" / "config"
     if default.exists():
         return _from_kubeconfig([default], sources)
+    if sources.overrides.server is not None:
+        return _from_files(no_kubeconfig(sources.home), sources)
     raise ConfigError(
         "no way to the API server found: looked at --kubeconfig, $KUBECONFIG, the pod's service account "
         f"($KUBERNETES_SERVICE_HOST is not set) and {str(default)!r}; give --kubeconfig FILE"
@@ -112,7 +119,11 @@ def _from_service_account(sources: ConfigSources) -> KubeConfig:
 
 
 def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
-    resolved = resolve_context(read_kubeconfig([path.expanduser() for path in paths]), sources.context)
+    return _from_files(read_kubeconfig([path.expanduser() for path in paths]), sources)
+
+
+def _from_files(files: Kubeconfig, sources: ConfigSources) -> KubeConfig:
+    resolved = resolve_context(override(files, sources.context, sources.overrides), sources.context)
     cluster = resolved.cluster.value
     server = _require_address(cluster.server, f"cluster in {resolved.cluster.file}")
     context = _tls(resolved) if server.startswith("https://") else None
@@ -124,6 +135,7 @@ def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
         namespace=resolved.namespace,
         tls_server_name=cluster.tls_server_name,
         proxy=cluster.proxy_url,
+        headers=sources.overrides.headers,
     )
 
 

@@ -93,7 +93,12 @@ class Transport:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # identity: on a cluster's network, compressing lists costs the API server more than sending them.
-            headers={"User-Agent": self._user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
+            headers=[
+                ("User-Agent", self._user_agent),
+                ("Accept", "application/json"),
+                ("Accept-Encoding", "identity"),
+                *self._config.headers,
+            ],
             read_bufsize=_READ_CHUNK_BYTES,
         )
 
@@ -109,9 +114,15 @@ class Transport:
         Raises:
             GcushareError: any failure, by the tables of ``gcushare.kube.errors``.
         """
+        body, _ = await self.send_dated(request)
+        return body
+
+    async def send_dated(self, request: Request) -> tuple[bytes, str]:
+        """Send a request as ``send`` does, and return its Date header too, empty where there is none."""
         response = await self._answer(request, self._timeout(total_s=request.timeout_s or self._limits.request_s))
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
-            return await _read_bounded(chunks, self._limits.answer_bytes, request.attempt)
+            body = await _read_bounded(chunks, self._limits.answer_bytes, request.attempt)
+        return body, response.headers.get("Date", "")
 
     @asynccontextmanager
     async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -1,0 +1,60 @@
+"""Amounts as people read them: one unit for a whole table, whatever the nodes count in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gcushare.core.units import GIB, MemoryUnit
+
+UNKNOWN_UNIT = "units"
+"""What stands in a heading where no node tells its unit (another system's plugin)."""
+
+_DECIMALS = 3
+"""Digits after the point: exact for every decimal unit; MiB in a table of GiB are rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The unit of a table. ``per_gib`` is None where nobody told a unit; amounts are then shown as they are."""
+
+    label: str
+    per_gib: int | None
+
+    def amount(self, units: int, unit: MemoryUnit | None) -> Fraction:
+        """What ``units`` of a node that counts in ``unit`` are here; an unknown unit counts as this one."""
+        if unit is None or self.per_gib is None:
+            return Fraction(units)
+        return Fraction(units * self.per_gib, unit.per_gib)
+
+    def is_native(self, unit: MemoryUnit | None) -> bool:
+        """Whether a node counts in this very unit."""
+        return (unit.per_gib if unit is not None else None) == self.per_gib
+
+    def of_bytes(self, size: int) -> Fraction:
+        """What a number of bytes is here; without a unit it stays bytes."""
+        return Fraction(size * self.per_gib, GIB) if self.per_gib is not None else Fraction(size)
+
+
+def choose_scale(units: Iterable[MemoryUnit | None]) -> Scale:
+    """Choose the unit of a table: the nodes' own where they agree, else whole GB or GiB."""
+    known = {unit for unit in units if unit is not None}
+    if not known:
+        return Scale(UNKNOWN_UNIT, None)
+    if len({unit.per_gib for unit in known}) == 1:
+        unit = min(known, key=lambda each: each.name)
+        return Scale(unit.label, unit.per_gib)
+    return Scale("GiB" if any(unit.label.endswith("iB") for unit in known) else "GB", 1)
+
+
+def show_amount(amount: Fraction) -> str:
+    """Write an amount without needless digits: ``16``, ``1.5``, ``0.333``."""
+    if amount.denominator == 1:
+        return str(amount.numerator)
+    return f"{float(amount):.{_DECIMALS}f}".rstrip("0").rstrip(".")
+
+
+def percent_of(part: Fraction | int, whole: Fraction | int) -> int:
+    """The whole percents, cut and not rounded, as the seeds' tables show them; 0 of nothing."""
+    return int(part * 100 / whole) if whole else 0

@@ -1,0 +1,149 @@
+"""Columns of text that fit a terminal: one line where there is room, cards folded over several lines where not.
+
+Widths are those of a terminal: a Chinese character takes two columns. Nothing is ever cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rich.cells import cell_len
+from rich.text import Span, Text
+
+GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A piece of text with a style of ``rich``; no style is plain."""
+
+    text: str
+    style: str = ""
+
+    @property
+    def width(self) -> int:
+        return cell_len(self.text)
+
+
+EMPTY = Cell("")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry: what comes first, its cards, and what comes last."""
+
+    first: tuple[Cell, ...]
+    cards: tuple[Cell, ...]
+    last: tuple[Cell, ...] = ()
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return (*self.first, *self.cards, *self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows below a heading; ``short`` is the heading where its whole words do not fit."""
+
+    heading: Row
+    short: Row
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """The lines of a grid; ``is_short`` says that the cards' short heading was used."""
+
+    lines: tuple[Text, ...]
+    is_short: bool
+
+
+def lay_out(grid: Grid, width: int | None) -> Laid:
+    """Set a grid into columns for a terminal of ``width`` columns; None has no end."""
+    whole = [grid.heading, *grid.rows]
+    if width is None or _line_width(whole) <= width:
+        return Laid(tuple(_set_rows(whole)), False)
+    short = [grid.short, *grid.rows]
+    if _line_width(short) <= width:
+        return Laid(tuple(_set_rows(short)), True)
+    return Laid(tuple(_fold(short, width)), True)
+
+
+def _fold(rows: Sequence[Row], width: int) -> list[Text]:
+    """Give each row as many lines as its cards need: beside its other cells, or below them where that takes fewer."""
+    count = len(rows[0].cards)
+    card_width = max((cell.width for row in rows for cell in row.cards), default=0)
+    sides = sum(size + len(GAP) for size in _widths([(*row.first, *row.last) for row in rows]))
+    beside = (width - sides + len(GAP)) // (card_width + len(GAP))
+    below = max(1, (width - len(GAP)) // (card_width + len(GAP)))
+    if beside < 1 or -(-count // beside) > 1 + -(-count // below):
+        return _fold_below(rows, width, (card_width, below))
+    return _set_rows([line for row in rows for line in _lines_beside(row, beside)])
+
+
+def _lines_beside(row: Row, per_line: int) -> list[Row]:
+    """Cut a row: its first and last cells stand on the first line; lines without any card are left out."""
+    lines = []
+    for start in range(0, max(1, len(row.cards)), per_line):
+        cards = row.cards[start : start + per_line]
+        cards += (EMPTY,) * (per_line - len(cards))
+        if start == 0:
+            lines.append(Row(row.first, cards, row.last))
+        elif any(cell.text for cell in cards):
+            lines.append(Row((EMPTY,) * len(row.first), cards, (EMPTY,) * len(row.last)))
+    return lines
+
+
+def _fold_below(rows: Sequence[Row], width: int, cards: tuple[int, int]) -> list[Text]:
+    """Put the cards, and what else does not fit, on indented lines of their own; ``cards``: their width, how many."""
+    card_width, per_line = cards
+    widths = _widths([(*row.first, *row.last) for row in rows])
+    breaks = _break_columns(widths, width, len(rows[0].first))
+    lines = []
+    for row in rows:
+        sides = (*row.first, *row.last)
+        for start, end in pairwise(breaks):
+            if start == 0 or any(cell.text for cell in sides[start:end]):
+                lines.append(_set_line(sides[start:end], widths[start:end], GAP if start else ""))
+        for start in range(0, len(row.cards), per_line):
+            part = row.cards[start : start + per_line]
+            if any(cell.text for cell in part):
+                lines.append(_set_line(part, [card_width] * len(part), GAP))
+    return lines
+
+
+def _break_columns(widths: Sequence[int], width: int, least: int) -> list[int]:
+    """Where lines of columns begin; the first ``least`` columns stay together, and each line has one at least."""
+    breaks, used = [0], 0
+    for index, size in enumerate(widths):
+        if index >= least and used + size > width:
+            breaks.append(index)
+            used = len(GAP)
+        used += size + len(GAP)
+    return [*breaks, len(widths)]
+
+
+def _line_width(rows: Sequence[Row]) -> int:
+    widths = _widths([row.cells for row in rows])
+    return sum(widths) + len(GAP) * max(0, len(widths) - 1)
+
+
+def _set_rows(rows: Sequence[Row]) -> list[Text]:
+    widths = _widths([row.cells for row in rows])
+    return [_set_line(row.cells, widths) for row in rows]
+
+
+def _set_line(cells: Sequence[Cell], widths: Sequence[int], indent: str = "") -> Text:
+    """Set cells into columns; nothing follows the last one that has text."""
+    line, spans = indent, []
+    for cell, width in zip(cells, widths, strict=True):
+        if cell.style:
+            spans.append(Span(len(line), len(line) + len(cell.text), cell.style))
+        line += cell.text + " " * (width - cell.width) + GAP
+    return Text(line.rstrip(), spans=spans)
+
+
+def _widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
+    return [max(cell.width for cell in column) for column in zip(*rows, strict=True)]

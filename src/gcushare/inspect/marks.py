@@ -1,0 +1,61 @@
+"""Marks behind figures: what is out of the ordinary with a card, a pod or a node, and the legend that explains them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from gcushare.core.cards import Health
+from gcushare.core.nodes import CardState
+
+
+class Mark(enum.Enum):
+    """A sign and its meaning; printable everywhere, and no sign that a shell or a spreadsheet takes for its own."""
+
+    SICK = "!"
+    CORDONED = "#"
+    WHOLE = "="
+    GONE = "?"
+    OVER = "^"
+    CORRECTED = "*"
+    OTHER_UNIT = "~"
+
+
+_MEANINGS: dict[Mark, tuple[str, str]] = {
+    Mark.SICK: ("sick: takes no new pods", "bold red"),
+    Mark.CORDONED: ("cordoned by an admin: takes no new pods", "yellow"),
+    Mark.WHOLE: ("a pod holds the whole card", "cyan"),
+    Mark.GONE: ("pods name this card, but the node does not have it", "bold red"),
+    Mark.OVER: ("more is allocated than the card has", "bold red"),
+    Mark.CORRECTED: ("the record was corrected: the kubelet gave the pod another card than planned", "magenta"),
+    Mark.OTHER_UNIT: ("the node counts in another unit; shown in the heading's", ""),
+}
+
+
+def marks_of_card(state: CardState) -> tuple[Mark, ...]:
+    """What is out of the ordinary with a card."""
+    card = state.card
+    found = {
+        Mark.GONE: card is None,
+        Mark.SICK: card is not None and card.health is not Health.HEALTHY,
+        Mark.CORDONED: card is not None and card.cordoned,
+        Mark.WHOLE: bool(state.whole),
+        Mark.OVER: card is not None and state.held > state.total,
+    }
+    return tuple(mark for mark, is_so in found.items() if is_so)
+
+
+def signs(marks: Iterable[Mark]) -> str:
+    """The signs, as they stand behind a figure."""
+    return "".join(mark.value for mark in marks)
+
+
+def style_of(marks: Iterable[Mark]) -> str:
+    """The style of the gravest mark; plain without any."""
+    return next((_MEANINGS[mark][1] for mark in marks), "")
+
+
+def legend(used: Iterable[Mark]) -> list[str]:
+    """One line per mark that was used, in the order of gravity."""
+    wanted = set(used)
+    return [f"{mark.value} {text}" for mark, (text, _) in _MEANINGS.items() if mark in wanted]

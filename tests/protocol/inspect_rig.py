@@ -1,0 +1,210 @@
+"""A cluster to look at: the API server double, and before it the proxies of Services and pods that a real one has."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from gcushare.core.cards import InventoryCard
+from gcushare.inspect.__main__ import GCUSHARE, run_command
+from gcushare.inspect.manual import Names
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Authorizer, Deletion
+from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare.playground.apiserver.objects import Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.runtime.entry import Surroundings
+from gcushare.vendors import ENFLAME, Vendor
+from tests.extender_objects import Document, node_document, on_card, pod_document
+
+PODS = BY_NAME["pods"]
+_PROXY = re.compile(r"/api/v1/namespaces/([^/]+)/(services|pods)/([^/]+)/proxy(/.*)")
+_HOP_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length"})
+
+
+@dataclass(slots=True)
+class Front:
+    """An API server's address: proxied paths go to ``backends`` by namespace and name, the rest to the double."""
+
+    api: ApiServer
+    url: str = ""
+    backends: dict[str, str] = field(default_factory=dict)
+    """By ``services/http:name:port`` or ``pods/http:name:port`` of kube-system: a URL, or a body to answer with."""
+    forbids_proxies: bool = False
+    proxied: list[str] = field(default_factory=list)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        found = _PROXY.fullmatch(request.path)
+        if found is None:
+            return await self._forward(request, self.api.url + request.path_qs)
+        _, kind, name, path = found.groups()
+        self.proxied.append(request.path)
+        if self.forbids_proxies:
+            return _status(403, "Forbidden", f'{kind} "{name}" is forbidden: User "viewer" cannot get {kind}/proxy')
+        backend = self.backends.get(f"{kind}/{name}")
+        if backend is None:
+            return _status(404, "NotFound", f'{kind} "{name}" not found')
+        if not backend.startswith("http"):
+            return web.Response(text=backend)
+        return await self._forward(request, backend + path)
+
+    async def _forward(self, request: web.Request, url: str) -> web.StreamResponse:
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS]
+        try:
+            async with (
+                aiohttp.ClientSession() as http,
+                http.request(request.method, url, headers=headers, data=io.BytesIO(await request.read())) as answer,
+            ):
+                response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except aiohttp.ClientConnectorError as error:
+            return _status(503, "ServiceUnavailable", f"error trying to reach service: {error}")
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
+    return web.Response(status=code, body=msgspec.json.encode(body), content_type="application/json")
+
+
+@asynccontextmanager
+async def front_of(api: ApiServer) -> AsyncIterator[Front]:
+    """Serve the front until the block ends."""
+    front = Front(api)
+    server = web.Server(front.handle, handler_cancellation=True)  # type: ignore[arg-type]  # BaseRequest suffices
+    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    front.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    try:
+        yield front
+    finally:
+        listener.close()
+        await server.shutdown(0)
+        await listener.wait_closed()
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class Tty(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The front with what tests put into it, and a kubeconfig that names it."""
+
+    front: Front
+    kubeconfig: Path
+    names: Names = GCUSHARE
+
+    @property
+    def api(self) -> ApiServer:
+        return self.front.api
+
+    def put(self, *documents: Document) -> None:
+        """Store objects as they are, statuses included."""
+        for document in documents:
+            made = self.api.registry.put(document)
+            if document["kind"] == "Pod":
+                self.set_status(made, **document["status"])
+
+    def set_status(self, pod: Document, **status: Any) -> None:
+        """Change a pod's status, as its kubelet or the scheduler does."""
+        self.rewrite(pod, lambda old: {**old, "status": {**old.get("status", {}), **status}})
+
+    def rewrite(self, pod: Document, change: Callable[[Document], Document]) -> None:
+        """Change a pod past every rule of the API server."""
+        meta = pod["metadata"]
+        self.api.registry.rewrite(PODS, Key(meta["namespace"], meta["name"]), change)
+
+    def delete(self, name: str, *, namespace: str = "default") -> None:
+        """Make a pod disappear."""
+        self.api.registry.delete(PODS, Key(namespace, name), Deletion(grace_s=0))
+
+    def environ(self, **more: str) -> dict[str, str]:
+        return {"HOME": "/nowhere", "KUBECONFIG": str(self.kubeconfig), **more}
+
+    async def call(self, *argv: str, columns: int | None = None, environ: Mapping[str, str] | None = None) -> Ran:
+        """Run a command as the console script would: on a pipe, or on a terminal of so many columns."""
+        out, err = (Tty() if columns else io.StringIO()), io.StringIO()
+        given = self.environ() if environ is None else dict(environ)
+        if columns:
+            given = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **given}
+        around = Surroundings(argv=argv, environ=given, stdout=out, stderr=err)
+        code = await asyncio.to_thread(run_command, self.names, around)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, *, names: Names = GCUSHARE, authorizer: Authorizer | None = None, token_of: Any = None
+) -> AsyncIterator[Cluster]:
+    """An empty cluster; ``token_of`` is the user whose token the kubeconfig carries."""
+    config = ApiServerConfig(runs_controllers=False, authorizer=authorizer)
+    async with ApiServer(config) as api, front_of(api) as front:
+        token = api.add_user(token_of) if token_of is not None else None
+        path = write_kubeconfig(folder / "kubeconfig", front.url, token=token, authority=None, namespace="default")
+        yield Cluster(front, path, names)
+
+
+def a_node(
+    name: str,
+    *sizes: int,
+    address: str = "",
+    ready: bool = True,
+    labels: Mapping[str, str] | None = None,
+    vendor: Vendor = ENFLAME,
+    offered: Sequence[InventoryCard] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Document:
+    """A node with an address and a kubelet that reports."""
+    document = node_document(name, *sizes, vendor=vendor, offered=offered, annotations=annotations)
+    document["metadata"]["labels"] = dict(labels or {})
+    document["status"] |= {
+        "addresses": [{"type": "InternalIP", "address": address or f"10.0.0.{len(name)}"}],
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+    }
+    return document
+
+
+def bound_pod(name: str, node: str, card: int, units: int, *, vendor: Vendor = ENFLAME, **options: Any) -> Document:
+    """A running pod that holds memory of one card."""
+    record = on_card(card, units)
+    return pod_document(name, units, vendor=vendor, node=node, record=record, phase="Running", **options)
+
+
+def in_namespace(document: Document, namespace: str) -> Document:
+    """The same object in another namespace."""
+    return {**document, "metadata": {**document["metadata"], "namespace": namespace}}

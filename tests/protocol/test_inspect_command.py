@@ -1,0 +1,295 @@
+"""``kubectl inspect`` over real HTTP: both sources and which was used, outputs, and the ways in which reading fails."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from gcushare.inspect.__main__ import GPUSHARE
+from gcushare.playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
+from gcushare.vendors import ALIYUN, ENFLAME
+from tests.builders import card
+from tests.extender_objects import pod_document
+from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
+
+SERVICE = "services/http:gcushare-scheduler-extender:32766"
+
+
+@pytest.fixture
+async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Two nodes with cards and one without, two pods on cards and one that waits."""
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16, 16, address="10.0.0.1"), a_node("node-2", 16, address="10.0.0.2"))
+        plain = a_node("plain", address="10.0.0.3")
+        del plain["metadata"]["annotations"]
+        plain["status"]["capacity"] = {"cpu": "4"}
+        found.put(plain)
+        found.put(bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-2", 0, 8), pod_document("wait", 20))
+        yield found
+
+
+async def start_extender(found: Cluster) -> Replica:
+    replica = Replica(extender_settings(vendors=(found.names.vendor,)), found.api.url)
+    await replica.start()
+    await until(lambda: replica.extender.serving.is_synced)
+    found.front.backends[SERVICE] = replica.url
+    return replica
+
+
+def body(lines: list[str]) -> list[list[str]]:
+    return [line.split() for line in lines]
+
+
+async def test_without_the_extender_the_figures_are_counted_from_the_api_server_and_that_is_said(seen: Cluster) -> None:
+    ran = await seen.call()
+    assert ran.code == 0
+    assert body(ran.lines)[1:3] == [
+        ["node-1", "10.0.0.1", "4/16", "0/16", "4/32"],
+        ["node-2", "10.0.0.2", "8/16", "8/16"],
+    ]
+    assert ran.lines[-2:] == ["Allocated/Total GCU Memory In Cluster:", "12/48 (25%) "]
+    assert "pending: 1 pod waits for 20 GB: default/wait (20)" in ran.lines
+    assert "plain" not in ran.out
+    note, source = ran.err.splitlines()
+    assert note.startswith("note: the scheduler extender (kube-system/gcushare-scheduler-extender:32766) was not used")
+    assert source == "source: the API server alone"
+
+
+async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(seen: Cluster) -> None:
+    alone = await seen.call("--source", "api")
+    replica = await start_extender(seen)
+    try:
+        through, direct = await seen.call(), await seen.call("--extender-url", replica.url)
+        details = await seen.call("-d"), await seen.call("-d", "--source=api")
+    finally:
+        await replica.stop()
+    assert through.out == direct.out == alone.out
+    assert details[0].out == details[1].out
+    assert through.err == "source: the scheduler extender (kube-system/gcushare-scheduler-extender:32766)\n"
+    assert direct.err == f"source: the scheduler extender at {replica.url}\n"
+    assert alone.err == "source: the API server\n"
+
+
+async def test_a_reservation_under_way_is_the_extenders_figure_and_not_yet_the_api_servers(seen: Cluster) -> None:
+    document = {
+        "nodes": [
+            {"name": "node-1", "totalGCU": 32, "usedGCU": 24, "availableGCU": 8, "devices": [
+                {"id": 0, "totalGCU": 16, "usedGCU": 4, "availableGCU": 12, "pods": [
+                    {"name": "a", "namespace": "default", "uid": "u-a", "createTime": "", "usedGCU": 4}]},
+                {"id": 1, "totalGCU": 16, "usedGCU": 12, "availableGCU": 4, "pods": [
+                    {"name": "new", "namespace": "default", "uid": "u-new", "createTime": "", "usedGCU": 12}]},
+            ]},
+            {"name": "node-2", "totalGCU": 16, "usedGCU": 8, "availableGCU": 8, "devices": [
+                {"id": 0, "totalGCU": 16, "usedGCU": 0, "availableGCU": 16, "pods": []}]},
+        ]
+    }  # fmt: skip
+    seen.front.backends[SERVICE] = json.dumps(document)
+    ran = await seen.call()
+    assert ran.lines[1].split()[2:4] == ["4/16", "12/16"]
+    assert ran.lines[-1] == "16/48 (33%) "
+
+
+async def test_an_extender_that_was_asked_for_by_name_and_is_away_is_an_error(seen: Cluster) -> None:
+    ran = await seen.call("--source", "extender")
+    assert (ran.code, ran.out) == (1, "")
+    assert "not found" in ran.err
+
+
+async def test_an_extender_behind_a_broken_service_is_passed_over_with_its_reason(seen: Cluster) -> None:
+    seen.front.backends[SERVICE] = seen.front.backends[SERVICE.replace("http:", "https:")] = "http://127.0.0.1:9"
+    ran = await seen.call()
+    assert ran.code == 0
+    assert "error trying to reach service" in ran.err
+    assert ran.lines[-1] == "12/48 (25%) "
+
+
+async def test_one_node_is_shown_alone_by_argument_and_by_command(seen: Cluster) -> None:
+    ran = await seen.call("node-2")
+    assert [line.split()[0] for line in ran.lines[1:2]] == ["node-2"]
+    assert ran.lines[-2:] == ["Allocated/Total GCU Memory On These Nodes:", "8/16 (50%) "]
+    ran = await seen.call("node", "node-2")
+    assert "b     " in ran.out
+    assert "a     " not in ran.out
+
+
+async def test_labels_choose_nodes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("east-1", 16, labels={"zone": "east"}), a_node("west-1", 16, labels={"zone": "west"}))
+        found.put(bound_pod("a", "east-1", 0, 4), bound_pod("b", "west-1", 0, 5))
+        ran = await found.call("-l", "zone=east")
+        assert (ran.code, ran.lines[-1]) == (0, "4/16 (25%) ")
+        assert "west-1" not in ran.out
+
+
+async def test_the_other_vendor_has_its_own_words(tmp_path: Path) -> None:
+    async with cluster(tmp_path, names=GPUSHARE) as found:
+        found.put(a_node("gpu-1", 14, vendor=ALIYUN, address="192.168.233.101"), a_node("gcu-1", 16))
+        found.put(bound_pod("tf", "gpu-1", 0, 9, vendor=ALIYUN))
+        ran = await found.call("--source=api")
+        assert ran.lines[0].split()[2] == "GPU0(Allocated/Total)"
+        assert ran.lines[-2:] == ["Allocated/Total GPU Memory In Cluster:", "9/14 (64%) "]
+        assert "gcu-1" not in ran.out
+
+
+async def test_json_yaml_and_csv_say_the_same(seen: Cluster) -> None:
+    ran = await seen.call("-o", "json", "--source=api")
+    document = json.loads(ran.out)
+    assert document["cluster"] == {"nodes": 2, "cards": 3, "total": 48, "allocated": 12, "percent": 25}
+    assert document["nodes"][0]["cards"][0]["pods"][0]["name"] == "a"
+    assert document["nodes"][0]["unitBytes"] == 1 << 30
+    assert [each["name"] for each in document["pending"]] == ["wait"]
+    as_yaml = await seen.call("-o", "yaml", "--source=api")
+    assert YAML(typ="safe", pure=True).load(as_yaml.out) == document
+    as_csv = await seen.call("-o", "csv", "--source=api")
+    rows = list(csv.DictReader(as_csv.lines))
+    assert [(row["node"], row["card"], row["allocated"], row["pods"]) for row in rows] == [
+        ("node-1", "0", "4", "default/a=4"),
+        ("node-1", "1", "0", ""),
+        ("node-2", "0", "8", "default/b=8"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "has_colours"),
+    [
+        ((), {}, True),
+        ((), {"NO_COLOR": "1"}, False),
+        (("--no-color",), {}, False),
+        (("--color",), {"NO_COLOR": "1"}, True),
+        ((), {"TERM": "dumb"}, False),
+    ],
+)
+async def test_colours_are_for_terminals_and_can_be_refused(
+    seen: Cluster, argv: tuple[str, ...], environ: dict[str, str], has_colours: bool
+) -> None:
+    seen.put(a_node("sick", offered=[card(0, sick=True)]))
+    ran = await seen.call(*argv, columns=80, environ={**seen.environ(), **environ})
+    assert ("\x1b[" in ran.out) is has_colours
+    assert "\x1b[" not in (await seen.call()).out
+
+
+async def test_nodes_that_cannot_be_read_are_told_and_the_rest_is_shown(seen: Cluster) -> None:
+    broken = a_node("node-3", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
+    seen.put(broken)
+    ran = await seen.call("--source=api")
+    assert ran.code == 1
+    assert ran.lines[-1] == "12/48 (25%) "
+    assert "warning: node node-3: the inventory annotation cannot be read" in ran.err
+    one = await seen.call("node-3", "--source=api")
+    assert one.code == 1
+    assert "the cards of node 'node-3' cannot be read" in one.err
+
+
+async def test_a_node_that_does_not_exist_is_an_error_that_names_its_likes(seen: Cluster) -> None:
+    ran = await seen.call("node-21")
+    assert (ran.code, ran.out) == (1, "")
+    assert '"node-21" not found' in ran.err
+    assert "hint: did you mean node-2" in ran.err
+
+
+async def test_a_node_without_cards_is_an_error_that_says_what_is_missing(seen: Cluster) -> None:
+    ran = await seen.call("plain")
+    assert ran.code == 1
+    assert "has no GCU cards" in ran.err
+    assert "enflame.com/gcushare=true" in ran.err
+
+
+async def test_a_cluster_without_cards_is_told_and_is_no_error(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        ran = await found.call("--source=api")
+        assert (ran.code, ran.lines[-1]) == (0, "0/0 (0%) ")
+        assert "label" in ran.err
+
+
+async def test_missing_rights_are_named_and_exit_with_1(tmp_path: Path) -> None:
+    async with cluster(tmp_path, token_of=User("viewer", ("system:authenticated",))) as found:
+        found.api.authorizer = RbacAuthorizer(found.api.store)
+        ran = await found.call()
+        assert (ran.code, ran.out) == (1, "")
+        assert 'User "viewer" cannot list resource "nodes"' in ran.err
+        assert "hint: the line above names the verb and the resource" in ran.err
+
+
+async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missing(seen: Cluster) -> None:
+    replica = await start_extender(seen)
+    seen.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"^/api/v1/(nodes|pods)"))
+    # The extender's own watches are not struck: they are open already.
+    try:
+        ran = await seen.call()
+    finally:
+        seen.api.faults.clear()
+        await replica.stop()
+    assert ran.code == 1
+    assert ran.lines[-1] == "12/48 (25%) "
+    assert "GCU Memory(units)" in ran.lines[0]
+    assert "warning: addresses and units are missing" in ran.err
+
+
+async def test_a_server_that_is_away_exits_with_75_and_says_what_to_do(seen: Cluster) -> None:
+    await seen.api.stop()
+    ran = await seen.call("--server", "http://127.0.0.1:9")
+    assert (ran.code, ran.out) == (75, "")
+    assert "nothing was sent" in ran.err
+    assert "hint: is the API server at http://127.0.0.1:9 up" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("--context", "nowhere"), "context 'nowhere' is not in"),
+        (("--cluster", "nowhere"), "cluster 'nowhere' is not in"),
+        (("--user", "nobody"), "user 'nobody' is not in"),
+        (("-o", "jsn"), "did you mean 'json'?"),
+        (("node-1", "-l", "a=b"), "exclude each other"),
+        (("--watch", "-o", "csv"), "watch prints table, wide or json"),
+        (("--extender-service", "x"), "must be NAMESPACE/NAME:PORT"),
+        (("--as-group", "ops"), "only with --as"),
+        (("--nmespace", "x"), "--namespace"),
+    ],
+)
+async def test_wrong_arguments_exit_with_2_and_say_what_is_accepted(
+    seen: Cluster, argv: tuple[str, ...], said: str
+) -> None:
+    ran = await seen.call(*argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+async def test_flags_of_kubectl_choose_server_token_and_whom_to_act_as(seen: Cluster, tmp_path: Path) -> None:
+    token = seen.api.add_user(User("boss", ("system:masters",)))
+    environ = {"HOME": str(tmp_path / "empty")}
+    seen.api.requests.clear()
+    ran = await seen.call("-s", seen.front.url, "--token", token, "--source=api", environ=environ)
+    assert ran.code == 0
+    assert seen.api.requests.used("boss") == {("", "nodes", "list"), ("", "pods", "list")}
+    ran = await seen.call("--as", "jane", "--as-group=dev,ops", "--source=api")
+    assert ran.code == 0
+    asked = next(seen.api.requests.of("jane")).attributes.user
+    assert asked.groups == ("dev", "ops", "system:authenticated")
+
+
+async def test_a_namespace_restricts_the_pods_listed(seen: Cluster) -> None:
+    seen.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    seen.put(in_namespace(bound_pod("theirs", "node-1", 1, 3), "team"))
+    ran = await seen.call("-d", "-n", "team", "--source=api")
+    assert "theirs" in ran.out
+    assert "\na  " not in ran.out
+    assert "Allocated to namespace team: 3 GB" in ran.lines
+    everybody = await seen.call("-d", "-n", "team", "-A", "--source=api")
+    assert "\na  " in everybody.out
+
+
+async def test_help_names_the_commands_the_marks_and_the_exit_codes(seen: Cluster) -> None:
+    ran = await seen.call("--help")
+    assert ran.code == 0
+    for word in ("Usage: kubectl inspect gcushare", "explain ", "top ", "! sick", "Exit status:", "75", "--no-color"):
+        assert word in ran.out
+    for command in ("node", "explain", "top", "completion"):
+        shown = await seen.call(command, "--help")
+        assert (shown.code, shown.out.startswith("Usage: kubectl")) == (0, True)

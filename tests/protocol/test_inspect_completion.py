@@ -1,0 +1,138 @@
+"""Completion: what may stand next, asked through kubectl's own completion, through bash, and directly."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.inspect.__main__ import GCUSHARE, run_completer
+from gcushare.runtime.entry import Surroundings
+from tests.extender_objects import pod_document
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
+
+KUBECTL = shutil.which("kubectl")
+BASH = shutil.which("bash")
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as found:
+        found.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        found.put(a_node("node-1", 16), a_node("node-2", 16), bound_pod("a", "node-1", 0, 4), pod_document("wait", 20))
+        found.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"), pod_document("no-cards", None))
+        yield found
+
+
+async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
+    """The candidates without their descriptions, and cobra's directive."""
+    out = io.StringIO()
+    around = Surroundings(argv=words, environ=found.environ(), stdout=out, stderr=io.StringIO())
+    assert await asyncio.to_thread(run_completer, GCUSHARE, around) == 0
+    *lines, directive = out.getvalue().splitlines()
+    return [line.split("\t")[0] for line in lines], int(directive.removeprefix(":"))
+
+
+@pytest.mark.parametrize(
+    ("line", "candidates"),
+    [
+        ("", ["node", "explain", "top", "completion", "node-1", "node-2"]),
+        ("no", ["node", "node-1", "node-2"]),
+        ("-d node-1 ", []),
+        ("top ", ["node-1", "node-2"]),
+        ("node node-2", ["node-2"]),
+        ("explain ", ["a", "wait", "team/t"]),
+        ("explain -n team ", ["t"]),
+        ("-n team explain ", ["t"]),
+        ("-o ", ["table", "wide", "json", "yaml", "csv"]),
+        ("--output=j", ["--output=json"]),
+        ("--sort-by p", ["percent", "pods"]),
+        ("--source ", ["auto", "extender", "api"]),
+        ("-n t", ["team"]),
+        ("--context ", ["gcushare-playground"]),
+        ("--user ", ["gcushare-playground"]),
+        ("--sor", ["--sort-by"]),
+        ("top --plug", ["--plugin-namespace", "--plugin-port", "--plugin-selector"]),
+        ("completion ", ["bash", "zsh", "fish"]),
+    ],
+)
+async def test_what_may_stand_next_is_found(seen: Cluster, line: str, candidates: list[str]) -> None:
+    *before, begun = line.split(" ")
+    assert await complete(seen, *before, begun) == (candidates, 4)
+
+
+async def test_files_are_left_to_the_shell(seen: Cluster) -> None:
+    assert await complete(seen, "--kubeconfig", "") == ([], 0)
+
+
+async def test_a_server_that_is_away_completes_nothing_and_fails_no_shell(seen: Cluster) -> None:
+    await seen.api.stop()
+    assert await complete(seen, "") == ([], 1)
+
+
+def install(folder: Path) -> Path:
+    """Put the four commands into a directory, as the package's installation does."""
+    folder.mkdir()
+    entries = {
+        "kubectl-inspect-gcushare": "main_gcushare",
+        "kubectl_complete-inspect-gcushare": "complete_gcushare",
+    }
+    for name, function in entries.items():
+        script = folder / name
+        script.write_text(f"#!{sys.executable}\nfrom gcushare.inspect.__main__ import {function}\n{function}()\n")
+        script.chmod(0o755)
+    return folder
+
+
+async def run(found: Cluster, folder: Path, *command: str) -> tuple[int | None, str, str]:
+    environ = {**found.environ(), "HOME": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), DEADLINE_S)
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="no kubectl in PATH: install one to run this test")
+async def test_kubectl_runs_the_plugin_and_completes_it(seen: Cluster, tmp_path: Path) -> None:
+    folder = install(tmp_path / "bin")
+    assert KUBECTL is not None
+    code, out, _ = await run(seen, folder, KUBECTL, "inspect", "gcushare", "node-1", "--source", "api")
+    assert code == 0
+    assert out.splitlines()[-1] == "4/16 (25%) "
+    code, out, err = await run(seen, folder, KUBECTL, "__complete", "inspect", "gcushare", "explain", "w")
+    assert code == 0, err
+    assert out.splitlines()[0].split("\t") == ["wait", "waits"]
+    assert out.splitlines()[-1] == ":4"
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash in PATH: install one to run this test")
+async def test_bash_completes_the_command_itself(seen: Cluster, tmp_path: Path) -> None:
+    folder = install(tmp_path / "bin")
+    assert BASH is not None
+    script = (
+        "source <(kubectl-inspect-gcushare completion bash); "
+        'COMP_LINE="kubectl-inspect-gcushare node-" COMP_POINT=30 COMP_CWORD=1; '
+        "compopt() { :; }; _kubectl_inspect_gcushare; printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    code, out, err = await run(seen, folder, BASH, "--norc", "-c", script)
+    assert (code, out.split()) == (0, ["node-1", "node-2"]), err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+async def test_a_script_for_each_shell_names_command_and_completer(seen: Cluster, shell: str, tmp_path: Path) -> None:
+    ran = await seen.call("completion", shell)
+    assert ran.code == 0
+    assert "kubectl_complete-inspect-gcushare" in ran.out
+    interpreter = shutil.which(shell)
+    if interpreter is not None:
+        script = tmp_path / f"script.{shell}"
+        script.write_text(ran.out)
+        assert (await run(seen, tmp_path, interpreter, "-n", str(script)))[0] == 0

@@ -1,0 +1,158 @@
+"""``explain``: where a pod is and beside whom, or why it is nowhere; from the extender or from the same core here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.vendors import ENFLAME
+from gcushare.wire.keys import CORRECTED
+from gcushare.wire.records import PodRecord
+from tests.builders import card
+from tests.extender_objects import pod_document
+from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
+from tests.protocol.test_inspect_command import SERVICE
+
+
+@pytest.fixture
+async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as found:
+        cards = [card(0, model="T20"), card(1, sick=True)]
+        found.put(a_node("node-1", offered=cards, address="10.0.0.1"), a_node("node-2", 16))
+        found.put(
+            bound_pod("a", "node-1", 0, 4, annotations={CORRECTED: "1->0"}),
+            bound_pod("b", "node-1", 0, 8),
+            bound_pod("c", "node-2", 0, 6),
+            pod_document("wait", 14),
+            pod_document("huge", 64),
+        )
+        yield found
+
+
+async def test_a_bound_pod_is_told_with_its_card_its_record_and_its_neighbours(seen: Cluster) -> None:
+    ran = await seen.call("explain", "a")
+    assert ran.code == 0
+    facts = [tuple(line.split(maxsplit=1)) for line in ran.lines[1:]]
+    assert ran.lines[0].startswith("pod default/a (")
+    assert ran.lines[0].endswith("): bound")
+    assert facts == [
+        ("node", "node-1 (10.0.0.1), Ready"),
+        ("state", "Running"),
+        ("card", "GCU0, T20, uuid-0: 12/16 GB allocated"),
+        ("holds", "4 GB"),
+        ("recorded", "1970-01-01T00:00:00Z; not confirmed by the node yet"),
+        ("corrected", "1->0: the kubelet gave it another card than was planned"),
+        ("beside", "default/b (8)"),
+    ]
+
+
+async def test_a_pod_on_a_sick_card_is_warned_of(seen: Cluster) -> None:
+    seen.put(bound_pod("unlucky", "node-1", 1, 2))
+    assert "mind        sick: takes no new pods" in (await seen.call("explain", "unlucky")).out
+
+
+async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_same_numbers(seen: Cluster) -> None:
+    replica = Replica(extender_settings(), seen.api.url)
+    await replica.start()
+    await until(lambda: replica.extender.serving.is_synced and len(replica.extender.states[0].waiting) == 2)
+    try:
+        asked = await seen.call("explain", "wait", "--extender-url", replica.url)
+        told = json.loads((await seen.call("explain", "wait", "--extender-url", replica.url, "-o", "json")).out)
+    finally:
+        await replica.stop()
+    here = await seen.call("explain", "wait", "--source=api")
+    own = json.loads((await seen.call("explain", "wait", "--source=api", "-o", "json")).out)
+    assert (asked.code, here.code) == (0, 0)
+    assert "source: the scheduler extender at" in asked.err
+    assert told["source"] == "extender"
+    assert own["source"] == "api"
+    for document in (told, own):
+        document["explanation"].pop("request")  # the extender knows its own default policies
+    assert told["explanation"] == own["explanation"]
+    assert own["explanation"]["largestThatFitsNow"] == 10
+    assert own["explanation"]["remedy"] == {"node": "node-2", "pods": ["default/c"]}
+    assert "it would fit on node-2 if these pods ended: default/c" in here.out
+
+
+async def test_an_extender_that_is_away_is_passed_over_unless_it_was_asked_for(seen: Cluster) -> None:
+    seen.front.backends[SERVICE] = "this is no explanation"
+    ran = await seen.call("explain", "huge")
+    assert ran.code == 0
+    assert "it can never fit: the largest usable card has 16" in ran.out
+    assert "was not used" in ran.err
+    refused = await seen.call("explain", "huge", "--source", "extender")
+    assert refused.code == 1
+    assert "the extender's explanation cannot be read" in refused.err
+
+
+async def test_what_kube_scheduler_wrote_on_the_pod_is_shown(seen: Cluster) -> None:
+    message = "0/2 nodes are available: 2 insufficient GCU Memory in one gcu device."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    pod = seen.api.store.get("pods", "wait")
+    assert pod is not None
+    seen.set_status(pod, conditions=[condition])
+    assert f"kube-scheduler says: {message}" in (await seen.call("explain", "wait")).out
+
+
+@pytest.mark.parametrize(
+    ("units", "said"),
+    [
+        pytest.param("-4", "negative", id="a negative quantity"),
+        pytest.param(None, "asks for no enflame.com/gcu-memory", id="no card at all"),
+    ],
+)
+async def test_a_pod_that_nobody_can_serve_is_refused_with_the_reason(
+    seen: Cluster, units: str | None, said: str
+) -> None:
+    document = pod_document("odd", units)
+    key = {"metadata": {"namespace": "default", "name": "odd"}}
+    seen.put(pod_document("odd", 1) if units else document)
+    if units:
+        limits = {ENFLAME.memory_resource: units}
+        containers = [{"name": "main", "image": "busybox", "resources": {"limits": limits, "requests": limits}}]
+        seen.rewrite(key, lambda old: {**old, "spec": {**old["spec"], "containers": containers}})
+    ran = await seen.call("explain", "odd")
+    assert said in ran.out + ran.err
+
+
+async def test_a_pod_that_has_ended_holds_nothing(seen: Cluster) -> None:
+    pod = seen.api.store.get("pods", "a")
+    assert pod is not None
+    seen.set_status(pod, phase="Succeeded")
+    ran = await seen.call("explain", "a")
+    assert ran.code == 0
+    assert "the pod has ended (Succeeded)" in ran.out
+
+
+async def test_a_pod_bound_without_a_card_says_what_it_asks_for(seen: Cluster) -> None:
+    seen.put(pod_document("placed-by-hand", 3, node="node-2"))
+    ran = await seen.call("explain", "placed-by-hand")
+    assert "none recorded; it asks for 3 GB" in ran.out
+
+
+async def test_a_pod_that_holds_whole_cards_is_told_so(seen: Cluster) -> None:
+    record = PodRecord(card_indexes=(1,), card_units=16, pod_units=16, whole=True)
+    document = pod_document("whole", None, node="node-2", record=record, phase="Running")
+    amount = {ENFLAME.whole_card_resource: "1"}
+    document["spec"]["containers"][0]["resources"] = {"limits": amount, "requests": amount}
+    seen.put(a_node("node-3", 16, 16))
+    document["spec"]["nodeName"] = "node-3"
+    seen.put(document)
+    ran = await seen.call("explain", "whole")
+    assert "holds       16 GB (whole)" in ran.out
+
+
+async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Cluster) -> None:
+    seen.api.registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    seen.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"))
+    for argv in (("team/t",), ("t", "-n", "team"), ("-n", "team", "t")):
+        assert "pod team/t (" in (await seen.call("explain", *argv)).out
+    missing = await seen.call("explain", "t")
+    assert missing.code == 1
+    assert "hint: -n names the pod's namespace" in missing.err
+    assert (await seen.call("explain", "a/b/c")).code == 2
+    assert (await seen.call("explain")).code == 2

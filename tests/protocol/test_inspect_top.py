@@ -1,0 +1,101 @@
+"""``top``: the plugins' own metrics, read through the API server's proxy and set beside the grants."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from gcushare.core.units import GIB
+from tests.extender_objects import Document, pod_document
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
+
+_LABELS = ("vendor", "node", "card", "uuid", "model")
+
+
+def metrics_of(node: str, *used_gib: float) -> str:
+    """What a device plugin serves for cards that use this much."""
+    registry = CollectorRegistry()
+    units = Gauge("gcushare_card_units", "Units that a card offers.", _LABELS, registry=registry)
+    used = Gauge("gcushare_card_memory_used_bytes", "Bytes really in use.", _LABELS, registry=registry)
+    heat = Gauge("gcushare_card_temperature_celsius", "Temperature.", _LABELS, registry=registry)
+    for index, amount in enumerate(used_gib):
+        labels = ("enflame", node, str(index), f"uuid-{index}", "T20")
+        units.labels(*labels).set(16)
+        used.labels(*labels).set(amount * GIB)
+        heat.labels(*labels).set(61.4)
+    return generate_latest(registry).decode()
+
+
+def plugin_pod(name: str, node: str) -> Document:
+    return in_namespace(pod_document(name, None, node=node, phase="Running"), "kube-system")
+
+
+def add_plugin(found: Cluster, node: str, *used_gib: float) -> None:
+    name = f"gcushare-device-plugin-{node}"
+    found.put(plugin_pod(name, node))
+    found.front.backends[f"pods/http:{name}:32767"] = metrics_of(node, *used_gib)
+
+
+async def test_grants_stand_beside_what_is_used_and_a_card_over_its_grants_is_named(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16, 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 1, 8))
+        add_plugin(found, "node-1", 3.5, 11.0)
+        ran = await found.call("top")
+        assert ran.code == 0
+        assert ran.lines[1].split() == ["node-1", "0", "4.0", "3.5", "16.0", "-", "61°C", "-", "1"]
+        assert ran.lines[2].split()[:9] == ["node-1", "1", "8.0", "11.0", "16.0", "-", "61°C", "-", "1"]
+        assert ran.lines[2].endswith("over by 3.0: default/b")
+        assert ran.lines[3].startswith("1 card(s)")
+        document = json.loads((await found.call("top", "-o", "json")).out)
+        assert [(card["usedBytes"], card["over"]) for card in document["cards"]] == [
+            (int(3.5 * GIB), False),
+            (11 * GIB, True),
+        ]
+
+
+async def test_one_node_is_asked_alone(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16), a_node("node-2", 16))
+        add_plugin(found, "node-1", 1.0)
+        add_plugin(found, "node-2", 0.2)
+        ran = await found.call("top", "node-2")
+        assert [line.split()[0] for line in ran.lines[1:]] == ["node-2"]
+        assert [path for path in found.front.proxied if "metrics" in path] == [
+            "/api/v1/namespaces/kube-system/pods/http:gcushare-device-plugin-node-2:32767/proxy/metrics"
+        ]
+
+
+async def test_nodes_without_a_plugin_and_plugins_that_fail_are_told_and_the_rest_is_shown(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16), a_node("node-2", 16), a_node("node-3", 16))
+        add_plugin(found, "node-1", 1.0)
+        found.put(plugin_pod("gcushare-device-plugin-silent", "node-3"))
+        ran = await found.call("top")
+        assert ran.code == 1
+        assert ran.lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
+        assert ran.lines[2].split()[:4] == ["node-2", "0", "0.0", "-"]
+        assert "warning: nodes node-2: no device plugin in namespace 'kube-system'" in ran.err
+        assert "warning: plugin kube-system/gcushare-device-plugin-silent on node-3:" in ran.err
+
+
+async def test_missing_rights_for_the_proxy_are_named(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16))
+        add_plugin(found, "node-1", 1.0)
+        found.front.forbids_proxies = True
+        ran = await found.call("top")
+        assert ran.code == 1
+        assert "cannot get pods/proxy" in ran.err
+
+
+async def test_another_programs_metrics_are_not_taken_for_a_plugins(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16))
+        found.put(plugin_pod("my-exporter", "node-1"))
+        found.front.backends["pods/http:my-exporter:9100"] = "# TYPE up gauge\nup 1\n"
+        assert (await found.call("top")).code == 1
+        assert found.front.proxied == []
+        ran = await found.call("top", "--plugin-selector", "!nothing", "--plugin-port", "9100")
+        assert "this is no device plugin" in ran.err

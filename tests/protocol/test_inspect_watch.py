@@ -1,0 +1,159 @@
+"""``--watch`` as a process: lines on a pipe, documents for programs, a live screen on a terminal, trouble told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.extender_objects import pod_document
+from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
+
+DEADLINE_S = 20.0
+RUN = "from gcushare.inspect.__main__ import main_gcushare; main_gcushare()"
+
+
+@pytest.fixture
+async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16, 16, address="10.0.0.1"), bound_pod("a", "node-1", 0, 4))
+        yield found
+
+
+class Follower:
+    """A watching process and what it has printed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.out = ""
+        self.err = ""
+
+    async def collect(self, stream: asyncio.StreamReader, name: str) -> None:
+        while chunk := await stream.read(65536):
+            setattr(self, name, getattr(self, name) + chunk.decode(errors="replace"))
+
+    async def until(self, holds: Callable[[Follower], bool]) -> None:
+        await until(lambda: holds(self) or self.process.returncode is not None, DEADLINE_S)
+        assert holds(self), f"out: {self.out}\nerr: {self.err}"
+
+
+@asynccontextmanager
+async def following(found: Cluster, *argv: str) -> AsyncIterator[Follower]:
+    """Run the command on a pipe until the block ends; it must then end as one that was interrupted."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", RUN, *argv, env={**found.environ(), "PATH": os.environ["PATH"]},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    follower = Follower(process)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(follower.collect(process.stdout, "out"), name="standard output")
+        group.create_task(follower.collect(process.stderr, "err"), name="standard error")
+        try:
+            yield follower
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.wait_for(process.wait(), DEADLINE_S) == 128 + signal.SIGINT, follower.err
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+async def test_a_pipe_gets_the_table_and_then_one_line_per_change(seen: Cluster) -> None:
+    async with following(seen, "--watch") as ran:
+        await ran.until(lambda it: "4/32 (12%)" in it.out)
+        seen.put(bound_pod("b", "node-1", 1, 8))
+        await ran.until(lambda it: "node-1 GCU1: 0/16 -> 8/16 +default/b (8)" in it.out)
+        seen.delete("a")
+        await ran.until(lambda it: "node-1 GCU0: 4/16 -> 0/16 -default/a (4)" in it.out)
+        seen.put(pod_document("wait", 20))
+        await ran.until(lambda it: "default/wait: waits for 20" in it.out)
+        seen.put(a_node("node-2", 16))
+        await ran.until(lambda it: "node-2: came, Ready" in it.out)
+    assert ran.out.count("Allocated/Total GCU Memory In Cluster:") == 1
+    assert "source: the API server's watches" in ran.err
+
+
+async def test_programs_get_one_document_per_line(seen: Cluster) -> None:
+    async with following(seen, "-w", "-o", "json") as ran:
+        await ran.until(lambda it: it.out.count("\n") >= 1)
+        seen.put(bound_pod("b", "node-1", 1, 8))
+        await ran.until(lambda it: '"allocated":12' in it.out)
+    documents = [json.loads(line) for line in ran.out.splitlines()]
+    assert documents[0]["cluster"]["allocated"] == 4
+    assert documents[-1]["cluster"]["allocated"] == 12
+
+
+async def test_the_extender_is_asked_again_where_it_was_chosen(seen: Cluster) -> None:
+    replica = Replica(extender_settings(), seen.api.url)
+    await replica.start()
+    await until(lambda: replica.extender.serving.is_synced)
+    flags = ("--source=extender", "--extender-url", replica.url, "--interval", "200ms")
+    try:
+        async with following(seen, "--watch", *flags) as ran:
+            await ran.until(lambda it: "4/32 (12%)" in it.out)
+            seen.put(bound_pod("b", "node-1", 1, 8))
+            await ran.until(lambda it: "node-1 GCU1: 0/16 -> 8/16" in it.out)
+        assert "source: the scheduler extender at" in ran.err
+    finally:
+        await replica.stop()
+
+
+async def test_a_server_that_goes_away_and_comes_back_is_told_and_followed_on(seen: Cluster) -> None:
+    async with following(seen, "--watch") as ran:
+        await ran.until(lambda it: "4/32 (12%)" in it.out)
+        await seen.api.stop()
+        await ran.until(lambda it: "warning: " in it.err and "trying again" in it.err)
+        seen.put(bound_pod("b", "node-1", 1, 8))
+        await seen.api.start()
+        await ran.until(lambda it: "node-1 GCU1: 0/16 -> 8/16 +default/b (8)" in it.out)
+        await ran.until(lambda it: "answered again" in it.err)
+
+
+async def test_a_first_list_that_is_refused_is_an_error_and_not_an_endless_wait(seen: Cluster) -> None:
+    await seen.api.stop()
+    ran = await seen.call("--watch")
+    assert (ran.code, ran.out) == (75, "")
+    assert "error: GET /api/v1/" in ran.err
+
+
+async def test_a_terminal_gets_a_live_screen_that_is_left_as_it_was(seen: Cluster) -> None:
+    leader, follower_end = pty.openpty()
+    environ = {**seen.environ(), "PATH": os.environ["PATH"], "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", RUN, "--watch", env=environ, stdin=follower_end, stdout=follower_end, stderr=follower_end
+    )
+    os.close(follower_end)
+    ran = Follower(process)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(leader, lambda: setattr(ran, "out", ran.out + _read(leader)))
+    try:
+        await ran.until(lambda it: "4/32 (12%)" in it.out)
+        seen.put(bound_pod("b", "node-1", 1, 8))
+        await ran.until(lambda it: "12/32 (37%)" in it.out and "+default/b (8)" in it.out)
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.wait(), DEADLINE_S)
+        await ran.until(lambda it: "\x1b[?1049l" in it.out)
+    finally:
+        loop.remove_reader(leader)
+        os.close(leader)
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 128 + signal.SIGINT
+    assert ran.out.index("\x1b[?1049h") < ran.out.index("\x1b[?1049l"), "the screen before is restored"
+
+
+def _read(descriptor: int) -> str:
+    try:
+        return os.read(descriptor, 65536).decode(errors="replace")
+    except OSError:  # the other end is closed: how a terminal says that everybody has left
+        return ""

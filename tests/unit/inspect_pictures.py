@@ -1,0 +1,29 @@
+"""Pictures of clusters for the tests of tables: nodes with their cards, and what pods hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.nodes import Assignment
+from gcushare.core.units import parse_memory_unit
+from gcushare.inspect.picture import NodeFacts, Picture, PodFacts
+from gcushare.vendors import ENFLAME, Vendor
+
+
+def picture_of(*nodes: tuple[str, Sequence[InventoryCard], str], vendor: Vendor = ENFLAME) -> Picture:
+    """Nodes by name, cards and unit; each with its own address."""
+    picture = Picture(vendor)
+    for number, (name, offered, unit) in enumerate(nodes, start=1):
+        picture.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None)
+        picture.nodes[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
+    return picture
+
+
+def give(picture: Picture, *assignments: Assignment, corrected: str = "", state: str = "Running") -> Picture:
+    for each in assignments:
+        picture.ledger.apply(each)
+        picture.pods[each.pod.uid] = PodFacts(
+            ref=each.pod, state=state, node=each.node, units=each.units, corrected=corrected
+        )
+    return picture

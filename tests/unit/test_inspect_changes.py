@@ -1,0 +1,85 @@
+"""What changed between two looks is told in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gcushare.inspect.changes import Look, changes_between
+from gcushare.inspect.picture import NodeFacts, Picture, PodFacts
+from gcushare.inspect.summary import summarise
+from tests.builders import card, cards, held, pod
+from tests.unit.inspect_pictures import give, picture_of
+
+
+def base() -> Picture:
+    return give(picture_of(("node-1", cards(16, 16), "1")), held("a", "node-1", (0, 4)))
+
+
+def _gives(picture: Picture) -> None:
+    give(picture, held("b", "node-1", (0, 6)))
+
+
+def _takes(picture: Picture) -> None:
+    picture.lose_pod("uid-a")
+
+
+def _moves(picture: Picture) -> None:
+    give(picture, held("a", "node-1", (1, 4)))
+
+
+def _sickens(picture: Picture) -> None:
+    picture.ledger.set_node("node-1", [card(0, sick=True), card(1)], picture.ledger.nodes["node-1"].unit)
+
+
+def _waits(picture: Picture) -> None:
+    picture.pods["uid-w"] = PodFacts(ref=pod("w"), state="Pending", units=9)
+
+
+def _adds_a_node(picture: Picture) -> None:
+    picture.ledger.set_node("node-2", cards(8), None)
+    picture.nodes["node-2"] = NodeFacts(name="node-2")
+
+
+def _loses_the_node(picture: Picture) -> None:
+    picture.lose_node("node-1")
+
+
+def _is_not_ready(picture: Picture) -> None:
+    picture.nodes["node-1"] = NodeFacts(name="node-1", is_ready=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (lambda _picture: None, []),
+        (_gives, ["node-1 GCU0: 4/16 -> 10/16 +default/b (6)"]),
+        (_takes, ["node-1 GCU0: 4/16 -> 0/16 -default/a (4)"]),
+        (_moves, ["node-1 GCU0: 4/16 -> 0/16 -default/a (4)", "node-1 GCU1: 0/16 -> 4/16 +default/a (4)"]),
+        (_sickens, ["node-1 GCU0: 4/16 -> 4/16!"]),
+        (_waits, ["default/w: waits for 9"]),
+        (_adds_a_node, ["node-2: came, Ready"]),
+        (_loses_the_node, ["node-1: gone, or without cards"]),
+        (_is_not_ready, ["node-1: Ready -> NotReady"]),
+    ],
+)
+def test_a_change_is_told_with_its_numbers(change: Callable[[Picture], None], lines: list[str]) -> None:
+    picture = base()
+    before = Look.at(summarise(picture))
+    change(picture)
+    after = Look.at(summarise(picture))
+    assert changes_between(before, after) == lines
+    assert changes_between(after, after) == []
+
+
+def test_a_pod_that_waited_and_got_its_card_is_told_on_both_sides() -> None:
+    picture = base()
+    _waits(picture)
+    before = Look.at(summarise(picture))
+    give(picture, held("w", "node-1", (1, 9)))
+    picture.pods["uid-w"] = PodFacts(ref=pod("w"), state="Running", node="node-1", units=9)
+    assert changes_between(before, Look.at(summarise(picture))) == [
+        "node-1 GCU1: 0/16 -> 9/16 +default/w (9)",
+        "default/w: waits no more",
+    ]

@@ -1,0 +1,134 @@
+"""Objects of the API server and documents of the extender become one picture over one ledger."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.ledger import Ledger
+from gcushare.inspect.extender_document import adopt_document, decode_document
+from gcushare.inspect.picture import Picture
+from gcushare.inspect.reading import asking_words, may_ask
+from gcushare.inspect.summary import summarise
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.inspect_documents import CLOSING, OPENING, encode_node
+from tests.builders import card, cards, held
+from tests.extender_objects import a_node, a_pod, on_card, pod_document
+
+
+def seen(vendor: Vendor = ENFLAME) -> Picture:
+    picture = Picture(vendor)
+    picture.see_node(a_node("node-1", 16, 16, vendor=vendor))
+    return picture
+
+
+def figures(picture: Picture) -> dict[tuple[str, int], tuple[int, int]]:
+    nodes = picture.ledger.nodes
+    return {(name, i): (s.held, s.total) for name, node in nodes.items() for i, s in node.cards.items()}
+
+
+def test_a_pod_counts_from_binding_to_its_end_and_seeing_it_again_changes_nothing() -> None:
+    picture = seen()
+    bound = a_pod("a", 4, node="node-1", record=on_card(1, 4), phase="Running")
+    for _ in range(2):
+        picture.see_pod(bound)
+    assert figures(picture) == {("node-1", 0): (0, 16), ("node-1", 1): (4, 16)}
+    picture.see_pod(a_pod("a", 4, node="node-1", record=on_card(1, 4), phase="Succeeded"))
+    assert figures(picture)["node-1", 1] == (0, 16)
+    assert picture.pods == {}
+
+
+def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_its_problem() -> None:
+    picture = seen()
+    key = ENFLAME.record.card_index
+    picture.see_pod(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
+    assert "is not a whole number" in picture.pods["uid-broken"].problem
+    assert [facts.ref.name for facts in picture.without_card()["node-1"]] == ["broken"]
+    assert figures(picture)["node-1", 0] == (0, 16)
+
+
+def test_a_pod_nominated_for_a_node_is_pending_there_and_waits() -> None:
+    picture = seen()
+    document = pod_document("next", 6)
+    document["status"]["nominatedNodeName"] = "node-1"
+    picture.see_pod(msgspec.convert(document, type(a_pod("x"))))
+    assert [facts.units for facts in picture.without_card()["node-1"]] == [6]
+    assert [facts.ref.name for facts in picture.waiting()] == ["next"]
+
+
+def test_a_node_that_cannot_be_read_is_kept_with_its_problem_and_one_without_cards_is_not() -> None:
+    picture = Picture(ENFLAME)
+    picture.see_node(a_node("bad", 16, annotations={ENFLAME.inventory_annotation: "{"}))
+    picture.see_node(a_node("other", 16, vendor=ALIYUN))
+    assert "cannot be read" in picture.nodes["bad"].problem
+    assert set(picture.nodes) == {"bad"}
+    assert picture.nodes_with_cards() == []
+
+
+@pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
+def test_the_extenders_own_document_gives_its_ledger_back(vendor: Vendor) -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", [card(0), card(1, sick=True)], None)
+    for assignment in (held("a", "node-1", (0, 4), (1, 2)), held("b", "node-1", (0, 5)), held("c", "node-1", (7, 1))):
+        ledger.apply(assignment)
+    body = OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING
+    picture = seen(vendor)
+    adopt_document(picture, decode_document(body))
+    assert figures(picture) == {("node-1", 0): (9, 16), ("node-1", 1): (2, 16), ("node-1", 7): (1, 0)}
+    state = picture.ledger.nodes["node-1"]
+    assert [c.card.is_usable for c in state.cards.values() if c.card is not None] == [True, False]
+    assert state.unit is not None
+    assert state.unit.name == "1"
+    assert {str(each.pod) for each in state.assignments.values()} == {"default/a", "default/b", "default/c"}
+
+
+def test_a_document_of_the_go_extender_is_read_with_its_nulls() -> None:
+    body = {
+        "nodes": [
+            {"name": "node-1", "totalGPU": 32, "usedGPU": 4, "devs": [
+                {"id": 0, "totalGPU": 16, "usedGPU": 4, "pods": [{"name": "a", "namespace": "default", "usedGPU": 4}]},
+                {"id": 1, "totalGPU": 16, "usedGPU": 0, "pods": None},
+            ]}
+        ]
+    }  # fmt: skip
+    picture = seen(ALIYUN)
+    adopt_document(picture, decode_document(json.dumps(body).encode()))
+    assert summarise(picture).percent == 12
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"nodes": 3}', b'{"nodes": [], "error": "not synced"}'])
+def test_what_is_no_document_is_refused(body: bytes) -> None:
+    with pytest.raises(RemoteContractError):
+        decode_document(body)
+
+
+def test_a_node_that_the_extender_does_not_show_is_left_out_and_told() -> None:
+    picture = seen()
+    picture.see_node(a_node("new", 16))
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), None)
+    adopt_document(picture, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
+    assert [node.name for node in summarise(picture).nodes] == ["node-1"]
+    assert picture.problems == ["node new is not known to the scheduler extender (yet?): left out"]
+
+
+def test_a_pod_that_the_extender_is_binding_waits_no_more() -> None:
+    picture = seen()
+    picture.see_pod(a_pod("a", 4))
+    assert [facts.ref.name for facts in picture.waiting()] == ["a"]
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), None)
+    ledger.apply(held("a", "node-1", (0, 4)))
+    adopt_document(picture, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
+    assert picture.waiting() == []
+
+
+def test_the_search_before_decoding_misses_no_pod_that_asks() -> None:
+    words = asking_words(ENFLAME)
+    asking = json.dumps(pod_document("a", 4)).encode()
+    assert may_ask(msgspec.Raw(asking), words)
+    assert may_ask(msgspec.Raw(asking.replace(b"/", b"\\/")), words), "JSON may escape a slash"
+    assert not may_ask(msgspec.Raw(json.dumps(pod_document("a", None)).encode()), words)

@@ -1,0 +1,196 @@
+"""The tables: the seeds' shapes to the letter, marks and legend, units, and widths from a phone to a pipe."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.inspect.details import detail_lines
+from gcushare.inspect.options import SortKey
+from gcushare.inspect.picture import NodeFacts, Picture, PodFacts
+from gcushare.inspect.summary import Summary, natural_key, summarise
+from gcushare.inspect.table import table_lines
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from tests.builders import card, cards, held, pod
+from tests.unit.inspect_pictures import give, picture_of
+
+
+def table(picture: Picture, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
+    summary: Summary = summarise(picture, **options)  # type: ignore[arg-type]  # keywords of summarise
+    return [line.plain for line in table_lines(summary, width, is_wide=wide)]
+
+
+def test_the_table_of_the_installation_seed_is_reproduced_to_the_letter() -> None:
+    picture = picture_of(("192.168.233.101", [card(0, 14)], "GiB"), vendor=ALIYUN)
+    picture.nodes["192.168.233.101"] = NodeFacts(name="192.168.233.101", address="192.168.233.101")
+    give(picture, held("tf", "192.168.233.101", (0, 9)))
+    assert table(picture) == [
+        "NAME             IPADDRESS        GPU0(Allocated/Total)  GPU Memory(GiB)",
+        "192.168.233.101  192.168.233.101  9/14                   9/14",
+        "--------------------------------------------------------------",
+        "Allocated/Total GPU Memory In Cluster:",
+        "9/14 (64%) ",
+    ]
+
+
+def test_the_manuals_cluster_shows_whole_percents_of_gcu_memory() -> None:
+    picture = picture_of(("sse-lab-inspur-048", cards(*[16] * 8), "1"))
+    give(picture, held("a", "sse-lab-inspur-048", (0, 12)), held("b", "sse-lab-inspur-048", (1, 12)))
+    lines = table(picture)
+    assert lines[0].startswith("NAME")
+    assert "GCU7(Allocated/Total)  GCU Memory(GB)" in lines[0]
+    assert lines[1].split() == ["sse-lab-inspur-048", "10.0.0.1", "12/16", "12/16", *["0/16"] * 6, "24/128"]
+    assert lines[-2:] == ["Allocated/Total GCU Memory In Cluster:", "24/128 (18%) "]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "unit", "heading"),
+    [
+        (ENFLAME, "1", "GCU Memory(GB)"),
+        (ENFLAME, "0.1", "GCU Memory(0.1GB)"),
+        (ENFLAME, "0.001", "GCU Memory(0.001GB)"),
+        (ALIYUN, "MiB", "GPU Memory(MiB)"),
+        pytest.param(ENFLAME, "", "GCU Memory(units)", id="a node that does not tell its unit"),
+    ],
+)
+def test_the_heading_tells_the_unit_that_the_figures_are_in(vendor: Vendor, unit: str, heading: str) -> None:
+    lines = table(picture_of(("node-1", [card(0, 160)], unit), vendor=vendor))
+    assert lines[0].endswith(heading)
+    assert lines[1].endswith("0/160")
+
+
+def test_nodes_of_different_units_are_shown_in_a_common_one_and_marked() -> None:
+    picture = picture_of(("coarse", [card(0, 16)], "1"), ("fine", [card(0, 32_000)], "0.001"))
+    give(picture, held("a", "coarse", (0, 4)), held("b", "fine", (0, 1_500)))
+    lines = table(picture)
+    assert lines[0].endswith("GCU Memory(GB)")
+    assert lines[1].split() == ["coarse", "10.0.0.1", "4/16", "4/16"]
+    assert lines[2].split() == ["fine~", "10.0.0.2", "1.5/32", "1.5/32"]
+    assert "~ the node counts in another unit; shown in the heading's" in lines
+    assert lines[-1] == "5.5/48 (11%) "
+
+
+def test_marks_say_what_is_out_of_order_and_only_used_ones_are_explained() -> None:
+    offered = [card(0, sick=True), card(1, cordoned=True), card(2), card(3), card(4, 8)]
+    picture = picture_of(("node-1", offered, "1"))
+    give(picture, held("whole", "node-1", (2, 16), whole=True), held("over", "node-1", (4, 9)))
+    give(picture, held("moved", "node-1", (3, 2)), corrected="0->3")
+    give(picture, held("stray", "node-1", (9, 1)))
+    lines = table(picture)
+    assert lines[1].split()[2:] == ["0/16!", "0/16#", "16/16=", "2/16*", "9/8^", "1/0?", "28/72"]
+    legend = [line[0] for line in lines[2:] if line[1:2] == " " and not line[0].isalnum()]
+    assert legend == ["!", "#", "=", "?", "^", "*"]
+    assert not [line for line in table(picture_of(("calm", [card(0)], "1"))) if line[:2] in ("! ", "# ", "~ ")]
+
+
+def test_pods_without_a_card_have_a_column_of_their_own_and_pods_without_a_node_a_line() -> None:
+    picture = picture_of(("node-1", [card(0)], "1"), ("node-2", [card(0)], "1"))
+    give(picture, Assignment(pod("lost"), "node-1", ()))
+    picture.pods["uid-lost"] = PodFacts(ref=pod("lost"), state="Pending", node="node-1", units=5)
+    picture.pods["uid-wait"] = PodFacts(ref=pod("wait"), state="Pending", units=7)
+    lines = table(picture)
+    assert "PENDING(Allocated)" in lines[0]
+    assert lines[1].split() == ["node-1", "10.0.0.1", "0/16", "5", "0/16"]
+    assert lines[2].split() == ["node-2", "10.0.0.2", "0/16", "0", "0/16"]
+    assert "pending: 1 pod waits for 7 GB: default/wait (7)" in lines
+
+
+def test_nodes_of_different_cards_share_columns_by_index() -> None:
+    picture = picture_of(("big", cards(16, 16, 16), "1"), ("small", [card(2, 32)], "1"))
+    lines = table(picture)
+    column = lines[0].index("GCU2(")
+    assert lines[2][column : column + 4] == "0/32"
+    assert lines[2][lines[0].index("GCU0(") : column].strip() == ""
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+def test_no_line_is_wider_than_the_terminal_and_every_figure_is_there(width: int) -> None:
+    offered = [card(index, 16 + index, model="T20") for index in range(8)]
+    picture = picture_of(("sse-lab-inspur-048", offered, "1"), ("node-2", cards(16), "1"))
+    give(picture, held("a", "sse-lab-inspur-048", (5, 3)))
+    lines = table(picture, width)
+    figures = " ".join(lines).split()
+    assert all(cell_len(line) <= width for line in lines), lines
+    assert all(f"{3 if index == 5 else 0}/{16 + index}" in figures for index in range(8))
+    assert "sse-lab-inspur-048" in figures
+    assert "node-2" in figures
+
+
+def test_a_wide_table_keeps_the_full_headings_and_a_narrow_one_explains_its_short_ones() -> None:
+    picture = picture_of(("node-1", cards(*[16] * 8), "1"))
+    assert "each card: allocated/total" not in table(picture, 300)
+    narrow = table(picture, 100)
+    assert "GCU7" in narrow[0]
+    assert "(Allocated/Total)" not in narrow[0]
+    assert "each card: allocated/total" in narrow
+
+
+def test_chinese_text_takes_two_columns_and_keeps_the_columns_straight() -> None:
+    offered = [card(0, model="燧原T20"), card(1, model="燧原T20")]
+    picture = picture_of(("node-1", offered, "1"), ("node-2", [card(0, model="T20")], "1"))
+    lines = table(picture, None, wide=True)
+    assert lines[1].endswith("燧原T20")
+    picture.nodes["node-1"] = NodeFacts(name="node-1", address="机房一")
+    first, second = table(picture)[1:3]
+    assert cell_len(first[: first.index("0/16")]) == cell_len(second[: second.index("0/16")])
+
+
+def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
+    picture = picture_of(("node-1", [card(0, model="T20\x1b[2J\n")], "1"))
+    assert "\x1b" not in "".join(table(picture, None, wide=True))
+
+
+@pytest.mark.parametrize(
+    ("key", "order"),
+    [
+        (SortKey.NAME, ["node-2", "node-9", "node-10"]),
+        (SortKey.TOTAL, ["node-10", "node-2", "node-9"]),
+        (SortKey.ALLOCATED, ["node-9", "node-2", "node-10"]),
+        (SortKey.FREE, ["node-10", "node-2", "node-9"]),
+        (SortKey.PERCENT, ["node-9", "node-2", "node-10"]),
+        (SortKey.PODS, ["node-2", "node-9", "node-10"]),
+    ],
+)
+def test_nodes_are_ordered_as_asked(key: SortKey, order: list[str]) -> None:
+    picture = picture_of(("node-10", cards(32), "1"), ("node-2", cards(16), "1"), ("node-9", cards(16), "1"))
+    give(picture, held("a", "node-2", (0, 1)), held("b", "node-2", (0, 1)), held("c", "node-9", (0, 8)))
+    assert [line.split()[0] for line in table(picture, sort_by=key)[1:4]] == order
+
+
+def test_names_are_ordered_as_people_count() -> None:
+    assert sorted(["b", "a10", "a9", "10", "9"], key=natural_key) == ["9", "10", "a9", "a10", "b"]
+
+
+def test_details_name_each_pod_with_its_namespace_state_and_cards() -> None:
+    picture = picture_of(("node-1", cards(16, 16), "1"), ("idle", cards(16), "1"))
+    give(picture, held("train", "node-1", (0, 4), (1, 6)))
+    give(picture, held("moved", "node-1", (1, 2)), corrected="0->1", state="CrashLoopBackOff")
+    lines = [line.plain for line in detail_lines(summarise(picture), None)]
+    assert lines[:3] == ["NAME:       node-1", "IPADDRESS:  10.0.0.1", ""]
+    assert lines[3].split() == ["NAME", "NAMESPACE", "STATE", "GCU0(Allocated)", "GCU1(Allocated)"]
+    assert lines[4].split() == ["train", "default", "Running", "4", "6"]
+    assert lines[5].split() == ["moved*", "default", "CrashLoopBackOff", "0", "2"]
+    assert lines[6].split() == ["(allocated/total)", "4/16", "8/16*"]
+    assert lines[7:9] == ["Allocated:  12 (37%)", "Total:      32 GB"]
+    assert not any("idle" in line for line in lines)
+    assert lines[-1] == "12/48 (25%) "
+
+
+def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> None:
+    picture = picture_of(("node-1", cards(16), "1"))
+    give(picture, held("mine", "node-1", (0, 4)))
+    other = Assignment(PodRef("uid-o", "other", "theirs"), "node-1", (CardGrant(0, 6),))
+    give(picture, other)
+    lines = [line.plain for line in detail_lines(summarise(picture, namespace="other"), None)]
+    assert any(line.startswith("theirs") for line in lines)
+    assert not any(line.startswith("mine") for line in lines)
+    assert "10/16" in next(line for line in lines if line.startswith("(allocated/total)"))
+    assert "Allocated to namespace other: 6 GB" in lines
+
+
+def test_pods_on_nodes_that_are_gone_are_told() -> None:
+    picture = give(picture_of(("node-1", cards(16), "1")), held("orphan", "vanished", (0, 4)))
+    assert "1 pod on nodes without cards, or that are gone: vanished" in table(picture)
+    picture.is_partial = True
+    assert not any("vanished" in line for line in table(picture))

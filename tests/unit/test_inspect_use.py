@@ -1,0 +1,109 @@
+"""What the plugins' metrics say of a card, beside its grants; who is over, and what the driver may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.units import GIB
+from gcushare.inspect.summary import Summary, summarise
+from gcushare.inspect.use import MEMORY, CardKey, CardReadings, nodes_without_readings, parse_metrics, use_rows
+from gcushare.inspect.use_table import use_lines, use_report
+from tests.builders import cards, held
+from tests.unit.inspect_pictures import give, picture_of
+
+LABELS = 'vendor="enflame",node="node-1",card="1",uuid="u",model="T20"'
+SERVED = f"""# HELP gcushare_card_units Units.
+# TYPE gcushare_card_units gauge
+gcushare_card_units{{{LABELS}}} 16.0
+# TYPE gcushare_card_memory_used_bytes gauge
+gcushare_card_memory_used_bytes{{{LABELS}}} 4.294967296e+09
+# TYPE gcushare_card_power_watts gauge
+gcushare_card_power_watts{{{LABELS}}} NaN
+"""
+
+
+def used(*sizes_gib: float) -> dict[CardKey, CardReadings]:
+    return {("node-1", index): CardReadings({MEMORY: size * GIB}) for index, size in enumerate(sizes_gib)}
+
+
+def summary_of(*units: int) -> Summary:
+    """A node with cards of 16 GB of which these units are granted."""
+    picture = picture_of(("node-1", cards(*[16] * len(units)), "1"))
+    for index, amount in enumerate(units):
+        if amount:
+            give(picture, held(f"pod-{index}", "node-1", (index, amount)))
+    return summarise(picture)
+
+
+def test_figures_are_read_by_node_and_card_and_those_not_told_are_missing() -> None:
+    assert parse_metrics(SERVED, "enflame") == {("node-1", 1): CardReadings({MEMORY: 4 * GIB})}
+    assert parse_metrics(SERVED, "aliyun") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("# TYPE up gauge\nup 1\n", id="somebody else's metrics"),
+        pytest.param("<html>not found</html>", id="a page"),
+        pytest.param('gcushare_card_units{node="n"', id="cut off"),
+        pytest.param(SERVED.replace('card="1"', 'card="x"'), id="a card that is no number"),
+    ],
+)
+def test_what_no_plugin_serves_is_refused(text: str) -> None:
+    with pytest.raises(RemoteContractError):
+        parse_metrics(text, "enflame")
+
+
+@pytest.mark.parametrize(
+    ("granted", "really", "is_over"),
+    [
+        pytest.param(8, 7.9, False, id="less than granted"),
+        pytest.param(8, 8.4, False, id="what a driver takes, 1/32 of the card, is nobody's fault"),
+        pytest.param(8, 8.6, True, id="more than that"),
+        pytest.param(0, 0.3, False, id="an idle card"),
+        pytest.param(0, 3.0, True, id="in use by nobody that was granted anything"),
+    ],
+)
+def test_a_card_is_over_when_more_is_used_than_granted_and_the_driver_needs(
+    granted: int, really: float, is_over: bool
+) -> None:
+    (row,) = use_rows(summary_of(granted), used(really))
+    assert row.is_over is is_over
+
+
+def test_what_is_kept_back_for_the_driver_counts_before_the_share() -> None:
+    picture = picture_of(
+        (
+            "node-1",
+            [InventoryCard(card=Card(index=0, uuid="u", memory_bytes=16 * GIB), units=14, reserved_units=2)],
+            "1",
+        )
+    )
+    give(picture, held("a", "node-1", (0, 4)))
+    assert [row.is_over for row in use_rows(summarise(picture), used(5.9))] == [False]
+    assert [row.is_over for row in use_rows(summarise(picture), used(6.1))] == [True]
+
+
+def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_it_in_bytes() -> None:
+    summary = summary_of(8, 4)
+    rows = use_rows(summary, used(10.0))
+    lines = [line.plain for line in use_lines(summary, rows, None, is_wide=False)]
+    assert lines[0].split()[:5] == ["NAME", "GCU", "GRANTED(GB)", "USED(GB)", "TOTAL(GB)"]
+    assert lines[1].split(maxsplit=9)[:5] == ["node-1", "0", "8.0", "10.0", "16.0"]
+    assert lines[1].endswith("over by 2.0: default/pod-0")
+    assert lines[2].split() == ["node-1", "1", "4.0", "-", "16.0", "-", "-", "-", "1"]
+    first, second = use_report(rows, {}).cards
+    assert (first.granted_bytes, first.used_bytes, first.over, first.pods) == (
+        8 * GIB,
+        10 * GIB,
+        True,
+        ["default/pod-0"],
+    )
+    assert (second.used_bytes, second.over) == (None, False)
+
+
+def test_nodes_of_which_no_plugin_tells_are_known() -> None:
+    assert nodes_without_readings(summary_of(1), {}) == ["node-1"]
+    assert nodes_without_readings(summary_of(1), used(1.0)) == []

@@ -16,13 +16,16 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 
+from benchmarks.raw_kubelet import RawKubelet, holdings_of
 from gcushare.playground.apiserver.serving import ApiServer
-from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings
+from gcushare.wire.device_ids import cards_of_ids, device_ids_of_card
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 
@@ -30,39 +33,8 @@ NODE = "bench-node"
 RESOURCE = "aliyun.com/gpu-mem"
 CARDS = 8
 GIB_PER_CARD = 32
-
-
-@dataclass
-class RawKubelet:
-    """Takes the registration and the list as bytes, so that the plugin is measured and no double."""
-
-    directory: Path
-    message: bytes = b""
-    received_at: float = 0.0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    registered: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def serve(self, stack: AsyncExitStack) -> None:
-        """Listen for the registration until the stack ends."""
-        server = grpc.aio.server()
-
-        async def register(_request: bytes, _context: object) -> bytes:
-            self.registered.set()
-            return b""
-
-        handler = grpc.method_handlers_generic_handler(
-            services.REGISTRATION_SERVICE, {"Register": grpc.unary_unary_rpc_method_handler(register)}
-        )
-        server.add_generic_rpc_handlers((handler,))
-        server.add_insecure_port(f"unix:{self.directory / 'kubelet.sock'}")
-        await server.start()
-        stack.push_async_callback(server.stop, 0)
-
-    async def follow(self, channel: grpc.aio.Channel) -> None:
-        """Read the list until cancelled."""
-        async for message in channel.unary_stream(services.LIST_AND_WATCH)(b""):
-            self.message, self.received_at = message, time.perf_counter()
-            self.changed.set()
+BATCH = 110
+"""Pods that a kubelet runs at most by default."""
 
 
 @dataclass
@@ -122,6 +94,23 @@ def write_cards(folder: Path, *, sick: int | None = None) -> Path:
     return temporary.replace(path)
 
 
+async def start_plugin(
+    stack: AsyncExitStack, folder: Path, unit: str, sockets: tuple[Path, Path]
+) -> asyncio.subprocess.Process:
+    """Start the program between the API server of the folder's kubeconfig and the kubelet of these sockets."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gcushare.device_plugin",
+        "--vendor", "aliyun", "--memory-unit", unit, "--node-name", NODE, "--wait-for-pod", "0ms",
+        "--cards", f"simulated:{write_cards(folder)}", "--kubeconfig", str(folder / "kubeconfig"),
+        "--device-plugin-dir", str(sockets[0]), "--pod-resources-socket", str(sockets[1]),
+        "--cdi-dir", str(folder / "cdi"), "--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "",
+        "--log-level", "error", "--poll-interval", "250ms",
+    )  # fmt: skip
+    stack.push_async_callback(process.wait)
+    stack.callback(process.terminate)
+    return process
+
+
 @asynccontextmanager
 async def running_plugin(unit: str) -> AsyncIterator[Bench]:
     """Start everything for one memory unit and wait until the kubelet holds the list."""
@@ -132,16 +121,7 @@ async def running_plugin(unit: str) -> AsyncIterator[Bench]:
         api.kubeconfig(folder / "kubeconfig")
         kubelet = RawKubelet(folder)
         await kubelet.serve(stack)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gcushare.device_plugin",
-            "--vendor", "aliyun", "--memory-unit", unit, "--node-name", NODE, "--wait-for-pod", "0ms",
-            "--cards", f"simulated:{write_cards(folder)}", "--kubeconfig", str(folder / "kubeconfig"),
-            "--device-plugin-dir", str(folder), "--pod-resources-socket", str(folder / "none.sock"),
-            "--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "", "--log-level", "error",
-            "--poll-interval", "250ms",
-        )  # fmt: skip
-        stack.push_async_callback(process.wait)
-        stack.callback(process.terminate)
+        process = await start_plugin(stack, folder, unit, (folder, kubelet.pod_resources_socket))
         async with asyncio.timeout(30):
             await kubelet.registered.wait()
         options = [("grpc.max_receive_message_length", services.KUBELET_RECEIVE_LIMIT_BYTES)]
@@ -190,10 +170,15 @@ async def bench_large(rows: list[tuple[str, str]]) -> None:
 
         rows.append((f"GetPreferredAllocation, 16,384 of {len(ids):,} free ids", summarise(await measure(prefer, 30))))
         rows.append(("Allocate of 16,384", summarise(await measure(allocate, 30))))
-        for number in range(1_000):
-            await bench.call(services.ALLOCATE, allocate_body(number % CARDS, 64))
-        rows.append(("resident memory after 1,000 allocations", f"{bench.rss_mib:.0f} MiB"))
         rows.append(("one card's health change to the kubelet's new list", summarise(await health_changes(bench))))
+        bench.kubelet.holdings = holdings_of(RESOURCE, CARDS, 32_768, 8)
+        seconds = []
+        for number in range(1_000):
+            seconds.append((await bench.call(services.ALLOCATE, allocate_body(number % CARDS, 64)))[1])
+        rows.append(("Allocate of 64 while 262,144 held ids are read from podresources", summarise(seconds)))
+        rows.append(("resident memory after these 1,000 allocations", f"{bench.rss_mib:.0f} MiB"))
+        registrations = [await bench.kubelet.restart() for _ in range(5)]
+        rows.append(("registration after the kubelet's socket is there again", summarise(registrations)))
 
 
 async def health_changes(bench: Bench) -> list[float]:
@@ -241,11 +226,63 @@ async def bench_small(rows: list[tuple[str, str]]) -> None:
         rows.append(("idle CPU", f"{(bench.cpu_s - before) / (time.perf_counter() - started):.1%} of a core"))
 
 
+async def bench_batch(rows: list[tuple[str, str]]) -> None:
+    """A full node's pods bound at once, against the kubelet double; from its last admission to the last true record."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        api = await stack.enter_async_context(ApiServer())
+        api.kubeconfig(folder / "kubeconfig")
+        node_api = await stack.enter_async_context(HttpNodeApi(api.url))
+        settings = KubeletSettings(node_name=NODE, root_dir=folder, batch_window_s=0.0)
+        kubelet = await stack.enter_async_context(Kubelet(settings, node_api))
+        await kubelet.wait_ready()
+        sockets = (folder / "device-plugins", settings.podresources_socket)
+        await start_plugin(stack, folder, "GiB", sockets)
+        await until(lambda: RESOURCE in kubelet.counts() and kubelet.counts()[RESOURCE].allocatable == 256)
+        kubelet.faults.admission_open.clear()
+        names = [f"pod-{number}" for number in range(BATCH)]
+        for number, name in enumerate(names):
+            api.registry.put(_pod(name, 2, number % CARDS))
+        await kubelet.gather_pods(BATCH)
+        kubelet.faults.admission_open.set()
+        uids = {name: str(_object(api, name)["metadata"]["uid"]) for name in names}
+        await until(lambda: all(kubelet.held_ids(uid, "app", RESOURCE) for uid in uids.values()))
+        admitted = time.perf_counter()
+
+        def is_true(name: str) -> bool:
+            annotations = _object(api, name)["metadata"]["annotations"]
+            (card,) = cards_of_ids(kubelet.held_ids(uids[name], "app", RESOURCE))
+            return (annotations["ALIYUN_COM_GPU_MEM_IDX"], annotations.get("ALIYUN_COM_GPU_MEM_ASSIGNED")) == (
+                str(card),
+                "true",
+            )
+
+        await until(lambda: all(is_true(name) for name in names))
+        took_s = time.perf_counter() - admitted
+        rows.append(
+            (f"{BATCH} pods bound at once: last record true after the last admission", f"{took_s * 1000:.0f} ms")
+        )
+
+
+def _object(api: ApiServer, name: str) -> dict[str, Any]:
+    found = api.store.get("pods", name)
+    assert found is not None, f"pod {name} is gone"
+    return found
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, looking every few milliseconds."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - the doubles have no event for every state
+            await asyncio.sleep(0.005)
+
+
 async def main() -> None:
-    """Run both and print the table."""
+    """Run all of them and print the table."""
     rows: list[tuple[str, str]] = []
     await bench_large(rows)
     await bench_small(rows)
+    await bench_batch(rows)
     print("| what | measured |\n|---|---|")
     for what, measured in rows:
         print(f"| {what} | {re.sub(' +', ' ', measured)} |")

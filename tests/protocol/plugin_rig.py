@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 import tempfile
@@ -12,25 +13,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import aiohttp
+
 from gcushare.core.units import GIB
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.delivery import Strategy
+from gcushare.device_plugin.metrics import PluginMetrics
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings, VendorName
+from gcushare.device_plugin.status import problems
 from gcushare.kube.client import KubeClient
 from gcushare.kube.config import ConfigSources, load_config
 from gcushare.playground.apiserver.serving import ApiServer
 from gcushare.playground.kubelet import AdmissionOrder, HttpNodeApi, Kubelet
 from gcushare.playground.kubelet import KubeletSettings as DoubleSettings
-from gcushare.runtime.groups import LogSettings, ServeSettings
+from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
 
 NODE = "node-1"
 RESOURCE = ENFLAME.memory_resource
+NOTHING: Mapping[str, Any] = {}
 
 
 class PluginRig:
-    """Started parts: ``api``, ``kubelet`` and the plugin, which ``start_plugin`` and ``stop_plugin`` bring and take."""
+    """Started parts: ``api``, ``kubelet`` and the plugin, which ``start_plugin`` and ``stop_plugin`` bring and take.
+
+    ``plugin`` are settings of the plugin beside this rig's own, by field name; other words are the kubelet double's.
+    """
 
     def __init__(
         self,
@@ -40,8 +49,10 @@ class PluginRig:
         order: AdmissionOrder | None = None,
         strategies: tuple[Strategy, ...] = (Strategy.ENV, Strategy.DEVICES),
         plugin_first: bool = True,
+        plugin: Mapping[str, Any] = NOTHING,
         **double: Any,
     ) -> None:
+        self.plugin_settings = dict(plugin)
         self._stack = AsyncExitStack()
         self._sizes = list(cards)
         self._unit = memory_unit
@@ -77,7 +88,7 @@ class PluginRig:
         await self._stack.aclose()
 
     def settings(self) -> PluginSettings:
-        return PluginSettings(
+        settings = PluginSettings(
             cards=CardSettings(
                 vendor=VendorName.ENFLAME,
                 cards=f"simulated:{self.root / 'cards.json'}",
@@ -92,9 +103,11 @@ class PluginRig:
                 cdi_dir=self.root / "cdi",
                 wait_for_pod=0.5,
             ),
+            kube=KubeSettings(kubeconfig=str(self.root / "kubeconfig")),
             serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
             log=LogSettings(log_dir=None),
         )
+        return _changed(settings, self.plugin_settings)
 
     def write_cards(
         self, changes: Mapping[int, Mapping[str, object]] | None = None, *, gone: Sequence[int] = ()
@@ -113,8 +126,9 @@ class PluginRig:
         """Start the plugin; it is up when this returns, not yet registered."""
         self._unit = memory_unit or self._unit
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig", environ={}))
-        client = KubeClient(config)
-        self.app = PluginApp(self.settings(), client)
+        metrics = PluginMetrics()
+        client = KubeClient(config, observer=metrics.observe_request)
+        self.app = PluginApp(self.settings(), client, metrics)
         self._shutdown = Shutdown()
         self._running = asyncio.create_task(self._run(client, self._shutdown), name="plugin")
 
@@ -207,8 +221,61 @@ class PluginRig:
         view = self.kubelet.container_view(self.pod(name)["metadata"]["uid"], container)
         return view.environment.get("ENFLAME_VISIBLE_DEVICES") if view is not None else None
 
+    async def delete(self, name: str) -> None:
+        """Delete a pod as ``kubectl delete`` does, and wait until it is gone."""
+        await self.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+        await self.until(lambda: self.api.store.get("pods", name) is None, f"{name} is gone")
+
+    async def finish(self, name: str) -> None:
+        """End a pod's containers successfully."""
+        await self.kubelet.finish(self.pod(name)["metadata"]["uid"])
+        await self.until(lambda: self.pod(name)["status"]["phase"] == "Succeeded", f"{name} succeeds")
+
+    async def annotate_node(self, key: str, value: str | None) -> None:
+        """Set or remove an annotation of the Node, as an admin does."""
+        await self.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {key: value}}})
+
+    async def request(self, method: str, path: str, body: object = None) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"} if body is not None else {}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                method, f"{self.api.url}{path}", data=json.dumps(body) if body else None, headers=headers
+            ) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """What the plugin answers on its own port."""
+        server = self.app.server
+        assert server is not None, "the plugin does not serve yet"
+        async with aiohttp.ClientSession() as session, session.get(f"{server.url}{path}") as answer:
+            return answer.status, await answer.text()
+
+    def problem(self, part: str) -> str:
+        """What the plugin says is wrong with one of its parts; empty when nothing is."""
+        return problems(self.app.observed).get(part, "")
+
+    async def until_failed(self, name: str) -> str:
+        """Wait until the kubelet refuses a pod; returns its message."""
+        await self.until(lambda: self.pod(name)["status"].get("phase") == "Failed", f"{name} is refused")
+        message: str = self.pod(name)["status"]["message"]
+        return message
+
     def events(self, reason: str) -> list[str]:
         return [event["message"] for event in self.api.store.list("events") if event["reason"] == reason]
+
+
+def _changed(settings: PluginSettings, changes: Mapping[str, Any]) -> PluginSettings:
+    """Settings with fields of any of their groups changed; a name that no group has is an error."""
+    groups = {}
+    left = dict(changes)
+    for field in dataclasses.fields(settings):
+        group = getattr(settings, field.name)
+        names = [inner.name for inner in dataclasses.fields(group) if inner.name in left]
+        groups[field.name] = dataclasses.replace(group, **{name: left.pop(name) for name in names})
+    assert not left, f"no such settings: {sorted(left)}"
+    return PluginSettings(**groups)
 
 
 def container(name: str, units: int, **extra: Any) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The plugin and the kubelet: which card a pod gets, and what its record says afterwards."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 
@@ -128,7 +127,7 @@ async def test_a_deleted_pods_units_are_free_again_and_its_name_may_come_back() 
     async with PluginRig(cards=(16,)) as rig:
         rig.bind("a", 12, card=0)
         await rig.until_recorded("a")
-        await _delete(rig, "a")
+        await rig.delete("a")
         rig.bind("a", 12, card=0)
         await rig.until_recorded("a")
         assert rig.pod("a")["status"]["phase"] == "Running"
@@ -141,14 +140,3 @@ async def test_a_bound_pod_that_the_watch_shows_late_is_waited_for() -> None:
         rig.kubelet.faults.admission_open.set()
         await rig.until_recorded("a")
         assert rig.visible("a") == "6"
-
-
-async def _delete(rig: PluginRig, name: str) -> None:
-    import aiohttp
-
-    async with aiohttp.ClientSession() as session:
-        url = f"{rig.api.url}/api/v1/namespaces/default/pods/{name}"
-        async with session.delete(url) as answer:
-            assert answer.status == 200
-    await rig.until(lambda: rig.api.store.get("pods", name) is None, f"{name} is gone")
-    await asyncio.sleep(0)

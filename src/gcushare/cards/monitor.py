@@ -61,6 +61,8 @@ class CardMonitor:
         self._roster = CardRoster(settings.policy)
         self._looked = asyncio.Event()
         self.problem = "the cards have not been looked at yet"
+        self.looks = 0
+        """Looks that came to their end, as the proof of progress."""
 
     @property
     def source_name(self) -> str:
@@ -105,6 +107,7 @@ class CardMonitor:
             for card in report.cards:
                 changes += await self._look_at(card)
         self._report(changes)
+        self.looks += 1
         self._looked.set()
 
     async def _look_at(self, card: Card) -> list[CardChange]:

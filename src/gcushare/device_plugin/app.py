@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import os
 import time
 
-import prometheus_client
+import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.cards.auto import SourceOptions, open_source
-from gcushare.cards.monitor import CardMonitor, MonitorSettings
+from gcushare.cards.auto import open_source
+from gcushare.cards.monitor import CardMonitor
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.allocating import Allocator
 from gcushare.device_plugin.api_edges import ApiPatcher, EventAnnouncer, NodeSink, PodSink, decode_node, decode_pod
-from gcushare.device_plugin.cdi import CdiSpecFile
+from gcushare.device_plugin.cdi import CdiKeeper, CdiSpecFile
+from gcushare.device_plugin.configuring import find_api_server, monitor_settings, source_options
 from gcushare.device_plugin.delivery import Delivery, Strategy
 from gcushare.device_plugin.device_table import DeviceTable
 from gcushare.device_plugin.endpoint import Endpoint, EndpointSettings
+from gcushare.device_plugin.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.kubelet_record import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
 from gcushare.device_plugin.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
 from gcushare.device_plugin.planning import CardStatus, Offer
 from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.device_plugin.publishing import Publisher
-from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.record_keeping import RecordKeeper, RecordObserver
 from gcushare.device_plugin.service import DevicePluginService
 from gcushare.device_plugin.settings import PluginSettings
-from gcushare.device_plugin.status import describe_node, problems
+from gcushare.device_plugin.status import describe_node
 from gcushare.kube.client import KubeClient
-from gcushare.kube.config import ConfigSources, load_config
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
-from gcushare.runtime.health import Health
+from gcushare.kube.transport import Limits
+from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.logs import fields
+from gcushare.runtime.metrics import metrics_route
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.vendors import VENDORS_BY_NAME
@@ -47,6 +50,7 @@ COMPONENT = "gcushare-device-plugin"
 DRAIN_S = 3.0
 FACTS_TIMEOUT_S = 10.0
 """How long the start waits for the API server: running pods and the kubelet must not wait for it longer."""
+_OFFER_WAIT_S = 5.0
 
 
 class _Observer:
@@ -62,86 +66,104 @@ class _Observer:
 
 
 class PluginApp:
-    """One node's plugin for one vendor."""
+    """One node's plugin for one vendor; ``server`` is set once it listens, ``observed`` is what it shows of itself."""
 
-    def __init__(self, settings: PluginSettings, client: KubeClient) -> None:
-        vendor = VENDORS_BY_NAME[settings.cards.vendor.value]
-        kubelet = settings.kubelet
+    def __init__(self, settings: PluginSettings, client: KubeClient, metrics: PluginMetrics | None = None) -> None:
         self._settings = settings
+        self._vendor = VENDORS_BY_NAME[settings.cards.vendor.value]
         self._client = client
-        self._recorder = EventRecorder(client, COMPONENT, host=kubelet.node_name)
-        self.metrics = PluginMetrics()
-        table, book, patcher, observer = (
-            DeviceTable(),
-            PodBook(vendor),
-            ApiPatcher(client, kubelet.node_name),
-            _Observer(),
-        )
+        self._recorder = EventRecorder(client, COMPONENT, host=settings.kubelet.node_name)
+        self.metrics = metrics or PluginMetrics()
+        self.server: RunningServer | None = None
         self._reader = KubeletRecordReader(
-            vendor.memory_resource,
-            pod_resources_socket=kubelet.pod_resources_socket,
-            checkpoint=kubelet.device_plugin_dir / CHECKPOINT_NAME,
+            self._vendor.memory_resource,
+            pod_resources_socket=settings.kubelet.pod_resources_socket,
+            checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
             clock=time.monotonic,
         )
-        self._keeper = RecordKeeper(
-            book, self._reader, patcher, observer, clock=time.monotonic, wall_clock_ns=time.time_ns
+        self._parts = self._make_parts(observer := _Observer())
+        unit = settings.cards.memory_unit or self._vendor.default_unit
+        self._agent = observer.agent = NodeAgent(
+            Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve), self._parts
         )
-        allocator = Allocator(
-            book,
-            Delivery(vendor, kubelet.device_list_strategy),
-            wait_for_pod_s=kubelet.wait_for_pod,
-            clock=time.monotonic,
-            on_allocated=self._keeper.note_allocation,
-        )
-        self._publisher = Publisher(vendor, patcher)
-        announcer = EventAnnouncer(self._recorder, kubelet.node_name)
-        offer = Offer(
-            vendor=vendor, unit=settings.cards.memory_unit or vendor.default_unit, reserve=settings.cards.reserve
-        )
-        parts = Parts(book, table, allocator, self._keeper, self._publisher, announcer)
-        self._agent = observer.agent = NodeAgent(offer, parts)
-        service = DevicePluginService(table, allocator, clock=time.perf_counter, observe=self.metrics.observe_call)
-        self._endpoint = Endpoint(
-            EndpointSettings(kubelet.device_plugin_dir, vendor.memory_resource, vendor.plugin_socket),
-            service.handler(),
-            table,
-            on_registered=self._keeper.check_soon,
-        )
+        self._pulse = Heartbeat("kubelet registration", REGISTRATION_AGE_S)
+        self._endpoint = self._make_endpoint()
         self._monitor = CardMonitor(
-            open_source(_source_options(settings)),
-            lambda _changes: self._take_cards(),
-            MonitorSettings(poll_interval_s=settings.cards.poll_interval),
+            open_source(source_options(settings)), lambda _changes: self._take_cards(), monitor_settings(settings)
         )
-        self._cdi = CdiSpecFile(kubelet.cdi_dir, vendor) if Strategy.CDI in kubelet.device_list_strategy else None
-        self._observed = Observed(
-            vendor=vendor.name,
-            node=kubelet.node_name,
-            agent=self._agent,
+        self._make_watches()
+        self.observed = self._observe()
+        self.metrics.follow(self.observed)
+
+    def _make_parts(self, observer: RecordObserver) -> Parts:
+        kubelet, vendor = self._settings.kubelet, self._vendor
+        book, patcher = PodBook(vendor), ApiPatcher(self._client, kubelet.node_name)
+        keeper = RecordKeeper(book, self._reader, patcher, observer, clock=time.monotonic, wall_clock_ns=time.time_ns)
+        return Parts(
             book=book,
-            keeper=self._keeper,
-            endpoint=self._endpoint,
-            states=lambda: self._monitor.states,
+            table=DeviceTable(),
+            allocator=Allocator(
+                book,
+                Delivery(vendor, kubelet.device_list_strategy),
+                wait_for_pod_s=kubelet.wait_for_pod,
+                clock=time.monotonic,
+                on_allocated=keeper.note_allocation,
+            ),
+            keeper=keeper,
+            publisher=Publisher(vendor, patcher),
+            announcer=EventAnnouncer(self._recorder, kubelet.node_name),
+            cdi=CdiKeeper(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy),
         )
-        self.metrics.follow(self._observed)
+
+    def _make_endpoint(self) -> Endpoint:
+        parts, vendor = self._parts, self._vendor
+        service = DevicePluginService(
+            parts.table, parts.allocator, clock=time.perf_counter, observe=self.metrics.observe_call
+        )
+        return Endpoint(
+            EndpointSettings(self._settings.kubelet.device_plugin_dir, vendor.memory_resource, vendor.plugin_socket),
+            service.handler(),
+            parts.table,
+            on_registered=parts.keeper.check_soon,
+            on_turn=self._pulse.beat,
+        )
+
+    def _make_watches(self) -> None:
+        node_name = self._settings.kubelet.node_name
         self._pods = Reflector(
-            client,
+            self._client,
             PODS,
             PodSink(self._agent),
             decode=decode_pod,
-            selector=Selector(fields=f"spec.nodeName={kubelet.node_name}"),
+            selector=Selector(fields=f"spec.nodeName={node_name}"),
             settings=ReflectorSettings(from_cache=True),
         )
         self._node = Reflector(
-            client,
+            self._client,
             NODES,
             NodeSink(self._agent),
             decode=decode_node,
-            selector=Selector(fields=f"metadata.name={kubelet.node_name}"),
+            selector=Selector(fields=f"metadata.name={node_name}"),
+        )
+
+    def _observe(self) -> Observed:
+        parts = self._parts
+        return Observed(
+            vendor=self._vendor.name,
+            node=self._settings.kubelet.node_name,
+            agent=self._agent,
+            book=parts.book,
+            keeper=parts.keeper,
+            endpoint=self._endpoint,
+            publisher=parts.publisher,
+            cdi=parts.cdi,
+            states=lambda: self._monitor.states,
+            watch_age_s=lambda: self._pods.age_s,
         )
 
     async def run(self, shutdown: Shutdown) -> int:
         """Run until the shutdown; returns the exit code."""
-        server = await start_server(self._web(), self._settings.serve)
+        server = self.server = await start_server(self._web(), self._settings.serve)
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._settings.kubelet.node_name))
         try:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
@@ -157,24 +179,22 @@ class PluginApp:
         tasks.start("node watch", self._node.run())
         tasks.start("events", self._recorder.run())
         tasks.start("cards", self._run_cards())
-        tasks.start("kubelet record", self._keeper.run_checks())
-        tasks.start("pod records", self._keeper.run_writes())
-        tasks.start("node publishing", self._publisher.run())
+        tasks.start("kubelet record", self._parts.keeper.run_checks())
+        tasks.start("pod records", self._parts.keeper.run_writes())
+        tasks.start("node publishing", self._parts.publisher.run())
         tasks.start("kubelet registration", self._register())
 
     async def _run_cards(self) -> None:
-        if self._settings.cards.fail_without_cards:
-            await self._monitor.look()
-            if not self._monitor.states:
-                raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
         await self._wait_for_facts()
         await self._monitor.look()
+        if self._settings.cards.fail_without_cards and not self._monitor.states:
+            raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
         self._take_cards()
         await self._monitor.run()
 
     async def _wait_for_facts(self) -> None:
         """Know the Node (its cordons, the unit before) and who holds what before the first list; bounded."""
-        await self._keeper.check()
+        await self._parts.keeper.check()
         try:
             async with asyncio.timeout(FACTS_TIMEOUT_S):
                 await self._node.synced.wait()
@@ -183,7 +203,10 @@ class PluginApp:
 
     async def _register(self) -> None:
         """Register once there is a list to tell, and stay registered."""
-        await self._agent.offered.wait()
+        while not self._agent.offered.is_set():
+            self._pulse.beat()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._agent.offered.wait(), _OFFER_WAIT_S)
         await self._endpoint.run()
 
     def _take_cards(self) -> None:
@@ -191,45 +214,28 @@ class PluginApp:
         self._agent.cards_changed(
             CardsSeen(statuses, self._monitor.left_out, self._monitor.driver, "" if statuses else self._monitor.problem)
         )
-        if self._cdi is not None and self._agent.inventory is not None:
-            self._cdi.write(self._agent.inventory)
 
     def _web(self) -> web.Application:
         app = web.Application()
-        health = Health()
-        health.add_ready("plugin", self._check_ready)
-        app.add_routes(health.routes())
-        app.add_routes([web.get("/metrics", self._get_metrics), web.get("/status", self._get_status)])
+        pulses = Pulses(
+            self._pulse,
+            record_reads=lambda: self._parts.keeper.counters.checks,
+            card_looks=lambda: self._monitor.looks,
+            poll_interval_s=self._settings.cards.poll_interval,
+        )
+        app.add_routes(make_health(self.observed, pulses).routes())
+        app.add_routes([metrics_route(self.metrics.registry), web.get("/status", self._get_status)])
         return app
 
-    async def _check_ready(self) -> str | None:
-        found = problems(self._observed)
-        return "; ".join(f"{name}: {problem}" for name, problem in found.items()) or None
-
-    async def _get_metrics(self, _request: web.Request) -> web.Response:
-        body = prometheus_client.generate_latest(self.metrics.registry)
-        return web.Response(body=body, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
-
     async def _get_status(self, _request: web.Request) -> web.Response:
-        return web.json_response(describe_node(self._observed))
-
-
-def _source_options(settings: PluginSettings) -> SourceOptions:
-    cards = settings.cards
-    return SourceOptions(
-        cards=cards.cards,
-        efml_library=str(cards.efml_library or ""),
-        nvml_library=str(cards.nvml_library or ""),
-        prefer="efml" if cards.vendor.value == "enflame" else "nvml",
-    )
+        body = msgspec.json.encode(describe_node(self.observed))
+        return web.Response(body=body, content_type="application/json")
 
 
 async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:
     """Run the plugin of this node until the shutdown."""
-    environ = {**os.environ, "KUBECONFIG": settings.kube.kubeconfig or ""}
-    config = load_config(ConfigSources(context=settings.kube.kube_context, environ=environ))
-    async with KubeClient(config) as client:
-        return await PluginApp(settings, client).run(shutdown)
-
-
-__all__ = ["PluginApp", "RunningServer", "run_plugin"]
+    metrics = PluginMetrics()
+    limits = Limits(request_s=settings.kube.kube_api_timeout)
+    config = find_api_server(settings)
+    async with KubeClient(config, program=COMPONENT, limits=limits, observer=metrics.observe_request) as client:
+        return await PluginApp(settings, client, metrics).run(shutdown)

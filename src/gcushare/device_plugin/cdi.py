@@ -1,15 +1,17 @@
 """The CDI specification of this node's cards, for container runtimes that inject devices by name.
 
-One file for all cards of a vendor, replaced in one step whenever the cards change. It stays when the plugin stops: a
-container that restarts meanwhile needs it. ``remove`` is for the uninstall.
+One file for all cards of a vendor, replaced in one step whenever the cards change. It stays when the plugin stops, and
+while pods hold cards after the strategy was given up: a container that restarts needs the names that it was given.
 
 Source: the Container Device Interface specification, version 0.6.0; kinds and names as in ``Delivery``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from gcushare.vendors import Vendor
 logger = logging.getLogger(__name__)
 
 CDI_VERSION = "0.6.0"
+_SPEC_SUFFIXES = (".json", ".yaml")
 
 
 class CdiSpecFile:
@@ -50,15 +53,85 @@ class CdiSpecFile:
                 os.fsync(file.fileno())
             temporary.replace(self.path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what kept it from being written may keep it from being removed
+                temporary.unlink()
             raise DeviceError(f"the CDI specification {self.path} cannot be written: {error}") from error
         logger.info("wrote the CDI specification %s", fields(file=self.path, cards=len(inventory.cards)))
 
     def remove(self) -> bool:
-        """Remove the file; False where there was none."""
-        existed = self.path.exists()
-        self.path.unlink(missing_ok=True)
-        return existed
+        """Remove the file; False where there was none.
+
+        Raises:
+            DeviceError: the directory cannot be written.
+        """
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise DeviceError(f"the CDI specification {self.path} cannot be removed: {error}") from error
+        logger.info("removed the CDI specification %s", fields(file=self.path))
+        return True
+
+    def find_rival(self) -> Path | None:
+        """Another file of the directory that defines devices of our kind: a container toolkit's own, say."""
+        kind = re.compile(rb"""kind["']?\s*:\s*["']?""" + re.escape(self._vendor.cdi_kind.encode()) + rb"""["'\s,]""")
+        for path in sorted(self.path.parent.glob("*")):
+            try:
+                if path != self.path and path.suffix in _SPEC_SUFFIXES and kind.search(path.read_bytes()):
+                    return path
+            except OSError as error:
+                logger.warning("a CDI specification cannot be read %s", fields(file=path, error=error))
+        return None
+
+
+class CdiKeeper:
+    """Keeps the file as the strategy wants it; ``problem`` says why it cannot be, and is empty otherwise.
+
+    Two files that define the same device make both unusable for the runtime, so where a toolkit has written one of our
+    kind, whose devices have the same names, ours stays away.
+    """
+
+    def __init__(self, file: CdiSpecFile, *, is_wanted: bool) -> None:
+        self._file = file
+        self._is_wanted = is_wanted
+        self._holders: int | None = None
+        self._written: tuple[int, ...] | None = None
+        self._rival: Path | None = None
+        self.problem = ""
+
+    def note_holders(self, pods: int) -> None:
+        """Take in how many pods hold cards."""
+        self._holders = pods
+
+    def offer(self, inventory: Inventory) -> bool:
+        """Bring the file in line with the cards; True where that failed just now, for another reason than before."""
+        before = self.problem
+        try:
+            if self._is_wanted:
+                self._write(inventory)
+            elif self._holders == 0:
+                self._file.remove()
+            self.problem = ""
+        except DeviceError as error:
+            self.problem = str(error)
+        if self.problem and self.problem != before:
+            logger.error("%s", self.problem)
+        return bool(self.problem) and self.problem != before
+
+    def _write(self, inventory: Inventory) -> None:
+        rival = self._file.find_rival()
+        if rival != self._rival and rival is not None:
+            logger.info("another program defines these CDI devices %s", fields(file=rival))
+        self._rival = rival
+        if rival is not None:
+            self._file.remove()
+            self._written = None
+            return
+        cards = tuple(card.index for card in inventory.cards)
+        if cards != self._written or not self._file.path.exists():
+            self._file.write(inventory)
+            self._written = cards
 
 
 def cdi_spec(vendor: Vendor, inventory: Inventory) -> dict[str, Any]:

@@ -21,6 +21,7 @@ class DeviceTable:
         self._message = b""
         self._units: dict[int, int] = {}
         self._changed = asyncio.Event()
+        self._generation = 0
         self.streams = 0
 
     @property
@@ -52,16 +53,21 @@ class DeviceTable:
         if message == self._message:
             return False
         self._message = message
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._wake()
         return True
 
+    def hang_up(self) -> None:
+        """End the streams that are open: the kubelet drops the plugin, or dials it anew after a registration."""
+        self._generation += 1
+        self._wake()
+
     async def follow(self) -> AsyncIterator[bytes]:
-        """Yield the list now and after every change, until the caller stops."""
+        """Yield the list now and after every change, until the caller stops or ``hang_up``."""
         self.streams += 1
+        generation = self._generation
         try:
             sent: bytes | None = None
-            while True:
+            while generation == self._generation:
                 changed = self._changed
                 if self._message is not sent:
                     sent = self._message
@@ -70,3 +76,7 @@ class DeviceTable:
                     await changed.wait()
         finally:
             self.streams -= 1
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -16,18 +16,18 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.kubelet_calls import probe_plugin, register_plugin
 from gcushare.device_plugin.service import MAX_REQUEST_BYTES
 from gcushare.runtime.logs import fields
-from gcushare.wire.protos import deviceplugin_pb2 as pb
-from gcushare.wire.protos import services
 
 logger = logging.getLogger(__name__)
 
-API_VERSION = "v1beta1"
 KUBELET_SOCKET = "kubelet.sock"
 POLL_S = 0.5
-REGISTER_TIMEOUT_S = 5.0
+CLOSE_GRACE_S = 1.0
+"""For calls under way when the socket closes; streams are ended by us."""
 STREAM_GRACE_S = 3.0
 """A registered plugin whose list nobody reads for this long was replaced or dropped, and registers again."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
@@ -56,7 +56,8 @@ class EndpointSettings:
 class Endpoint:
     """Serves one resource to the kubelet and keeps it registered. ``run`` is its owner task.
 
-    ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list.
+    ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list. ``on_turn``
+    is called at every turn of the owner task, at least once in some seconds, as the proof of its progress.
     """
 
     def __init__(
@@ -64,13 +65,17 @@ class Endpoint:
         settings: EndpointSettings,
         handler: grpc.GenericRpcHandler,
         table: DeviceTable,
+        *,
         on_registered: Callable[[], None] = lambda: None,
+        on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._handler = handler
         self._table = table
         self._on_registered = on_registered
+        self._on_turn = on_turn
         self._server: grpc.aio.Server | None = None
+        self._own: Identity = None
         self.problem = "not registered with the kubelet yet"
         self.registrations = 0
         self._failures = 0
@@ -79,75 +84,102 @@ class Endpoint:
         """Register now and after every restart of the kubelet, until cancelled; then close the socket."""
         try:
             while True:
+                self._on_turn()
                 kubelet = _identity(self._settings.kubelet_socket)
                 if kubelet is None:
                     self.problem = f"the kubelet's socket {self._settings.kubelet_socket} is not there"
                     await asyncio.sleep(POLL_S)
                     continue
-                await self._serve()
-                if await self._register():
+                try:
+                    await self._serve()
+                    await self._register()
+                except RetryableError as error:
+                    await self._pause(kubelet, str(error))
+                else:
                     await self._until_lost(kubelet)
         finally:
             await self.close()
 
+    async def probe(self) -> str | None:
+        """Call our own socket as the kubelet does; None where it answers, else why not."""
+        if self._server is None:
+            return self.problem or "the plugin's socket is not served"
+        return await probe_plugin(self._settings.socket)
+
     async def close(self) -> None:
-        """Stop serving; calls under way get a second to end. The socket file goes, so that nobody dials a dead one."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            await server.stop(grace=1.0)
+        """Stop serving; calls under way may end. The socket file goes, so that nobody dials a dead one."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        self._table.hang_up()
+        await server.stop(grace=CLOSE_GRACE_S)
+        # gRPC removes the file by its name; one that another plugin put there meanwhile is its own to remove.
+        if _identity(self._settings.socket) == self._own:
             self._settings.socket.unlink(missing_ok=True)
 
     async def _serve(self) -> None:
+        """Listen on the plugin's socket.
+
+        Raises:
+            RetryableError: another program serves it, or it cannot be created.
+        """
         await self.close()
-        self._settings.socket.unlink(missing_ok=True)
+        socket = self._settings.socket
+        if socket.exists() and await probe_plugin(socket) is None:
+            raise RetryableError(
+                f"another plugin serves {socket}: two would take the resource from each other again and again; "
+                "waiting until it ends"
+            )
         server = grpc.aio.server(
             options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.max_send_message_length", -1)]
         )
         server.add_generic_rpc_handlers((self._handler,))
-        server.add_insecure_port(f"unix:{self._settings.socket}")
-        await server.start()
-        self._server = server
-
-    async def _register(self) -> bool:
-        request = pb.RegisterRequest(
-            version=API_VERSION,
-            endpoint=self._settings.socket_name,
-            resource_name=self._settings.resource,
-            options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
-        )
         try:
-            async with grpc.aio.insecure_channel(f"unix:{self._settings.kubelet_socket}") as channel:
-                register = channel.unary_unary(services.REGISTER)
-                await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            self.problem = f"the kubelet refused the registration of {self._settings.resource}: {error.details()}"
-            delay_s = _RETRY_S[min(self._failures, len(_RETRY_S) - 1)]
-            logger.warning("registration failed; will retry %s", fields(error=self.problem, delay_s=delay_s))
-            await asyncio.sleep(delay_s)
-            self._failures += 1
-            return False
+            socket.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix:{socket}")
+            await server.start()
+        except (OSError, RuntimeError) as error:  # RuntimeError is gRPC's word for a socket that cannot be bound
+            await server.stop(grace=None)
+            raise RetryableError(f"the socket {socket} cannot be served: {error}") from error
+        self._server, self._own = server, _identity(socket)
+
+    async def _register(self) -> None:
+        settings = self._settings
+        await register_plugin(settings.kubelet_socket, settings.resource, settings.socket_name)
         self._failures = 0
         self.registrations += 1
         self.problem = ""
         logger.info(
             "registered with the kubelet %s",
-            fields(resource=self._settings.resource, units=sum(self._table.units.values())),
+            fields(resource=settings.resource, units=sum(self._table.units.values())),
         )
         self._on_registered()
-        return True
+
+    async def _pause(self, kubelet: Identity, problem: str) -> None:
+        """Wait longer after each failure, but not for a kubelet that has started again meanwhile."""
+        delay_s = _RETRY_S[min(self._failures, len(_RETRY_S) - 1)]
+        self._failures += 1
+        if problem != self.problem:
+            logger.warning("not registered; will retry %s", fields(reason=problem, delay_s=delay_s))
+        self.problem = problem
+        loop = asyncio.get_running_loop()
+        until = loop.time() + delay_s
+        while loop.time() < until and _identity(self._settings.kubelet_socket) == kubelet:
+            self._on_turn()
+            await asyncio.sleep(POLL_S)
 
     async def _until_lost(self, kubelet: Identity) -> None:
         """Return when the kubelet has restarted, our socket is gone, or nobody reads the list any more."""
-        own = _identity(self._settings.socket)
         loop = asyncio.get_running_loop()
         last_stream = loop.time()
         while True:
             await asyncio.sleep(POLL_S)
+            self._on_turn()
             if self._table.streams:
                 last_stream = loop.time()
             if _identity(self._settings.kubelet_socket) != kubelet:
                 reason = "the kubelet has restarted"
-            elif _identity(self._settings.socket) != own:
+            elif _identity(self._settings.socket) != self._own:
                 reason = f"the plugin's socket {self._settings.socket} was removed"
             elif loop.time() - last_stream > STREAM_GRACE_S:
                 reason = "the kubelet does not read the device list; it may have refused it (message too large?)"

@@ -7,7 +7,7 @@ counted apart and never read as cards of ours.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,10 +15,11 @@ import grpc
 import grpc.aio
 import msgspec
 
-from gcushare.core.errors import DeviceError, RetryableError
+from gcushare.core.errors import DeviceError, RemoteContractError, RetryableError
 from gcushare.runtime.logs import fields
-from gcushare.wire.device_ids import card_of_device_id, is_device_id
-from gcushare.wire.protos import podresources_pb2 as pb
+from gcushare.wire.device_ids import UNITS_PER_CARD
+from gcushare.wire.device_lists import DeviceIds, device_ids
+from gcushare.wire.pod_resources import decode_holdings
 from gcushare.wire.protos import services
 
 logger = logging.getLogger(__name__)
@@ -41,28 +42,27 @@ class ForeignHolding:
 
 @dataclass(slots=True)
 class KubeletRecord:
-    """Units per pod, container and card, the held ids per card, and ids not ours; ``source`` is where it is from."""
+    """Units per pod, container and card, and ids not ours; ``source`` is where it is from."""
 
     source: str
     holdings: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    held_ids: dict[int, set[str]] = field(default_factory=dict)
     foreign: list[ForeignHolding] = field(default_factory=list)
+    _held: list[DeviceIds] = field(default_factory=list)
 
-    def add(self, pod: str, container: str, ids: Iterable[str]) -> None:
+    def add(self, pod: str, container: str, ids: DeviceIds) -> None:
         """Count one container's ids."""
-        ours: dict[int, set[str]] = {}
-        strangers: list[str] = []
-        for device_id in ids:
-            if is_device_id(device_id):
-                ours.setdefault(card_of_device_id(device_id), set()).add(device_id)
-            else:
-                strangers.append(device_id)
-        if strangers:
-            self.foreign.append(ForeignHolding(pod, container, len(strangers), strangers[0]))
-        if ours:
-            self.holdings.setdefault(pod, {})[container] = {index: len(found) for index, found in ours.items()}
-        for index, found in ours.items():
-            self.held_ids.setdefault(index, set()).update(found)
+        if ids.foreign:
+            self.foreign.append(ForeignHolding(pod, container, len(ids.foreign), ids.foreign[0]))
+        counts = ids.count_by_card()
+        if counts:
+            self.holdings.setdefault(pod, {})[container] = counts
+            self._held.append(ids)
+
+    def held_ids(self, card_index: int) -> frozenset[str]:
+        """The ids of one card that somebody holds; made when asked for, since a node may have 262,144."""
+        return frozenset(
+            entry[2:].decode() for ids in self._held for entry in ids.of_card(card_index, UNITS_PER_CARD[card_index])
+        )
 
 
 class KubeletRecordReader:
@@ -109,23 +109,16 @@ class KubeletRecordReader:
             options = [("grpc.max_receive_message_length", limit), ("grpc.max_reconnect_backoff_ms", 1000)]
             self._channel = grpc.aio.insecure_channel(f"unix:{self._socket}", options=options)
         call = self._channel.unary_unary(services.POD_RESOURCES_LIST)
+        record = KubeletRecord("podresources")
         try:
-            answer = pb.ListPodResourcesResponse.FromString(await call(b"", timeout=timeout_s))
+            for found in decode_holdings(await call(b"", timeout=timeout_s), self._resource):
+                record.add(found.pod, found.container, found.ids)
         except grpc.aio.AioRpcError as error:
             await self.close()
             raise RetryableError(f"podresources at {self._socket}: {error.code().name} {error.details()}") from error
-        record = KubeletRecord("podresources")
-        for pod, container, ids in _devices(answer, self._resource):
-            record.add(pod, container, ids)
+        except RemoteContractError as error:
+            raise RetryableError(f"podresources at {self._socket}: {error}") from error
         return record
-
-
-def _devices(answer: pb.ListPodResourcesResponse, resource: str) -> Iterator[tuple[str, str, list[str]]]:
-    for pod in answer.pod_resources:
-        for container in pod.containers:
-            ids = [i for devices in container.devices if devices.resource_name == resource for i in devices.device_ids]
-            if ids:
-                yield f"{pod.namespace}/{pod.name}", container.name, ids
 
 
 class _PodDevices(msgspec.Struct):
@@ -161,5 +154,5 @@ def read_checkpoint(path: Path, resource: str) -> KubeletRecord:
         if entry.resource == resource and entry.device_ids:
             ids = entry.device_ids
             flat = ids if isinstance(ids, list) else [i for of_numa in ids.values() for i in of_numa]
-            record.add(entry.pod_uid, entry.container, flat)
+            record.add(entry.pod_uid, entry.container, device_ids(flat))
     return record

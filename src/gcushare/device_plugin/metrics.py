@@ -5,19 +5,25 @@ Nothing is counted twice: gauges are read from the inventory, the pod book and t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gcushare._version import __version__
 from gcushare.cards.roster import CardState
 from gcushare.core.cards import Health
+from gcushare.device_plugin.cdi import CdiKeeper
 from gcushare.device_plugin.endpoint import Endpoint
 from gcushare.device_plugin.node_agent import NodeAgent
 from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.kube.transport import RequestReport
+from gcushare.runtime.metrics import make_registry
 
 _CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
 _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -25,7 +31,11 @@ _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The parts whose state is shown. ``states`` is what the card monitor knows now."""
+    """The parts whose state is shown. ``states`` is what the card monitor knows now.
+
+    ``watch_age_s`` are the seconds since the API server last proved that the picture of the pods is current, None
+    before the first list.
+    """
 
     vendor: str
     node: str
@@ -33,14 +43,17 @@ class Observed:
     book: PodBook
     keeper: RecordKeeper
     endpoint: Endpoint
+    publisher: Publisher
+    cdi: CdiKeeper
     states: Callable[[], tuple[CardState, ...]]
+    watch_age_s: Callable[[], float | None]
 
 
 class PluginMetrics(Collector):
-    """The plugin's metrics; ``observe_call`` takes the kubelet's calls in, the rest is read at each scrape."""
+    """The plugin's metrics; calls and requests are taken in as they end, the rest is read at each scrape."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = make_registry("gcushare-device-plugin", __version__)
         self._calls = Histogram(
             "gcushare_plugin_call_seconds",
             "Time of the kubelet's calls, the wait for a pod included, by call and outcome (ok or the error's family).",
@@ -48,7 +61,17 @@ class PluginMetrics(Collector):
             buckets=_LATENCY_BUCKETS_S,
             registry=self.registry,
         )
+        self._requests = Counter(
+            "gcushare_plugin_api_requests",
+            "Requests to the API server, by verb, resource and status code (0: no answer).",
+            ("verb", "resource", "code"),
+            registry=self.registry,
+        )
         self._observed: Observed | None = None
+
+    def observe_request(self, report: RequestReport) -> None:
+        """Take one request to the API server in."""
+        self._requests.labels(report.verb, report.resource, str(report.code)).inc()
 
     def observe_call(self, call: str, seconds: float, error: str) -> None:
         """Take one call of the kubelet in."""
@@ -128,12 +151,29 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         family = CounterMetricFamily(name, text, labels=names)
         family.add_metric(labels, value)
         yield family
-    registered = GaugeMetricFamily("gcushare_plugin_registered", "1 while the kubelet reads the list.", labels=names)
-    registered.add_metric(labels, not observed.endpoint.problem)
-    yield registered
-    pods = GaugeMetricFamily("gcushare_plugin_pods", "Pods of this node that ask for cards.", labels=names)
-    pods.add_metric(labels, len(observed.book.entries))
-    yield pods
+    age_s = observed.watch_age_s()
+    for name, text, number in (
+        ("gcushare_plugin_registered", "1 while the kubelet reads the list.", not observed.endpoint.problem),
+        ("gcushare_plugin_pods", "Pods of this node that ask for cards.", len(observed.book.entries)),
+        (
+            "gcushare_plugin_unconfirmed_allocations",
+            "Allocations that the kubelet's record has not shown yet.",
+            observed.book.open_guesses,
+        ),
+        (
+            "gcushare_plugin_foreign_containers",
+            "Containers that hold device ids of another plugin.",
+            observed.agent.foreign_containers,
+        ),
+        (
+            "gcushare_plugin_watch_age_seconds",
+            "Since the API server last proved that the picture of the pods is current; NaN before the first list.",
+            math.nan if age_s is None else age_s,
+        ),
+    ):
+        gauge = GaugeMetricFamily(name, text, labels=names)
+        gauge.add_metric(labels, number)
+        yield gauge
 
 
 def _labels(observed: Observed, index: int, uuid: str, model: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from gcushare.core.errors import Refused
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocating import Allocator
+from gcushare.device_plugin.cdi import CdiKeeper
 from gcushare.device_plugin.device_table import DeviceTable
 from gcushare.device_plugin.kubelet_record import KubeletRecord
 from gcushare.device_plugin.planning import AUTO_UNIT, CardStatus, Offer, plan_inventory
@@ -24,6 +25,7 @@ from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
 from gcushare.runtime.logs import fields
+from gcushare.wire.device_ids import explain_foreign_id
 from gcushare.wire.objects import Node, Pod
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class Parts:
     keeper: RecordKeeper
     publisher: Publisher
     announcer: Announcer
+    cdi: CdiKeeper
 
 
 class NodeAgent:
@@ -73,7 +76,8 @@ class NodeAgent:
         self._cards: CardsSeen | None = None
         self._record: KubeletRecord | None = None
         self._listed: tuple[Inventory, dict[int, frozenset[str]]] | None = None
-        self._told: set[str] = set()
+        self._foreign: set[tuple[str, str]] = set()
+        self._unknown_cordons: frozenset[str] = frozenset()
         self.inventory: Inventory | None = None
         self.problem = "the cards were not looked up yet"
         self.offered = asyncio.Event()
@@ -123,12 +127,8 @@ class NodeAgent:
         """Take in who really holds what."""
         self._record = record
         self._parts.allocator.pods_changed()
-        for holding in record.foreign:
-            self._tell_once(
-                "ForeignDeviceIds",
-                f"pod {holding.pod} holds {holding.ids} device foreign device ids such as {holding.example[:60]!r}: it "
-                "was started under another plugin and is not accounted here; delete it to free its memory",
-            )
+        self._tell_foreign(record)
+        self._parts.cdi.note_holders(len(record.holdings))
         self._replan()
 
     def _pods_changed(self) -> None:
@@ -152,7 +152,15 @@ class NodeAgent:
             self._parts.keeper.set_inventory(inventory)
             self._parts.publisher.publish(inventory)
             self._announce_changes(before, inventory)
+            self._tell_unknown_cordons(inventory)
+        if self._parts.cdi.offer(inventory):
+            self._parts.announcer.about_node("CdiSpecFailed", self._parts.cdi.problem, warning=True)
         self.offered.set()
+
+    @property
+    def foreign_containers(self) -> int:
+        """Containers of this node that hold ids of another plugin's layout."""
+        return len(self._foreign)
 
     def _plan(self, cards: CardsSeen) -> Inventory:
         published = self._parts.publisher.published_unit()
@@ -176,15 +184,15 @@ class NodeAgent:
         holders = sorted(self._record.holdings) if self._record is not None else []
         if holders:
             raise Refused(
-                f"the memory unit changes from {before!r} to {now!r} while {len(holders)} pods hold units of the old "
-                f"one ({_some(holders)}): delete these pods, or set --memory-unit {before}"
+                f"the memory unit changes from {before!r} to {now!r} while pods hold units of the old one "
+                f"({_some(holders)}): delete these pods, or set --memory-unit {before}"
             )
 
     def _update_list(self, inventory: Inventory) -> bool:
         """Bring the kubelet's list up to date; a card is closed only once it is known which of its ids are held."""
         record = self._record
         closed = frozenset(card.index for card in inventory.cards if card.cordoned) if record is not None else NO_CARDS
-        held = {index: frozenset(record.held_ids.get(index, ())) for index in closed} if record is not None else {}
+        held = {index: record.held_ids(index) for index in closed} if record is not None else {}
         if (inventory, held) == self._listed:
             return False
         self._listed = (inventory, held)
@@ -233,11 +241,30 @@ class NodeAgent:
             if card.index in entry.held_cards:
                 self._parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
 
-    def _tell_once(self, reason: str, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
-            logger.warning("%s %s", reason, message)
-            self._parts.announcer.about_node(reason, message, warning=True)
+    def _tell_foreign(self, record: KubeletRecord) -> None:
+        """Explain each container that holds ids of another plugin, once."""
+        known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in record.foreign}
+        for holding in record.foreign:
+            if (holding.pod, holding.container) not in known:
+                self._warn(
+                    "ForeignDeviceIds",
+                    f"container {holding.container!r} of pod {holding.pod} holds {holding.ids} device ids such as "
+                    f"{holding.example[:60]!r}: {explain_foreign_id(holding.example)}",
+                )
+
+    def _tell_unknown_cordons(self, inventory: Inventory) -> None:
+        """Say where the admin's annotation names a card that is not here: a typing error would go unseen."""
+        names = {word for card in inventory.cards for word in (str(card.index), card.card.uuid)}
+        known, self._unknown_cordons = self._unknown_cordons, self._offer.cordoned - names
+        if self._unknown_cordons - known:
+            words = ", ".join(sorted(self._unknown_cordons))
+            self._warn(
+                "UnknownCordon", f"{self._offer.vendor.cordon_annotation} names {words}, and no card is called so"
+            )
+
+    def _warn(self, reason: str, message: str) -> None:
+        logger.warning("%s %s", reason, message)
+        self._parts.announcer.about_node(reason, message, warning=True)
 
 
 def _names(indexes: Sequence[int]) -> str:

@@ -86,7 +86,7 @@ class Publisher:
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self._write()
+                is_written = await self._write()
             except GcushareError as error:
                 failures += 1
                 self.problem = f"the Node could not be written: {error}"
@@ -96,16 +96,22 @@ class Publisher:
                 self._wake.set()
             else:
                 failures, self.problem = 0, ""
-                await asyncio.sleep(LEAST_INTERVAL_S)
+                if is_written:
+                    await asyncio.sleep(LEAST_INTERVAL_S)
 
-    async def _write(self) -> None:
+    async def _write(self) -> bool:
+        """Write what differs; False where nothing did."""
         if self._inventory is None:
-            return
+            return False
+        is_written = False
         text = encode_inventory(self._inventory)
         count = len(self._inventory.cards)
         if self._node is None or self._node.annotations.get(self._vendor.inventory_annotation) != text:
             await self._patcher.patch_annotations({self._vendor.inventory_annotation: text})
             logger.info("published the inventory %s", fields(cards=count, unit=self._inventory.unit.name))
+            is_written = True
         if self._node is None or str(self._node.capacity.get(self._vendor.count_resource, "")) != str(count):
             await self._patcher.patch_capacity({self._vendor.count_resource: count})
             logger.info("published the card count %s", fields(count=count))
+            is_written = True
+        return is_written

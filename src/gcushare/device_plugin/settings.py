@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import socket
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -92,6 +93,40 @@ class CardSettings:
 
 
 @settings
+class HealthSettings:
+    """Health of the cards."""
+
+    unhealthy_after: int = setting(
+        parsers.integer(1, 100),
+        default=3,
+        help="Bad readings in a row before a card is sick: one hiccup of the driver moves no pods. A lost card, a "
+        "hanging library and a critical event need no second look.",
+    )
+    recover_after: float = setting(
+        parsers.duration_s(0, 86400),
+        default=30.0,
+        help="How long a sick card must read well, and at least three times, before it takes new pods again.",
+    )
+    event_holds: float = setting(
+        parsers.duration_s(0, 86400),
+        default=300.0,
+        help="How long a critical event (an XID, a double-bit ECC error) counts whatever readings say: after most of "
+        "them reads still succeed for a while.",
+    )
+    application_xids: tuple[int, ...] = setting(
+        parsers.comma_list(parsers.integer(1, 10_000, "XID")),
+        default=(),
+        help="NVIDIA XIDs that are a program's fault and make no card sick, beside 13, 31, 43, 45, 68 and 109.",
+    )
+    card_call_timeout: float = setting(
+        parsers.duration_s(0.1, 300),
+        default=5.0,
+        help="How long one call into the vendor's library may take before it counts as hanging, which makes its card "
+        "sick. Such calls read a register; a second would be long already.",
+    )
+
+
+@settings
 class KubeletSettings:
     """Kubelet."""
 
@@ -126,15 +161,41 @@ class KubeletSettings:
     cdi_dir: Path = setting(
         parsers.path("DIR"),
         default=Path("/var/run/cdi"),
-        help="Where the CDI specification is written with the strategy cdi.",
+        help="Where the CDI specification is written with the strategy cdi. Without that strategy one that was written "
+        "before is removed once no pod holds shared memory.",
     )
+
+
+@settings
+class ActionSettings:
+    """Instead of running."""
+
+    status: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Ask the plugin that runs here (--listen-port) what it believes, print it and exit: 0 when all is well, 1 "
+        "when it names a problem, 75 when nothing answers. For example by kubectl exec; /status has it as JSON.",
+    )
+    remove_from_node: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Take back what the plugin wrote: the card count and the inventory on the Node, the CDI specification, a "
+        "socket left behind; then exit. Refused while the plugin runs here. Repeatable.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """One of them at a time."""
+        if self.status and self.remove_from_node:
+            yield "flags --status and --remove-from-node exclude each other: give one of them"
 
 
 @settings
 class PluginSettings:
     """Device plugin."""
 
+    actions: ActionSettings = group(ActionSettings)
     cards: CardSettings = group(CardSettings)
+    health: HealthSettings = group(HealthSettings)
     kubelet: KubeletSettings = group(KubeletSettings)
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=STATUS_PORT)

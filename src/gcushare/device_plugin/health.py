@@ -1,0 +1,63 @@
+"""Is the plugin well? Readiness asks its own socket as the kubelet does; liveness asks whether its tasks go round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gcushare.device_plugin.metrics import Observed
+from gcushare.device_plugin.record_keeping import PERIOD_S
+from gcushare.device_plugin.status import problems
+from gcushare.runtime.health import Health, Heartbeat
+
+REGISTRATION_AGE_S = 60.0
+"""The registration's task goes round twice a second, and waits at most some seconds for the kubelet's answer."""
+RECORD_AGE_S = 3 * PERIOD_S
+LOOK_GRACE_S = 300.0
+"""A library may take a minute to open, and rests between attempts."""
+
+
+class Progress:
+    """A counter that must move: its standing still for ``max_age_s`` is what a restart would help against."""
+
+    def __init__(
+        self, task: str, read: Callable[[], int], max_age_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read = read
+        self._heartbeat = Heartbeat(task, max_age_s, clock)
+        self._last = read()
+
+    async def check(self) -> str | None:
+        """Name the task whose counter stands still."""
+        now = self._read()
+        if now != self._last:
+            self._last = now
+            self._heartbeat.beat()
+        return await self._heartbeat.check()
+
+
+@dataclass(frozen=True, slots=True)
+class Pulses:
+    """What proves progress: the registration's heartbeat, and how often records were read and cards looked at."""
+
+    registration: Heartbeat
+    record_reads: Callable[[], int]
+    card_looks: Callable[[], int]
+    poll_interval_s: float
+
+
+def make_health(observed: Observed, pulses: Pulses) -> Health:
+    """Return the checks behind /healthz and /readyz."""
+    health = Health()
+    health.add_live("registration task", pulses.registration.check)
+    health.add_live("record task", Progress("kubelet record", pulses.record_reads, RECORD_AGE_S).check)
+    look_age_s = 3 * pulses.poll_interval_s + LOOK_GRACE_S
+    health.add_live("cards task", Progress("cards", pulses.card_looks, look_age_s).check)
+    health.add_ready("socket", observed.endpoint.probe)
+
+    async def check_problems() -> str | None:
+        return "; ".join(f"{part}: {problem}" for part, problem in problems(observed).items()) or None
+
+    health.add_ready("plugin", check_problems)
+    return health

@@ -1,0 +1,67 @@
+"""The two commands against an API server, beside a plugin that follows them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+
+from gcushare.cordon import cordon_card, uncordon_card
+from gcushare.playground.apiserver import FailBefore, Fault
+from gcushare.runtime.entry import Surroundings
+from gcushare.vendors import ENFLAME
+from tests.protocol.plugin_rig import NODE, PluginRig
+
+
+async def run_command(module: object, kubeconfig: Path, *words: str) -> tuple[int, str, str]:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    around = Surroundings(argv=[*words, "--kubeconfig", str(kubeconfig)], environ={}, stdout=stdout, stderr=stderr)
+    code: int = await asyncio.to_thread(module.main, around)  # type: ignore[attr-defined]  # a command's module
+    return code, stdout.getvalue(), stderr.getvalue()
+
+
+async def test_a_cordon_takes_the_cards_units_from_the_node_and_an_uncordon_gives_them_back() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        await rig.until(lambda: ENFLAME.inventory_annotation in rig.node()["metadata"].get("annotations", {}), "cards")
+        kubeconfig = rig.root / "kubeconfig"
+        code, text, _ = await run_command(cordon_card, kubeconfig, NODE, "1")
+        assert (code, text) == (0, "card 1 (GCU-1) of node node-1 cordoned: no new pods, running ones stay\n")
+        await rig.until_units(32, allocatable=16)
+        again = await run_command(cordon_card, kubeconfig, NODE, "GCU-1")
+        assert again[:2] == (0, "card 1 (GCU-1) of node node-1 is cordoned already\n")
+        code, text, _ = await run_command(uncordon_card, kubeconfig, NODE, "GCU-1")
+        assert (code, text) == (0, "card 1 (GCU-1) of node node-1 uncordoned\n")
+        await rig.until_units(32)
+        assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        pytest.param(
+            (NODE, "7"), 1, "error: node node-1 has no card '7'; its cards are 0 (GCU-0)\n", id="no such card"
+        ),
+        pytest.param(("nowhere", "0"), 1, "error: there is no node 'nowhere'", id="no such node"),
+        pytest.param((NODE,), 2, "error: CARD is required", id="half a command"),
+        pytest.param((NODE, "0", "--vendor", "other"), 2, "accepted: enflame or aliyun", id="no such vendor"),
+    ],
+)
+async def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(
+    words: tuple[str, ...], code: int, why: str
+) -> None:
+    async with PluginRig(cards=(16,)) as rig:
+        await rig.until(lambda: ENFLAME.inventory_annotation in rig.node()["metadata"].get("annotations", {}), "cards")
+        found = await run_command(cordon_card, rig.root / "kubeconfig", *words)
+        assert (found[0], found[1]) == (code, "")
+        assert why in found[2]
+        assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
+
+
+async def test_missing_rights_are_told_as_such() -> None:
+    async with PluginRig(cards=(16,)) as rig:
+        rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"/nodes/node-1$"))
+        code, _, why = await run_command(cordon_card, rig.root / "kubeconfig", NODE, "0")
+        assert code == 1
+        assert "was answered 403 Forbidden" in why

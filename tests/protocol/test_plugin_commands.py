@@ -1,0 +1,163 @@
+"""What a person and a probe see of a running plugin: status, health, metrics, and the removal of its traces."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+
+import grpc
+import grpc.aio
+import pytest
+
+from gcushare.device_plugin.__main__ import main
+from gcushare.device_plugin.api_edges import ApiPatcher
+from gcushare.device_plugin.cdi import CdiSpecFile
+from gcushare.device_plugin.delivery import Strategy
+from gcushare.device_plugin.removing import Traces, remove_from_node
+from gcushare.kube.client import KubeClient
+from gcushare.kube.config import ConfigSources, load_config
+from gcushare.runtime.entry import Surroundings
+from gcushare.vendors import ENFLAME
+from tests.protocol.plugin_rig import NODE, PluginRig
+
+
+async def run_command(rig: PluginRig, *words: str, port: int | None = None) -> tuple[int, str, str]:
+    """Run the real command in a thread, as a shell beside the plugin would."""
+    server = rig.app.server
+    assert server is not None
+    argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(port or server.port)]
+    argv += ["--node-name", NODE, "--kubeconfig", str(rig.root / "kubeconfig")]
+    argv += ["--device-plugin-dir", str(rig.root / "device-plugins"), "--cdi-dir", str(rig.root / "cdi")]
+    around = Surroundings(argv=argv, environ={}, stdout=io.StringIO(), stderr=io.StringIO())
+    code = await asyncio.to_thread(main, around)
+    assert isinstance(around.stdout, io.StringIO)
+    assert isinstance(around.stderr, io.StringIO)
+    return code, around.stdout.getvalue(), around.stderr.getvalue()
+
+
+async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("a", 4, card=1)
+        await rig.until_recorded("a")
+        code, text, _ = await run_command(rig, "--status")
+        assert "No problem" in text
+        assert "  1      GCU-1  16     4     0         0         healthy" in text
+        assert "  default/a  4      1         4 of card 1  assigned" in text
+        assert code == 0
+
+
+async def test_status_fails_where_the_plugin_names_a_problem() -> None:
+    async with PluginRig(cards=(80,) * 8, memory_unit="0.001", plugin_first=False) as rig:
+        await rig.start_plugin()
+        await rig.until(lambda: rig.events("MemoryUnitRefused"), "the refusal")
+        code, text, _ = await run_command(rig, "--status")
+        assert code == 1
+        assert "  cards: memory unit '0.001' with 8 cards gives 640000 units" in text
+
+
+async def test_status_of_a_plugin_that_does_not_run_says_where_it_asked() -> None:
+    async with PluginRig() as rig:
+        await rig.stop_plugin()
+        code, text, why = await run_command(rig, "--status")
+        assert (code, text) == (75, "")
+        assert why.startswith("error: no plugin answers at http://127.0.0.1:")
+        assert "give the --listen-port that it runs with" in why
+
+
+async def test_status_of_something_else_says_that_it_is_no_plugin() -> None:
+    async with PluginRig() as rig:
+        code, _, why = await run_command(rig, "--status", port=rig.api.port)
+        assert code == 1
+        assert "answers 404 and no plugin's status" in why
+
+
+async def test_the_status_document_is_json_with_everything_believed() -> None:
+    async with PluginRig(cards=(16,)) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        document = json.loads((await rig.get("/status"))[1])
+        assert document["cards"][0]["heldUnits"] == 4
+        assert document["pods"][0]["containers"] == {"c0": {"0": 4}}
+        assert (document["problems"], document["registrations"]) == ({}, 1)
+
+
+async def test_readiness_asks_the_plugins_own_socket() -> None:
+    async with PluginRig() as rig:
+        assert (await rig.get("/readyz"))[0] == 200
+        socket = rig.root / "device-plugins" / "enflamegcushare.sock"
+        socket.unlink()
+        code, text = await rig.get("/readyz")
+        assert code == 503
+        assert json.loads(text)["checks"]["socket"]["reason"].startswith(f"{socket} does not answer")
+        assert (await rig.get("/healthz"))[0] == 200
+
+
+async def test_metrics_count_calls_refusals_requests_and_units() -> None:
+    async with PluginRig(cards=(16, 2)) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        rig.bind("b", 14, card=0)
+        await rig.until(lambda: rig.pod("b")["status"].get("phase") == "Failed", "the second pod is refused")
+        _, text = await rig.get("/metrics")
+        assert 'gcushare_plugin_call_seconds_count{call="Allocate",outcome="ok"} 1.0' in text
+        assert 'gcushare_card_granted_units{card="0",model="Simulated",node="node-1",uuid="GCU-0"' in text
+        assert 'gcushare_plugin_call_seconds_count{call="GetPreferredAllocation",outcome="Refused"} 1.0' in text
+        assert 'gcushare_plugin_api_requests_total{code="200",resource="pods",verb="patch"} 1.0' in text
+        assert 'gcushare_plugin_registered{node="node-1",vendor="enflame"} 1.0' in text
+
+
+async def test_a_call_that_no_kubelet_makes_is_answered_with_a_status() -> None:
+    async with PluginRig() as rig:
+        address = f"unix:{rig.root / 'device-plugins' / 'enflamegcushare.sock'}"
+        async with grpc.aio.insecure_channel(address) as channel:
+            allocate = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await allocate(b"\x0a\xff")
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert await channel.unary_unary("/v1beta1.DevicePlugin/PreStartContainer")(b"") == b""
+
+
+async def test_remove_from_node_is_refused_while_the_plugin_runs() -> None:
+    async with PluginRig(strategies=(Strategy.CDI,)) as rig:
+        code, _, why = await run_command(rig, "--remove-from-node")
+        assert code == 1
+        assert "the plugin still serves" in why
+        assert rig.node()["metadata"]["annotations"]
+
+
+async def test_remove_from_node_takes_back_what_the_plugin_wrote_and_may_be_repeated() -> None:
+    async with PluginRig(strategies=(Strategy.CDI,)) as rig:
+        await rig.annotate_node(ENFLAME.cordon_annotation, "1")
+        await rig.until(lambda: ENFLAME.count_resource in rig.node()["status"]["capacity"], "the card count")
+        await rig.stop_plugin()
+        code, text, why = await run_command(rig, "--remove-from-node")
+        assert (code, why) == (0, "")
+        assert f"{rig.root / 'cdi' / 'gcushare-enflame.json'} removed" in text
+        assert ENFLAME.count_resource not in rig.node()["status"]["capacity"]
+        assert rig.node()["metadata"]["annotations"] == {ENFLAME.cordon_annotation: "1"}
+        again = await run_command(rig, "--remove-from-node")
+        assert again[0] == 0
+        assert f"{rig.root / 'cdi' / 'gcushare-enflame.json'} was not there" in again[1]
+
+
+async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine() -> None:
+    async with PluginRig(strategies=(Strategy.CDI,)) as rig:
+        await rig.stop_plugin()
+        cdi = CdiSpecFile(rig.root / "cdi", ENFLAME)
+        traces = Traces(vendor=ENFLAME, node="gone", socket=rig.root / "no.sock", cdi=cdi)
+        told: list[str] = []
+        async with KubeClient(load_config(ConfigSources(kubeconfig=rig.root / "kubeconfig", environ={}))) as client:
+            await remove_from_node(traces, ApiPatcher(client, "gone"), told.append)
+        assert not cdi.path.exists()
+        assert told[-1] == "node gone is not in the cluster any more: nothing to remove from it"
+
+
+async def test_the_removal_does_the_local_part_when_the_api_server_is_away() -> None:
+    async with PluginRig(strategies=(Strategy.CDI,)) as rig:
+        await rig.stop_plugin()
+        await rig.api.stop()
+        code, text, why = await run_command(rig, "--remove-from-node")
+        assert code == 75
+        assert "gcushare-enflame.json removed" in text
+        assert "nothing was sent" in why

@@ -1,0 +1,191 @@
+"""The plugin when the kubelet restarts, its directory is emptied, its registration refused, or it restarts itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos import services
+from tests.protocol.plugin_rig import PluginRig, container
+
+AGAIN_S = 5.0
+"""Twice what a registration takes at most (the kubelet is looked at twice a second) and a busy machine's share."""
+
+
+async def test_after_a_kubelet_restart_the_plugin_registers_again_and_pods_keep_their_units() -> None:
+    async with PluginRig() as rig:
+        rig.bind("a", 4, card=5)
+        await rig.until_recorded("a")
+        held = rig.held_cards("a")
+        await rig.kubelet.restart()
+        await rig.until(lambda: rig.kubelet.registrations == 1, "a registration with the new kubelet", AGAIN_S)
+        await rig.until_units(128)
+        assert rig.held_cards("a") == held
+        rig.bind("b", 4, card=5)
+        await rig.until_recorded("b")
+        assert (rig.record("a"), rig.visible("b")) == (("5", "true"), "5")
+
+
+async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
+    async with PluginRig() as rig:
+        (rig.root / "device-plugins" / "enflamegcushare.sock").unlink()
+        await rig.until(lambda: rig.kubelet.registrations == 2, "a second registration", AGAIN_S)
+        await rig.until_units(128)
+        rig.bind("a", 4, card=1)
+        await rig.until_recorded("a")
+        assert rig.visible("a") == "1"
+
+
+@asynccontextmanager
+async def refusing_kubelet(directory: Path, refusals: int) -> AsyncIterator[list[str]]:
+    """A kubelet that refuses the first registrations; yields the endpoints of all that it saw."""
+    seen: list[str] = []
+
+    async def register(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        seen.append(pb.RegisterRequest.FromString(request).endpoint)
+        if len(seen) <= refusals:
+            await context.abort(grpc.StatusCode.UNKNOWN, "not now")
+        return b""
+
+    server = grpc.aio.server()
+    handlers = {services.short_name(services.REGISTER): grpc.unary_unary_rpc_method_handler(register)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(services.REGISTRATION_SERVICE, handlers),))
+    server.add_insecure_port(f"unix:{directory / 'kubelet.sock'}")
+    await server.start()
+    try:
+        yield seen
+    finally:
+        await server.stop(grace=None)
+
+
+async def test_a_refused_registration_is_tried_again_and_readiness_says_why() -> None:
+    async with PluginRig() as rig:
+        await rig.kubelet.stop()
+        async with refusing_kubelet(rig.root / "device-plugins", refusals=2) as seen:
+            await rig.until(lambda: seen, "the first registration", AGAIN_S)
+            code, text = await rig.get("/readyz")
+            assert code == 503
+            assert "the kubelet refused the registration of enflame.com/gcu-memory: not now" in text
+            await rig.until(lambda: len(seen) == 3, "a registration that is accepted", AGAIN_S)
+        assert set(seen) == {"enflamegcushare.sock"}
+
+
+async def test_a_kubelet_that_starts_while_a_retry_waits_is_not_kept_waiting() -> None:
+    async with PluginRig() as rig:
+        await rig.kubelet.stop()
+        async with refusing_kubelet(rig.root / "device-plugins", refusals=99) as seen:
+            await rig.until(lambda: len(seen) >= 4, "refusals until the waits are long", 15.0)
+        await rig.kubelet.start()
+        await rig.until(lambda: rig.kubelet.registrations == 1, "a registration with the new kubelet", AGAIN_S)
+
+
+async def test_a_plugin_does_not_take_the_socket_of_one_that_still_serves() -> None:
+    async with PluginRig() as rig:
+        first, _ = await _identity(rig), rig.kubelet.registrations
+        second = PluginRig()
+        second.root, second.api, second.kubelet = rig.root, rig.api, rig.kubelet
+        await second.start_plugin()
+        try:
+            await rig.until(
+                lambda: "another plugin serves" in second.problem("registration"), "the second plugin stands back"
+            )
+            assert (await _identity(rig), rig.kubelet.registrations) == (first, 1)
+            await rig.stop_plugin()
+            await rig.until(lambda: rig.kubelet.registrations == 2, "the second takes over", 10.0)
+        finally:
+            await second.stop_plugin()
+
+
+async def _identity(rig: PluginRig) -> int:
+    return (rig.root / "device-plugins" / "enflamegcushare.sock").stat().st_ino
+
+
+async def test_a_restarted_plugin_leaves_running_pods_alone_and_knows_what_they_hold() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("a", 10, card=0)
+        await rig.until_recorded("a")
+        version = rig.pod("a")["metadata"]["resourceVersion"]
+        await rig.stop_plugin()
+        await rig.start_plugin()
+        await rig.until_units(32)
+        rig.bind("b", 10, card=0)
+        await rig.until_recorded("b")
+        assert rig.visible("b") == "1"
+        assert rig.pod("a")["metadata"]["resourceVersion"] == version
+
+
+async def test_an_assignment_that_a_dying_plugin_left_half_finished_is_completed_by_the_next() -> None:
+    async with PluginRig() as rig:
+        rig.kubelet.faults.podresources_delay_s = (60.0, 60.0)
+        rig.bind("a", 4, card=3)
+        await rig.until(lambda: rig.visible("a") == "3", "the container runs")
+        assert rig.record("a") == ("3", "false")
+        await rig.stop_plugin()
+        await rig.kubelet.restart()
+        await rig.start_plugin()
+        await rig.until_recorded("a")
+        assert rig.record("a") == ("3", "true")
+
+
+async def test_a_pod_whose_second_container_comes_after_a_plugin_restart_stays_on_its_card() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        reached, go_on = asyncio.Event(), asyncio.Event()
+
+        async def pause(_uid: str, name: str) -> None:
+            if name == "c0":
+                return
+            reached.set()
+            await go_on.wait()
+
+        rig.kubelet.faults.before_allocate = pause
+        rig.bind("a", 4, 2, card=1)
+        await reached.wait()
+        await rig.stop_plugin()
+        await rig.start_plugin()
+        await rig.until_units(32)
+        go_on.set()
+        message = await rig.until_failed("a")
+        # Its socket was a new one in the middle of the admission: the kubelet fails the pod, and frees what it took.
+        assert "endpoint enflame.com/gcu-memory has been stopped" in message
+        rig.kubelet.faults.before_allocate = None
+        rig.bind("b", 16, card=1)
+        await rig.until_recorded("b")
+        assert rig.visible("b") == "1"
+
+
+async def test_a_kubelet_that_dies_between_preference_and_allocate_loses_no_unit() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        reached = asyncio.Event()
+
+        async def die(_uid: str, _name: str) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        rig.kubelet.faults.before_allocate = die
+        rig.bind("a", 12, card=1)
+        await reached.wait()
+        await rig.kubelet.stop()
+        rig.kubelet.faults.before_allocate = None
+        # The kubelet admits before any plugin can have registered; it fails the pod, and its controller makes another.
+        await rig.kubelet.start()
+        await rig.until_failed("a")
+        await rig.until_units(32)
+        rig.bind("b", 12, card=1)
+        rig.bind("c", 12, card=0)
+        await rig.until_recorded("b", "c")
+        assert (rig.visible("b"), rig.visible("c")) == ("1", "0")
+
+
+async def test_init_containers_restart_with_what_they_were_given() -> None:
+    async with PluginRig() as rig:
+        rig.bind("a", 4, card=2, init=[container("init", 8)])
+        await rig.until_recorded("a")
+        before = rig.visible("a", "c0")
+        await rig.kubelet.restart_container(rig.pod("a")["metadata"]["uid"], "c0")
+        assert rig.visible("a", "c0") == before == "2"

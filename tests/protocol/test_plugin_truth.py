@@ -1,0 +1,178 @@
+"""The kubelet's own record as the plugin meets it on bad days, and what stands in the pods' records afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gcushare.playground.apiserver import DropAfter, FailBefore, Fault
+from gcushare.playground.kubelet import PodResourcesMode
+from gcushare.playground.kubelet.podspec import Pod
+from tests.protocol.plugin_rig import PluginRig, container
+
+RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+$"
+
+
+def backwards(pods: Sequence[Pod]) -> Sequence[Pod]:
+    return sorted(pods, key=lambda pod: pod.full_name, reverse=True)
+
+
+async def bind_equal_pods(rig: PluginRig) -> list[str]:
+    """Four equal pods on two cards, admitted in the order in which the plugin does not guess."""
+    names = [f"p{number}" for number in range(4)]
+    rig.kubelet.faults.admission_open.clear()
+    for number, name in enumerate(names):
+        rig.bind(name, 4, card=number // 2)
+    await rig.kubelet.gather_pods(4)
+    rig.kubelet.faults.admission_open.set()
+    return names
+
+
+async def until_true(rig: PluginRig, names: Sequence[str]) -> None:
+    await rig.until_recorded(*names)
+    await rig.until(
+        lambda: all(rig.record(name)[0] == rig.visible(name) for name in names),
+        f"records that are true: {[(rig.record(name), rig.visible(name)) for name in names]}",
+    )
+
+
+@pytest.mark.parametrize(
+    "mode", [pytest.param(PodResourcesMode.HANG, id="hangs"), pytest.param(PodResourcesMode.REFUSE, id="refuses")]
+)
+async def test_where_podresources_does_not_answer_the_checkpoint_makes_the_records_true(mode: PodResourcesMode) -> None:
+    async with PluginRig(order=backwards) as rig:
+        rig.kubelet.faults.podresources = mode
+        await until_true(rig, await bind_equal_pods(rig))
+        assert rig.problem("kubeletRecord") == ""
+
+
+async def test_a_kubelet_without_podresources_is_read_by_its_checkpoint() -> None:
+    async with PluginRig(order=backwards, podresources=False) as rig:
+        await until_true(rig, await bind_equal_pods(rig))
+
+
+async def test_a_rate_limit_that_others_use_up_does_not_keep_records_wrong() -> None:
+    async with PluginRig(order=backwards, podresources_calls_per_s=0.001) as rig:
+        await until_true(rig, await bind_equal_pods(rig))
+
+
+async def test_podresources_that_is_late_is_waited_for() -> None:
+    async with PluginRig(order=backwards) as rig:
+        rig.kubelet.faults.podresources_delay_s = (0.4, 0.6)
+        await until_true(rig, await bind_equal_pods(rig))
+
+
+async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:
+    async with PluginRig(podresources=False, plugin_first=False) as rig:
+        (rig.root / "device-plugins" / "kubelet_internal_checkpoint").write_text("{broken")
+        await rig.start_plugin()
+        await rig.until(lambda: "kubelet_internal_checkpoint cannot be read" in rig.problem("kubeletRecord"), "why")
+        rig.bind("a", 4, card=2)
+        await rig.until_recorded("a")
+        await rig.until(lambda: rig.problem("kubeletRecord") == "", "the kubelet has written a good one")
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        pytest.param(FailBefore(409, "Conflict", "modified"), id="409"),
+        pytest.param(FailBefore(404, "NotFound", "gone"), id="404"),
+        pytest.param(FailBefore(503, "ServiceUnavailable", "busy"), id="503"),
+        pytest.param(DropAfter(), id="answer lost"),
+    ],
+)
+async def test_a_record_whose_write_fails_is_written_in_the_end(effect: FailBefore | DropAfter) -> None:
+    async with PluginRig() as rig:
+        fault = rig.api.faults.on(Fault(effect, path=RECORD_PATCH, method="PATCH", count=1))
+        rig.bind("a", 4, card=2)
+        await rig.until(lambda: fault.struck, "the write was struck")
+        rig.bind("b", 4, card=2)
+        await rig.until_recorded("a", "b")
+
+
+async def test_a_pod_of_the_same_name_gets_nothing_of_the_one_before() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("a", 12, card=0)
+        await rig.until_recorded("a")
+        first = rig.pod("a")["metadata"]["uid"]
+        fault = rig.api.faults.on(Fault(FailBefore(503, "Busy", "busy"), path=RECORD_PATCH, method="PATCH"))
+        await rig.delete("a")
+        rig.bind("a", 12, card=1)
+        await rig.until(lambda: rig.visible("a") == "1", "the second runs")
+        assert rig.record("a") == ("1", "false")
+        rig.api.faults.off(fault)
+        await rig.until_recorded("a")
+        assert rig.pod("a")["metadata"]["uid"] != first
+        assert rig.record("a")[0] == "1"
+
+
+async def test_a_finished_pods_units_are_free_for_the_next() -> None:
+    async with PluginRig(cards=(16,)) as rig:
+        rig.bind("a", 12, card=0)
+        await rig.until_recorded("a")
+        await rig.finish("a")
+        rig.bind("b", 12, card=0)
+        await rig.until_recorded("b")
+        assert rig.visible("b") == "0"
+
+
+async def test_a_mirror_pod_of_a_static_pod_is_placed_and_recorded() -> None:
+    async with PluginRig() as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        rig.api.registry.put(mirror_pod("static-node-1", 4))
+        await rig.until_recorded("static-node-1")
+        assert rig.record("static-node-1")[0] == rig.visible("static-node-1") == "0"
+
+
+def mirror_pod(name: str, units: int) -> dict[str, Any]:
+    annotations = {
+        "kubernetes.io/config.source": "file",
+        "kubernetes.io/config.hash": "5f2f0b5ef1a1e3f6c2a4a0d1a4f1c0de",
+        "kubernetes.io/config.mirror": "5f2f0b5ef1a1e3f6c2a4a0d1a4f1c0de",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"nodeName": "node-1", "containers": [container("c0", units)]},
+    }
+
+
+async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_and_records_follow() -> None:
+    async with PluginRig() as rig:
+        rig.kubelet.faults.admission_open.clear()
+        rig.bind("a", 4, card=6)
+        rig.bind("b", 2, card=7)
+        await rig.kubelet.gather_pods(2)
+        await rig.until(lambda: len(rig.app.observed.book.entries) == 2, "the plugin knows both")
+        await rig.api.stop()
+        rig.kubelet.faults.admission_open.set()
+        await rig.until(lambda: rig.app.observed.keeper.counters.failed_writes > 0, "writes that fail")
+        assert (rig.visible("a"), rig.visible("b")) == ("6", "7")
+        await rig.api.start()
+        await rig.until_recorded("a", "b")
+        await rig.until(lambda: rig.problem("node") == "", "the node is written")
+
+
+async def test_ids_of_another_plugin_in_the_checkpoint_are_explained_and_not_counted() -> None:
+    async with PluginRig(plugin_first=False, podresources=False) as rig:
+        await rig.kubelet.stop()
+        checkpoint = rig.root / "device-plugins" / "kubelet_internal_checkpoint"
+        entry = {
+            "PodUID": "old-uid",
+            "ContainerName": "app",
+            "ResourceName": "enflame.com/gcu-memory",
+            "DeviceIDs": {"-1": ["GCU-0a1b-_-0", "GCU-0a1b-_-1"]},
+            "AllocResp": "",
+        }
+        checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}))
+        await rig.start_plugin()
+        await rig.until(lambda: rig.events("ForeignDeviceIds"), "an event that explains them")
+        (text,) = rig.events("ForeignDeviceIds")
+        assert "container 'app' of pod old-uid holds 2 device ids such as 'GCU-0a1b-_-0'" in text
+        assert "delete that pod to free its memory" in text
+        assert rig.app.observed.book.held_units() == {}

@@ -1,0 +1,142 @@
+"""Which card an admin means, and what the Node's annotation says afterwards."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from gcushare.cordon.marking import Wish, decide_marking
+from gcushare.cordon.writing import ATTEMPTS, mark_card
+from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.core.units import parse_memory_unit
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.objects import ObjectMeta
+
+CORDONED = ENFLAME.cordon_annotation
+
+
+def inventory(vendor: Vendor, *uuids: str) -> dict[str, str]:
+    cards = tuple(
+        InventoryCard(card=Card(index=index, uuid=uuid, memory_bytes=1 << 34), units=16)
+        for index, uuid in enumerate(uuids)
+    )
+    return {vendor.inventory_annotation: encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=cards))}
+
+
+NODE = inventory(ENFLAME, "GCU-a", "GCU-b", "GCU-c")
+
+
+def cordon(card: str, annotations: Mapping[str, str] = NODE, **changes: object) -> Wish:
+    return Wish("n", card, is_cordon=True, **changes)  # type: ignore[arg-type]  # a test's shorthand
+
+
+def uncordon(card: str) -> Wish:
+    return Wish("n", card, is_cordon=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "card", "after"),
+    [
+        pytest.param("", "1", "1", id="the first"),
+        pytest.param("", "GCU-b", "GCU-b", id="by uuid"),
+        pytest.param("2", "1", "1,2", id="beside another"),
+        pytest.param(" 2 ,GCU-a,", "1", "1,2,GCU-a", id="beside what a hand wrote"),
+    ],
+)
+def test_a_cordon_adds_the_word_that_was_given(before: str, card: str, after: str) -> None:
+    marking = decide_marking(cordon(card), NODE | {CORDONED: before})
+    assert (marking.annotation, marking.value) == (CORDONED, after)
+    assert marking.told == "card 1 (GCU-b) of node n cordoned: no new pods, running ones stay"
+
+
+@pytest.mark.parametrize("before", ["1", "GCU-b", "0,GCU-b"])
+def test_a_card_that_is_cordoned_by_any_name_is_not_cordoned_twice(before: str) -> None:
+    marking = decide_marking(cordon("1"), NODE | {CORDONED: before})
+    assert not marking.is_change
+    assert marking.told == "card 1 (GCU-b) of node n is cordoned already"
+
+
+@pytest.mark.parametrize(
+    ("before", "card", "after"),
+    [
+        pytest.param("1", "1", None, id="the last word removes the annotation"),
+        pytest.param("0,1,GCU-b", "GCU-b", "0", id="every name of the card goes"),
+        pytest.param("0,GCU-gone", "GCU-gone", "0", id="a card that is gone"),
+        pytest.param("7,10,1", "1", "7,10", id="indexes stay in their order"),
+    ],
+)
+def test_an_uncordon_removes_every_word_that_names_the_card(before: str, card: str, after: str | None) -> None:
+    marking = decide_marking(uncordon(card), NODE | {CORDONED: before})
+    assert (marking.annotation, marking.value) == (CORDONED, after)
+
+
+def test_uncordoning_what_is_not_cordoned_changes_nothing() -> None:
+    marking = decide_marking(uncordon("2"), NODE | {CORDONED: "1"})
+    assert (marking.is_change, marking.told) == (False, "card 2 (GCU-c) of node n is not cordoned")
+
+
+def test_a_card_that_the_node_has_not_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(Refused, match=r"node n has no card '7'; its cards are 0 \(GCU-a\), 1 \(GCU-b\), 2 \(GCU-c\)"):
+        decide_marking(cordon("7"), NODE)
+
+
+def test_a_node_without_an_inventory_is_refused_with_the_label_that_brings_one() -> None:
+    with pytest.raises(Refused, match=r"shares no cards.*enflame.com/gcushare=true or gpushare=true"):
+        decide_marking(cordon("0"), {})
+
+
+def test_an_inventory_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(RemoteContractError, match=r"gcushare.io/enflame-inventory of node n: .*cannot be read"):
+        decide_marking(cordon("0"), {ENFLAME.inventory_annotation: "{"})
+
+
+def test_a_card_that_two_vendors_have_needs_the_vendors_name() -> None:
+    both = NODE | inventory(ALIYUN, "GPU-a")
+    with pytest.raises(Refused, match="enflame and aliyun: say which with --vendor"):
+        decide_marking(cordon("0"), both)
+    assert decide_marking(cordon("0", vendor=ALIYUN), both).annotation == ALIYUN.cordon_annotation
+    assert decide_marking(cordon("GPU-a"), both).annotation == ALIYUN.cordon_annotation
+
+
+class BusyNode:
+    """A Node that others write between our reading and writing, for the first ``collisions`` times."""
+
+    def __init__(self, collisions: int) -> None:
+        self.annotations = dict(NODE)
+        self.version = 1
+        self._collisions = collisions
+
+    async def fetch_metadata(self, node: str) -> ObjectMeta:
+        if node != "n":
+            raise NotFoundError(f"{node} is not there")
+        return ObjectMeta(name="n", resource_version=str(self.version), annotations=dict(self.annotations))
+
+    async def patch_annotations(self, seen: ObjectMeta, annotations: Mapping[str, str | None]) -> None:
+        if self._collisions:
+            self._collisions -= 1
+            self.version += 1
+            self.annotations[CORDONED] = str(self._collisions % 2)
+        if seen.resource_version != str(self.version):
+            raise ConflictError("written meanwhile")
+        self.annotations |= {key: value for key, value in annotations.items() if value is not None}
+
+
+def test_a_collision_is_decided_anew_on_what_the_other_wrote() -> None:
+    node = BusyNode(collisions=3)
+    told = asyncio.run(mark_card(cordon("2"), node))
+    assert told.startswith("card 2 (GCU-c) of node n cordoned")
+    assert node.annotations[CORDONED] == "0,2"
+
+
+def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
+    node = BusyNode(collisions=ATTEMPTS)
+    with pytest.raises(RetryableError, match="changed by others 5 times in a row; nothing was written"):
+        asyncio.run(mark_card(cordon("2"), node))
+    assert "2" not in node.annotations[CORDONED]
+
+
+def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:
+    with pytest.raises(Refused, match="there is no node 'm'; `kubectl get nodes` lists them"):
+        asyncio.run(mark_card(Wish("m", "0", is_cordon=True), BusyNode(0)))

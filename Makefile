@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint format protos e2e bench-plugin bench-extender clean
+.PHONY: install demo test lint format protos e2e bench-plugin bench-extender docs clean
 
 install: $(VENV)/.installed
 
@@ -36,6 +36,9 @@ bench-plugin: install
 
 bench-extender: install
 	$(BIN)/python -m benchmarks.bench_extender $(ARGS)
+
+docs: install
+	$(BIN)/python -m scripts.cli_reference
 
 protos: install
 	$(BIN)/python -m grpc_tools.protoc --proto_path src --python_out src --pyi_out src $$(find src -name '*.proto')

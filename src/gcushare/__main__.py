@@ -32,6 +32,8 @@ class Subcommand:
 
 SUBCOMMANDS = (
     Subcommand("demo", "gcushare.demo.command", "the whole system on this machine, step by step, without a cluster"),
+    Subcommand("cordon-card", "gcushare.cordon.cordon_card", "no new pods on one card; the ones there stay"),
+    Subcommand("uncordon-card", "gcushare.cordon.uncordon_card", "let new pods on a card again"),
 )
 
 

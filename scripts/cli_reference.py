@@ -1,0 +1,158 @@
+"""Write docs/cli-reference.md and its Chinese twin from the programs themselves.
+
+    python -m scripts.cli_reference            write both files
+    python -m scripts.cli_reference --check    exit 1 and name the file that is not in step
+
+Every command that the package installs is asked for its ``--help``, and so is every command that such a page lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import re
+import socket
+import sys
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WIDTH = 100
+_KUBECTL = re.compile(r"^kubectl-inspect-")
+_LISTED = re.compile(r"^  ([a-z][a-z-]*)  +\S", re.MULTILINE)
+_FIRST_FLAG = re.compile(r"^[A-Z][\w ]*:\n +-", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One command as a person types it, with the page that ``--help`` shows."""
+
+    command: str
+    text: str
+
+    def split(self) -> tuple[str, str]:
+        """Usage with summary, and everything from the first flag's heading on."""
+        start = _FIRST_FLAG.search(self.text)
+        return (self.text[: start.start()], self.text[start.start() :]) if start else (self.text, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One of the two files: where it goes and what stands above the pages."""
+
+    path: Path
+    head: str
+
+
+LANGUAGES = (
+    Language(
+        ROOT / "docs" / "cli-reference.md",
+        "# Command line reference\n\n[中文](zh/cli-reference.md)\n\n"
+        "Generated from the programs by `python -m scripts.cli_reference`; do not edit. Every setting is a flag, an\n"
+        "environment variable and a key of the settings file; `--print-config` shows the result.\n",
+    ),
+    Language(
+        ROOT / "docs" / "zh" / "cli-reference.md",
+        "# 命令行参考\n\n[English](../cli-reference.md)\n\n"
+        "由 `python -m scripts.cli_reference` 从程序生成,请勿手工修改;帮助文本为英文原文。\n"
+        "每个设置项都可以用命令行参数、环境变量或设置文件给出;`--print-config` 显示最终值及其来源。\n",
+    ),
+)
+
+
+def main() -> int:
+    """Write the files, or compare them; return the exit code."""
+    pages = list(_read_pages())
+    stale = 0
+    for language in LANGUAGES:
+        text = render(language.head, pages)
+        if "--check" not in sys.argv[1:]:
+            language.path.parent.mkdir(parents=True, exist_ok=True)
+            language.path.write_text(text, encoding="utf-8")
+        elif not language.path.exists() or language.path.read_text(encoding="utf-8") != text:
+            stale += 1
+            sys.stderr.write(f"{language.path.relative_to(ROOT)} is not in step: run python -m scripts.cli_reference\n")
+    return 1 if stale else 0
+
+
+def render(head: str, pages: list[Page]) -> str:
+    """Write one file: its head, then each command's page below a heading; flags that stood above are not repeated."""
+    told: dict[str, str] = {}
+    parts = [head]
+    for page in pages:
+        opening, settings = page.split()
+        first = told.setdefault(_normalize(settings, page.command), page.command) if settings else page.command
+        repeated = f"{opening.rstrip()}\n\nFlags and notes: as of '{first}'."
+        body = page.text.rstrip() if first == page.command else repeated
+        parts.append(f"\n## {page.command}\n\n```text\n{body}\n```\n")
+    return "".join(parts)
+
+
+def _normalize(settings: str, command: str) -> str:
+    """Flags and notes without what merely names the command or the vendor's family."""
+    words = " ".join(settings.replace(command, "COMMAND").split())
+    return words.replace("gpushare", "gcushare").replace("GPU", "GCU")
+
+
+def _read_pages() -> Iterator[Page]:
+    scripts: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    for name, target in sorted(scripts.items()):
+        if name.startswith("kubectl_complete-"):  # asked by kubectl's own completion, never typed
+            continue
+        page = Page(_KUBECTL.sub("kubectl inspect ", name), _ask(name, target, "--help"))
+        yield page
+        for word in _list_commands(page.text):
+            yield Page(f"{page.command} {word}", _ask(name, target, word, "--help"))
+
+
+def _list_commands(text: str) -> Iterator[str]:
+    """The commands that an overview lists: lines of two spaces, a word and a summary, before any flag or after all."""
+    if "COMMAND" not in text:
+        return
+    head, _, tail = text.partition("\nCommands")
+    listing = tail.split("\n\n", 1)[0] if tail else head if _FIRST_FLAG.search(text) is None else ""
+    yield from _LISTED.findall(listing)
+
+
+def _ask(name: str, target: str, *arguments: str) -> str:
+    """Run a console script's entry point in this process, as its wrapper does, and return what it printed."""
+    module, _, function = target.partition(":")
+    entry = getattr(importlib.import_module(module), function)
+    printed = io.StringIO()
+    sys.argv = [name, *arguments]
+    try:
+        with contextlib.redirect_stdout(printed):
+            code = entry()
+    except SystemExit as ended:
+        code = ended.code
+    if code:
+        raise SystemExit(f"{name} {' '.join(arguments)} ended with {code}")
+    return _without_this_host(printed.getvalue())
+
+
+def _without_this_host(text: str) -> str:
+    """Replace the one default that depends on the machine: this host's name."""
+    shown = f"default: {socket.gethostname().lower()};"
+    blocks = re.split(r"(?<=\n)(?=  -)", text)
+    return "".join(_refill(block, shown) if shown in " ".join(block.split()) else block for block in blocks)
+
+
+def _refill(block: str, shown: str) -> str:
+    """Write the one setting whose default is this host's name anew; other settings pass as they are."""
+    if not block.startswith("  --node-name NAME"):
+        return block
+    term, rest = block.split("\n", 1)
+    body, blank, after = rest.partition("\n\n")
+    words = " ".join(body.split()).replace(shown, "default: this host's name;")
+    filled = textwrap.fill(words, WIDTH - 2, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return f"{term}\n{filled}\n" + (f"\n{after}" if blank else "")
+
+
+if __name__ == "__main__":
+    os.environ["COLUMNS"] = str(WIDTH)
+    sys.exit(main())

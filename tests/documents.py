@@ -1,0 +1,108 @@
+"""The documents as tests see them: where they are, and their headings, code blocks, links and words in code spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+GUIDES = tuple(
+    f"{name}.md"
+    for name in (
+        "quick-start",
+        "user-guide",
+        "admin-guide",
+        "troubleshooting",
+        "faq",
+        "api-reference",
+        "cli-reference",
+        "comparison",
+    )
+)
+"""Documents that exist in both languages, under docs/ and docs/zh/."""
+
+_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
+_LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced code block: ``info`` is what stands behind the fence, ``line`` where it begins."""
+
+    info: tuple[str, ...]
+    text: str
+    line: int
+
+    @property
+    def runs(self) -> bool:
+        """Whether the tests run it, or create it, against the playground."""
+        return "playground" in self.info
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """One heading; ``anchor`` is the name that GitHub gives it."""
+
+    level: int
+    title: str
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^\w\- ]", "", self.title.lower()).replace(" ", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One Markdown file."""
+
+    path: Path
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        return cls(path, path.read_text(encoding="utf-8"))
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+    @property
+    def prose(self) -> str:
+        """The text without code blocks."""
+        return _FENCE.sub("", self.text)
+
+    def blocks(self) -> list[Block]:
+        return [
+            Block(tuple(found["info"].split()), found["text"], self.text.count("\n", 0, found.start()) + 1)
+            for found in _FENCE.finditer(self.text)
+        ]
+
+    def headings(self) -> list[Heading]:
+        return [Heading(len(found[1]), found[2].strip()) for found in _HEADING.finditer(self.prose)]
+
+    def links(self) -> Iterator[str]:
+        return (found[1] for found in _LINK.finditer(self.prose))
+
+    def spans(self) -> list[str]:
+        """What stands in single backquotes."""
+        return _SPAN.findall(self.prose)
+
+    def rows(self, heading: str) -> list[list[str]]:
+        """The cells of the table's rows below the heading of this title, its own head left out."""
+        _, _, section = self.prose.partition(f"\n## {heading}\n")
+        lines = section.partition("\n## ")[0].splitlines()
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+
+
+def every_document() -> list[Document]:
+    """All Markdown files that readers find: the root's and those under docs/."""
+    return [Document.read(path) for path in sorted((*ROOT.glob("*.md"), *DOCS.rglob("*.md")))]
+
+
+def guide(name: str, *, chinese: bool = False) -> Document:
+    return Document.read((DOCS / "zh" if chinese else DOCS) / name)

@@ -1,0 +1,218 @@
+"""The documents: links lead somewhere, both languages say the same, and every name in them exists in the programs."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.vendors import VENDORS
+from gcushare.wire import keys
+from gcushare.wire.device_ids import fits_kubelet
+from gcushare.wire.records import record_keys
+from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
+
+SOURCES = ROOT / "src" / "gcushare"
+PROMISED = {"install.md", "device-plugin.md", "doctor.md", "dashboard.md", "runbook.md", "performance.md"}
+"""Documents that are linked to before they are written."""
+
+HAND_WRITTEN = tuple(name for name in GUIDES if name != "cli-reference.md")
+TRANSLATED_COMMENT = re.compile(r"(?m)\s*#.*$")
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
+FOREIGN_FLAGS = {"all-namespaces", "field-selector", "namespace", "overwrite", "set", "vendor", "wait"}
+"""Flags of kubectl, helm and make's arguments that the documents show."""
+
+VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")
+OWN_KEY = re.compile(r"gcushare\.io/[a-z]+(?:-[a-z]+)*")
+METRIC = re.compile(r"`(gcushare_[a-z_]+)`")
+CHART_LABELS = {"gcushare.io/enabled"}
+KUBERNETES_MESSAGES = {
+    "0/1 nodes are available: 1 Insufficient enflame.com/gcu-memory.",
+    "dial tcp … connect: connection refused",
+    "UnexpectedAdmissionError",
+    "no healthy devices present; cannot allocate unhealthy devices enflame.com/gcu-memory",
+    "ResourceExhausted desc = grpc: received message larger than max (5365984 vs. 4194304)",
+    "kubectl inspect",
+}
+"""Headings of docs/troubleshooting.md that quote Kubernetes, not our programs."""
+
+
+@functools.cache
+def strings_of_the_programs() -> frozenset[str]:
+    """Every string constant of the source, the constant parts of f-strings among them, docstrings too."""
+    found = set()
+    for path in SOURCES.rglob("*.py"):
+        if path.is_relative_to(SOURCES / "playground"):  # the doubles print Kubernetes' messages, not ours
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return frozenset(found)
+
+
+@functools.cache
+def text_of_the_programs() -> str:
+    return "\0".join(sorted(strings_of_the_programs()))
+
+
+def broken_links(document: Document) -> Iterator[str]:
+    for link in document.links():
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        path = (document.path.parent / target).resolve() if target else document.path
+        if not path.exists():
+            if path.name not in PROMISED:
+                yield f"{document.name}: {link} leads nowhere"
+        elif anchor and anchor not in {heading.anchor for heading in Document.read(path).headings()}:
+            yield f"{document.name}: {link} names no heading"
+
+
+@pytest.mark.parametrize("document", every_document(), ids=lambda document: document.name)
+def test_every_link_leads_to_a_file_and_a_heading(document: Document) -> None:
+    assert list(broken_links(document)) == []
+
+
+def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
+    """The negative control."""
+    page = DOCS / "page.md"
+    text = "# A\n\n[x](nowhere.md) [y](#b) [z](#a) [w](https://example.org)\n\n```\n[v](in-code.md)\n```\n"
+    (tmp_path / "page.md").write_text(text)
+    found = list(broken_links(Document(page, text)))
+    assert [line.split(": ")[1] for line in found[:1]] == ["nowhere.md leads nowhere"]
+
+
+def test_every_chinese_document_has_its_english_twin_and_the_other_way_round() -> None:
+    assert sorted(path.name for path in (DOCS / "zh").glob("*.md")) == sorted(GUIDES)
+    assert [name for name in GUIDES if not (DOCS / name).exists()] == []
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_both_languages_have_the_same_sections_code_and_tables(name: str) -> None:
+    english, chinese = guide(name), guide(name, chinese=True)
+    assert [heading.level for heading in chinese.headings()] == [heading.level for heading in english.headings()]
+    assert [(b.info, TRANSLATED_COMMENT.sub("", b.text)) for b in chinese.blocks()] == [
+        (b.info, TRANSLATED_COMMENT.sub("", b.text)) for b in english.blocks()
+    ]
+    rows = [len(re.findall(r"(?m)^\|", document.prose)) for document in (english, chinese)]
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_both_languages_name_the_same_things(name: str) -> None:
+    english, chinese = (set(guide(name, chinese=chinese).spans()) for chinese in (False, True))
+    assert sorted(english ^ chinese) == []
+
+
+def test_the_readmes_have_the_same_sections() -> None:
+    english, chinese = (Document.read(ROOT / name) for name in ("README.md", "README.zh-CN.md"))
+    assert [heading.level for heading in chinese.headings()] == [heading.level for heading in english.headings()]
+    assert [block.info for block in chinese.blocks()] == [block.info for block in english.blocks()]
+
+
+def test_the_readmes_lead_to_every_guide() -> None:
+    for readme, folder in (("README.md", "docs"), ("README.zh-CN.md", "docs/zh")):
+        links = set(Document.read(ROOT / readme).links())
+        assert sorted({f"{folder}/{name}" for name in GUIDES} - links) == []
+
+
+@pytest.mark.parametrize("document", every_document(), ids=lambda document: document.name)
+def test_every_annotation_of_ours_exists(document: Document) -> None:
+    known = {value for value in vars(keys).values() if isinstance(value, str) and value.startswith("gcushare.io/")}
+    known |= {vendor.inventory_annotation for vendor in VENDORS} | {vendor.cordon_annotation for vendor in VENDORS}
+    assert set(OWN_KEY.findall(document.text)) - known - CHART_LABELS == set()
+
+
+def test_the_reference_lists_every_annotation_that_the_programs_know() -> None:
+    listed = {cell.strip("`") for row in guide("api-reference.md").rows("Annotations on pods") for cell in row}
+    own = {keys.CARD_UUID, keys.CARD_MODE, keys.CORRECTED, keys.NODE_POLICY, keys.CARD_POLICY, keys.USE_CARDS}
+    own |= {keys.AVOID_CARDS, keys.CARDS}
+    records = {key for vendor in VENDORS for key in record_keys(vendor)}
+    assert (own | records) - listed == set()
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_every_flag_exists(name: str) -> None:
+    document = guide(name)
+    known = set(FLAG.findall(guide("cli-reference.md").text)) | FOREIGN_FLAGS
+    assert set(FLAG.findall(document.text)) - known == set()
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_every_variable_exists(name: str) -> None:
+    settings = set(re.findall(r"env:\s+([A-Z_]+)", guide("cli-reference.md").text))
+    assert set(VARIABLE.findall(guide(name).text)) - strings_of_the_programs() - settings == set()
+
+
+def test_every_variable_of_a_container_is_explained() -> None:
+    text = guide("user-guide.md").text
+    for vendor in VENDORS:
+        names = vendor.environment
+        for name in (names.visible, names.card_index, names.card_units, names.pod_units, names.container_units):
+            assert f"`{name}`" in text
+        assert f"`{names.container_bytes}`" in text
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_every_metric_stands_in_the_reference(name: str) -> None:
+    # That the reference lists what the programs serve is tested where they run: tests/playground.
+    assert set(METRIC.findall(guide(name).text)) <= set(METRIC.findall(guide("api-reference.md").text))
+
+
+def test_the_events_are_those_that_the_programs_post() -> None:
+    listed = {row[0].strip("`") for row in guide("api-reference.md").rows("Events")}
+    assert listed - strings_of_the_programs() == set()
+    posted = set()
+    for path in SOURCES.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        posted |= set(
+            re.findall(r'(?:about_node|about_pod|_warn|_refuse)\(\s*(?:entry\.ref, |write\.pod,\s*)?"([A-Z]\w+)"', text)
+        )
+        posted |= set(re.findall(r'REFUSED_REASON = "(\w+)"', text))
+    assert len(posted) > 5
+    assert posted - listed == set()
+
+
+def fragments(message: str) -> list[str]:
+    """The parts of a quoted message that are the same every time."""
+    return [part.strip(" ();,") for part in message.split("…") if part.strip(" ();,")]
+
+
+@pytest.mark.parametrize(
+    "message", [s for h in guide("troubleshooting.md").headings() for s in re.findall("`(.+?)`", h.title)]
+)
+def test_every_message_that_people_search_for_is_printed_by_somebody(message: str) -> None:
+    if message in KUBERNETES_MESSAGES:
+        return
+    missing = [part for part in fragments(message) if part not in text_of_the_programs()]
+    assert missing == []
+
+
+def test_a_message_that_nobody_prints_is_found() -> None:
+    """The negative control."""
+    assert fragments("no … card of … nodes") == ["no", "card of", "nodes"]
+    assert "insufficient GCU Memory in two gcu devices" not in text_of_the_programs()
+
+
+def test_the_table_of_units_is_what_the_kubelet_can_take() -> None:
+    rows = guide("admin-guide.md").rows("Memory units")
+    assert len(rows) == 4
+    for cards, *cells in rows:
+        count, size = (int(number) for number in re.findall(r"\d+", cards))
+        for name, cell in zip(("1", "0.1", "0.01", "0.001", "MiB"), cells, strict=True):
+            units = parse_memory_unit(name).units_in(size * GIB)
+            fits = fits_kubelet(dict.fromkeys(range(count), units))
+            assert cell == (f"{count * units:,}" if fits else "does not fit"), (cards, name)
+
+
+def test_the_command_line_reference_is_in_step_with_the_programs() -> None:
+    words = (sys.executable, "-m", "scripts.cli_reference", "--check")
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

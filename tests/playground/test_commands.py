@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare import __main__ as gcushare
 from gcushare._version import __version__
 from gcushare.core.units import GIB
 from gcushare.playground.picture import POD_OBJECTS
@@ -21,8 +22,10 @@ from tests.playground.clusters import started
 
 BIN = Path(sys.executable).parent
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-COMMANDS = sorted(tomllib.loads(PYPROJECT.read_text())["project"]["scripts"])
-SUBCOMMANDS = [["gcushare", "demo"]]
+SCRIPTS = sorted(tomllib.loads(PYPROJECT.read_text())["project"]["scripts"])
+COMMANDS = [name for name in SCRIPTS if not name.startswith("kubectl_complete-")]
+"""Those that people type; kubectl calls the others with the words of an unfinished command line."""
+SUBCOMMANDS = [["gcushare", subcommand.name] for subcommand in gcushare.SUBCOMMANDS]
 EVERY = [[name] for name in COMMANDS] + SUBCOMMANDS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,7 @@ class Resolved:
 def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "") -> str:
     """Write the manual page; ``columns`` is the terminal's width as the environment tells it."""
     asked = int(columns) if columns.isascii() and columns.isdigit() else _WIDTH
-    page = click.HelpFormatter(width=max(_NARROWEST, min(asked, _WIDEST)))
+    page = _Page(width=max(_NARROWEST, min(asked, _WIDEST)))
     arguments = "".join(
         f" {spec.flag}" if spec.is_required else f" [{spec.flag}]" for spec in specs if spec.is_argument
     )
@@ -92,7 +93,26 @@ def _group_by_concern(specs: Sequence[Spec]) -> dict[str, list[Spec]]:
     return concerns
 
 
-def _write_terms(page: click.HelpFormatter, title: str, terms: Sequence[tuple[str, str]]) -> None:
+class _Page(click.HelpFormatter):
+    """Click's page, but no word is broken at a hyphen: keys and flags must be found by searching for them."""
+
+    def write_text(self, text: str) -> None:
+        indent = " " * self.current_indent
+        for paragraph in text.split("\n\n"):
+            self.write(
+                textwrap.fill(
+                    paragraph,
+                    self.width,
+                    initial_indent=indent,
+                    subsequent_indent=indent,
+                    break_on_hyphens=False,
+                    break_long_words=False,
+                )
+            )
+            self.write("\n")
+
+
+def _write_terms(page: _Page, title: str, terms: Sequence[tuple[str, str]]) -> None:
     """Write a list of terms, each on its own line above its text: flags of any length stay readable."""
     if not terms:
         return

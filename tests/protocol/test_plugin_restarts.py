@@ -133,7 +133,7 @@ async def test_an_assignment_that_a_dying_plugin_left_half_finished_is_completed
         assert rig.record("a") == ("3", "true")
 
 
-async def test_a_pod_whose_second_container_comes_after_a_plugin_restart_stays_on_its_card() -> None:
+async def test_a_pod_caught_between_two_containers_by_a_plugin_restart_fails_and_frees_what_it_took() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         reached, go_on = asyncio.Event(), asyncio.Event()
 

@@ -70,6 +70,7 @@ async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:
         (rig.root / "device-plugins" / "kubelet_internal_checkpoint").write_text("{broken")
         await rig.start_plugin()
         await rig.until(lambda: "kubelet_internal_checkpoint cannot be read" in rig.problem("kubeletRecord"), "why")
+        await rig.until_units(128)
         rig.bind("a", 4, card=2)
         await rig.until_recorded("a")
         await rig.until(lambda: rig.problem("kubeletRecord") == "", "the kubelet has written a good one")

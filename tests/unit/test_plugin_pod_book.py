@@ -209,3 +209,28 @@ def test_twelve_equal_pods_in_every_rotation_end_true() -> None:
             serve(book, 4, free, name, holdings)
         book.reconcile(holdings)
         assert {n: c for n, (c, _) in written(book).items()} == {n: tuple(holdings[f"d/{n}"]["c0"]) for n in names}
+
+
+def init_pod(name: str, init_units: int, units: int) -> Pod:
+    plain = msgspec.to_builtins(pod(name, units))
+    limits = {"limits": {"enflame.com/gcu-memory": init_units}}
+    plain["spec"]["initContainers"] = [{"name": "init", "resources": limits}]
+    return msgspec.convert(plain, type=Pod)
+
+
+def test_a_wrong_guess_for_an_init_container_does_not_outlive_its_pods_admission() -> None:
+    book = book_of(init_pod("a", 1, 4))
+    book.note_allocated("uid-a", "init", {2: 1}, 0.0)
+    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    book.reconcile({"d/a": {"c0": {0: 4}}})
+    assert (book.open_guesses, written(book)) == (0, {"a": ((0,), ())})
+
+
+def test_a_call_that_may_be_for_a_pods_second_container_waits_for_the_record() -> None:
+    book = book_of(pod("two", 4, 2, card=0), pod("one", 4, card=1), pod("small", 2, card=2))
+    assert not book.may_continue_another(2)
+    book.note_allocated("uid-one", "c0", {1: 4}, 0.0)
+    assert book.may_continue_another(2)
+    assert not book.may_continue_another(4)
+    book.reconcile({"d/one": {"c0": {1: 4}}})
+    assert not book.may_continue_another(2)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 
-from gcushare.core.cards import Health, Inventory
+from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import encode_device_list
+from gcushare.wire.device_lists import encode_devices, must_be_brief
 
 
 class DeviceTable:
@@ -35,20 +35,19 @@ class DeviceTable:
         return self._units
 
     def offer(self, inventory: Inventory, *, closed: Collection[int], held: Mapping[int, Collection[str]]) -> bool:
-        """Set the list from an inventory; False where nothing changed for the kubelet. About 60 ms at 262,144 units."""
-        healthy: list[str] = []
-        unhealthy: list[str] = []
+        """Set the list from an inventory; False where nothing changed for the kubelet. About 60 ms at 262,144 units.
+
+        Card by card: an object per id of the whole node would stay in the process's memory as its high-water mark.
+        """
+        kept: dict[int, frozenset[str]] = {}
         for card in inventory.cards:
-            ids = device_ids_of_card(card.index, card.units)
             if card.health is Health.UNHEALTHY:
-                unhealthy += ids
+                kept[card.index] = frozenset()
             elif card.index in closed:
-                kept = frozenset(held.get(card.index, ()))
-                healthy += [device_id for device_id in ids if device_id in kept]
-                unhealthy += [device_id for device_id in ids if device_id not in kept]
-            else:
-                healthy += ids
-        message = encode_device_list(healthy, unhealthy)
+                kept[card.index] = frozenset(held.get(card.index, ()))
+        healthy = sum(len(kept[card.index]) if card.index in kept else card.units for card in inventory.cards)
+        is_brief = must_be_brief(healthy, inventory.total_units - healthy)
+        message = b"".join(_encode_card(card, kept.get(card.index), is_brief) for card in inventory.cards)
         self._units = {card.index: card.units for card in inventory.cards}
         if message == self._message:
             return False
@@ -80,3 +79,13 @@ class DeviceTable:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _encode_card(card: InventoryCard, kept: frozenset[str] | None, is_brief: bool) -> bytes:
+    """The part of one card; ``kept`` are its healthy ids, None for all of them."""
+    ids = device_ids_of_card(card.index, card.units)
+    if kept is None:
+        return encode_devices(ids, is_healthy=True)
+    well = [device_id for device_id in ids if device_id in kept] if kept else []
+    ill = [device_id for device_id in ids if device_id not in kept] if kept else ids
+    return encode_devices(well, is_healthy=True) + encode_devices(ill, is_healthy=False, is_brief=is_brief)

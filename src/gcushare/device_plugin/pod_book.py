@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
@@ -222,6 +223,7 @@ class PodBook:
         for key, name in sorted(shown - self._shown):
             self._settle(key, name, holdings[key][name])
         self._shown = shown
+        self._guesses = [guess for guess in self._guesses if not self._is_past(guess, holdings)]
         for entry in self._entries.values():
             found = holdings.get(entry.ref.uid) or holdings.get(str(entry.ref)) or {}
             asking = {container.name for container in entry.request.containers}
@@ -229,6 +231,26 @@ class PodBook:
             entry.guessed = set()
         self._place_guesses()
         self._inherit_promises()
+
+    def _is_past(self, guess: _Guess, holdings: Holdings) -> bool:
+        """Whether a guess for an ordinary init container has had its time: a later container of that pod is shown."""
+        entry = self._entries.get(guess.uid)
+        if entry is None or not entry.is_init(guess.container):
+            return False
+        return entry.ref.uid in holdings or str(entry.ref) in holdings
+
+    def may_continue_another(self, units: int) -> bool:
+        """Whether a call for ``units`` may be for a further container of a pod whose first one was guessed for another.
+
+        Only the kubelet's record tells; until it has, the call could be answered from another pod's card, and the pod
+        would be torn over two.
+        """
+        open_units = {sum(guess.counts.values()) for guess in self._guesses}
+        return bool(open_units) and any(
+            before.units in open_units and container.units == units and entry.served <= position
+            for entry in self._entries.values()
+            for position, (before, container) in enumerate(pairwise(entry.request.containers))
+        )
 
     def end_guesses(self, made_before_s: float, *, believe: bool) -> None:
         """End guesses that the kubelet's record did not settle in time.

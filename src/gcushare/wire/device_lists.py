@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.device_ids import (
     CARD_OF_FIRST_BYTE,
+    DEVICE_BYTES,
     ID_LENGTH,
     KUBELET_MESSAGE_LIMIT_BYTES,
     MAX_CARDS,
@@ -41,15 +42,24 @@ def encode_device_list(healthy: Sequence[str], unhealthy: Sequence[str]) -> byte
     The word for an unhealthy id is two bytes longer than the other; where that would carry the message over the
     kubelet's limit it is left out, which the kubelet reads as unhealthy too.
     """
-    message = _devices(healthy, _HEALTHY) + _devices(unhealthy, _UNHEALTHY)
-    if len(message) > KUBELET_MESSAGE_LIMIT_BYTES:
-        message = _devices(healthy, _HEALTHY) + _devices(unhealthy, b"")
-    return message
+    is_brief = must_be_brief(len(healthy), len(unhealthy))
+    return encode_devices(healthy, is_healthy=True) + encode_devices(unhealthy, is_healthy=False, is_brief=is_brief)
 
 
-def _devices(ids: Sequence[str], health: bytes) -> bytes:
+def must_be_brief(healthy: int, unhealthy: int) -> bool:
+    """Whether a list of so many ids only fits the kubelet's limit without the word for unhealthy."""
+    longer = len(_UNHEALTHY) - len(_HEALTHY)
+    return healthy * DEVICE_BYTES + unhealthy * (DEVICE_BYTES + longer) > KUBELET_MESSAGE_LIMIT_BYTES
+
+
+def encode_devices(ids: Sequence[str], *, is_healthy: bool, is_brief: bool = False) -> bytes:
+    """Encode some ids of a ListAndWatchResponse; a message is any number of such parts in a row.
+
+    ``is_brief`` leaves the word for unhealthy out.
+    """
     if not ids:
         return b""
+    health = _HEALTHY if is_healthy else b"" if is_brief else _UNHEALTHY
     head = b"\x0a" + bytes([len(_ID_HEAD) + ID_LENGTH + len(health)]) + _ID_HEAD
     return head + (health + head).join([device_id.encode() for device_id in ids]) + health
 

@@ -1,6 +1,6 @@
 """What a Pod object says to us: its request, its author's wishes, and the cards that it holds.
 
-The extender, the plugin, the inspect tables and the simulator all read pods through this module: one accounting.
+The extender, the plugin and the inspect tables all read pods through this module: one accounting.
 """
 
 from __future__ import annotations

@@ -1,0 +1,87 @@
+"""What a container is given for its card, by each strategy and vendor."""
+
+from collections.abc import Collection
+
+import pytest
+
+from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.delivery import Delivery, Grant, Strategy
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+
+
+def card(index: int, uuid: str = "") -> InventoryCard:
+    return InventoryCard(card=Card(index=index, uuid=uuid, memory_bytes=16 * GIB), units=16)
+
+
+def delivery(vendor: Vendor, *strategies: Strategy) -> Delivery:
+    return Delivery(vendor, strategies)
+
+
+def test_enflames_container_is_told_its_card_and_its_limits_in_units_and_bytes() -> None:
+    answer = delivery(ENFLAME, Strategy.ENV).answer(Grant((card(3),), 4, pod_units=6), parse_memory_unit("1"))
+    assert dict(answer.envs) == {
+        "ENFLAME_VISIBLE_DEVICES": "3",
+        "ENFLAME_COM_GCU_MEM_IDX": "3",
+        "ENFLAME_COM_GCU_MEM_DEV": "16",
+        "ENFLAME_COM_GCU_MEM_POD": "6",
+        "ENFLAME_COM_GCU_MEM_CONTAINER": "4",
+        "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
+    }
+    assert not answer.devices
+    assert not answer.cdi_devices
+
+
+@pytest.mark.parametrize(("uuid", "visible"), [("GPU-8f4e", "GPU-8f4e"), ("", "1")])
+def test_nvidias_container_sees_its_card_by_uuid_where_there_is_one(uuid: str, visible: str) -> None:
+    grant = Grant((card(1, uuid),), 2048)
+    variables = delivery(ALIYUN, Strategy.ENV).environment(grant, parse_memory_unit("MiB"))
+    assert variables["NVIDIA_VISIBLE_DEVICES"] == visible
+    assert variables["ALIYUN_COM_GPU_MEM_IDX"] == "1"
+    assert variables["GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM"] == str(2 * GIB)
+
+
+def test_an_unknown_pods_limit_is_its_containers_own() -> None:
+    variables = delivery(ENFLAME, Strategy.ENV).environment(Grant((card(0),), 4), parse_memory_unit("1"))
+    assert variables["ENFLAME_COM_GCU_MEM_POD"] == variables["ENFLAME_COM_GCU_MEM_CONTAINER"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "strategies", "variable", "devices", "cdi"),
+    [
+        pytest.param(ENFLAME, (Strategy.ENV,), True, [], [], id="env"),
+        pytest.param(ENFLAME, (Strategy.DEVICES,), False, ["/dev/gcu2", "/dev/gcuctl"], [], id="devices"),
+        pytest.param(ENFLAME, (Strategy.CDI,), False, [], ["enflame.com/gcu=2"], id="cdi"),
+        pytest.param(
+            ALIYUN,
+            (Strategy.ENV, Strategy.DEVICES, Strategy.CDI),
+            True,
+            ["/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
+            ["nvidia.com/gpu=2"],
+            id="all of them",
+        ),
+    ],
+)
+def test_each_strategy_adds_its_own_words(
+    vendor: Vendor, strategies: Collection[Strategy], variable: bool, devices: list[str], cdi: list[str]
+) -> None:
+    answer = Delivery(vendor, strategies).answer(Grant((card(2),), 1), parse_memory_unit("1"))
+    assert (vendor.environment.visible in answer.envs) is variable
+    assert [(device.container_path, device.host_path, device.permissions) for device in answer.devices] == [
+        (path, path, "rw") for path in devices
+    ]
+    assert [device.name for device in answer.cdi_devices] == cdi
+
+
+def test_several_cards_are_named_in_one_list() -> None:
+    grant = Grant((card(0), card(2)), 8)
+    answer = delivery(ENFLAME, Strategy.ENV, Strategy.DEVICES).answer(grant, parse_memory_unit("1"))
+    assert answer.envs["ENFLAME_VISIBLE_DEVICES"] == "0,2"
+    assert [device.host_path for device in answer.devices] == ["/dev/gcu0", "/dev/gcu2", "/dev/gcuctl"]
+
+
+def test_whole_cards_carry_no_memory_limit() -> None:
+    grant = Grant((card(0),), 1, whole=True)
+    assert delivery(ENFLAME, Strategy.ENV).environment(grant, parse_memory_unit("1")) == {
+        "ENFLAME_VISIBLE_DEVICES": "0"
+    }

@@ -1,0 +1,98 @@
+"""The list that the kubelet is told, and who is woken when it changes."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from gcushare.core.cards import Card, Health, Inventory, InventoryCard
+from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.wire.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+
+
+def inventory(*units: int, sick: tuple[int, ...] = ()) -> Inventory:
+    cards = tuple(
+        InventoryCard(
+            card=Card(index=index, uuid=f"u{index}", memory_bytes=count << 30),
+            units=count,
+            health=Health.UNHEALTHY if index in sick else Health.HEALTHY,
+        )
+        for index, count in enumerate(units)
+    )
+    return Inventory(unit=parse_memory_unit("1"), cards=cards)
+
+
+def told(message: bytes) -> dict[str, str]:
+    return {device.ID: device.health for device in pb.ListAndWatchResponse.FromString(message).devices}
+
+
+def offer(
+    table: DeviceTable, cards: Inventory, *, closed: tuple[int, ...] = (), held: Mapping[int, set[str]] | None = None
+) -> bool:
+    return table.offer(cards, closed=closed, held=held or {})
+
+
+def test_every_unit_of_every_card_is_told_once() -> None:
+    table = DeviceTable()
+    assert offer(table, inventory(3, 2))
+    assert told(table.message) == dict.fromkeys([*device_ids_of_card(0, 3), *device_ids_of_card(1, 2)], "Healthy")
+    assert table.units == {0: 3, 1: 2}
+
+
+def test_a_sick_cards_units_are_unhealthy_held_or_not() -> None:
+    table = DeviceTable()
+    offer(table, inventory(2, 2, sick=(1,)), held={1: set(device_ids_of_card(1, 1))})
+    assert [health for _, health in sorted(told(table.message).items())] == ["Healthy"] * 2 + ["Unhealthy"] * 2
+
+
+def test_of_a_closed_card_only_what_somebody_holds_stays_healthy() -> None:
+    table = DeviceTable()
+    first, second = device_ids_of_card(0, 2)
+    offer(table, inventory(2), closed=(0,), held={0: {second}})
+    assert told(table.message) == {first: "Unhealthy", second: "Healthy"}
+
+
+def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sick() -> None:
+    table = DeviceTable()
+    offer(table, inventory(*[32_768] * 8))
+    assert len(table.message) == KUBELET_MESSAGE_LIMIT_BYTES
+    offer(table, inventory(*[32_768] * 8, sick=(3,)))
+    assert len(table.message) <= KUBELET_MESSAGE_LIMIT_BYTES
+    devices = told(table.message)
+    assert len(devices) == 262_144
+    # A missing word counts as unhealthy: only "Healthy" is healthy for the kubelet.
+    assert {devices[device_id] for device_id in device_ids_of_card(3, 32_768)} == {""}
+    assert sum(health == "Healthy" for health in devices.values()) == 7 * 32_768
+
+
+def test_what_changes_nothing_for_the_kubelet_wakes_nobody() -> None:
+    table = DeviceTable()
+    assert offer(table, inventory(2))
+    assert not offer(table, inventory(2))
+
+
+async def test_every_stream_gets_the_list_now_and_after_each_change() -> None:
+    table = DeviceTable()
+    offer(table, inventory(1))
+    streams = [table.follow(), table.follow()]
+    assert {len(told(await anext(stream))) for stream in streams} == {1}
+    assert table.streams == 2
+    waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
+    offer(table, inventory(2))
+    assert [len(told(message)) for message in await asyncio.gather(*waiting)] == [2, 2]
+
+
+async def test_hanging_up_ends_the_open_streams_and_not_the_next() -> None:
+    table = DeviceTable()
+    offer(table, inventory(1))
+    stream = table.follow()
+    await anext(stream)
+    waiting = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    table.hang_up()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    assert table.streams == 0
+    assert await anext(table.follow()) == table.message

@@ -1,0 +1,248 @@
+"""Where the node's facts meet: what the kubelet is told, what is published, and what people hear of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.cards import Card, Health
+from gcushare.core.errors import RetryableError
+from gcushare.core.nodes import PodRef
+from gcushare.core.units import GIB
+from gcushare.device_plugin.allocating import Allocator
+from gcushare.device_plugin.cdi import CdiKeeper, CdiSpecFile
+from gcushare.device_plugin.delivery import Delivery, Strategy
+from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
+from gcushare.device_plugin.planning import CardStatus, Offer
+from gcushare.device_plugin.pod_book import PodBook, RecordWrite
+from gcushare.device_plugin.publishing import Publisher
+from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.vendors import ENFLAME
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.device_lists import device_ids
+from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.objects import Node, ObjectMeta
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.unit.test_plugin_pod_book import pod
+
+
+@dataclass
+class Heard:
+    """Events as people would read them."""
+
+    node: list[tuple[str, str]] = field(default_factory=list)
+    pods: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
+        self.node.append((reason, message))
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+        self.pods.append((pod.name, reason, message))
+
+    def reasons(self) -> list[str]:
+        return [reason for reason, _ in self.node]
+
+
+class Away:
+    """The API server and the kubelet's record, neither of which answers."""
+
+    async def fetch(self) -> KubeletRecord:
+        raise RetryableError("away")
+
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+        raise RetryableError("away")
+
+    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
+        raise RetryableError("away")
+
+    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
+        raise RetryableError("away")
+
+
+class Silent:
+    def record_written(self, write: RecordWrite) -> None: ...
+
+    def kubelet_record_read(self, record: KubeletRecord) -> None: ...
+
+
+@dataclass
+class Rig:
+    agent: NodeAgent
+    parts: Parts
+    heard: Heard
+
+    def see(self, *gib: int, sick: Mapping[int, str] | None = None, uuids: Mapping[int, str] | None = None) -> None:
+        """Have the source of cards list these, by index."""
+        self.agent.cards_changed(
+            CardsSeen(
+                tuple(
+                    CardStatus(
+                        Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
+                        Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
+                        (sick or {}).get(index, ""),
+                    )
+                    for index, size in enumerate(gib)
+                )
+            )
+        )
+
+    def told(self) -> tuple[int, int]:
+        """How many units the kubelet is told, and how many of them healthy."""
+        devices = pb.ListAndWatchResponse.FromString(self.parts.table.message).devices
+        return len(devices), sum(device.health == "Healthy" for device in devices)
+
+    def hold(self, **pods: list[str]) -> None:
+        """Have the kubelet's record say that these pods hold these ids."""
+        record = KubeletRecord("podresources")
+        for name, ids in pods.items():
+            record.add(f"d/{name}", "c0", device_ids(ids))
+        self.parts.book.reconcile(record.holdings)
+        self.agent.kubelet_record_read(record)
+
+    def node(self, **annotations: str) -> None:
+        """Have the Node carry these annotations: ``cordon``, ``inventory``."""
+        keys = {"cordon": ENFLAME.cordon_annotation, "inventory": ENFLAME.inventory_annotation}
+        self.agent.node_changed(
+            Node(metadata=ObjectMeta(annotations={keys[name]: text for name, text in annotations.items()}))
+        )
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return make_rig(tmp_path)
+
+
+def make_rig(tmp_path: Path, unit: str = "1") -> Rig:
+    away, book, heard = Away(), PodBook(ENFLAME), Heard()
+    parts = Parts(
+        book=book,
+        table=DeviceTable(),
+        allocator=Allocator(
+            book, Delivery(ENFLAME, (Strategy.ENV,)), wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=lambda: None
+        ),
+        keeper=RecordKeeper(book, away, away, Silent(), clock=lambda: 0.0, wall_clock_ns=lambda: 0),
+        publisher=Publisher(ENFLAME, away),
+        announcer=heard,
+        cdi=CdiKeeper(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
+    )
+    return Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit), parts), parts, heard)
+
+
+def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
+    rig.agent.cards_changed(CardsSeen((), problem="efml: libefml.so is not there"))
+    assert not rig.agent.offered.is_set()
+    assert rig.heard.node == [("NoCards", "efml: libefml.so is not there")]
+    rig.see(16)
+    assert rig.agent.offered.is_set()
+    assert rig.agent.problem == ""
+
+
+def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
+    rig.see(16, 16)
+    rig.agent.cards_changed(CardsSeen((), problem="the library does not answer"))
+    assert rig.told() == (32, 32)
+    assert rig.agent.problem == "the library does not answer"
+
+
+def test_a_sick_card_is_told_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
+    rig.see(16, 16)
+    rig.agent.pod_changed(pod("a", 4, card=0))
+    rig.agent.pod_changed(pod("b", 4, card=1))
+    rig.hold(a=device_ids_of_card(0, 4), b=device_ids_of_card(1, 4))
+    rig.see(16, 16, sick={1: "lost"})
+    assert rig.told() == (32, 16)
+    assert rig.heard.pods == [("b", "CardUnhealthy", "card 1 (u1) is unhealthy: lost")]
+    rig.see(16, 16)
+    assert rig.told() == (32, 32)
+    assert rig.heard.reasons() == ["CardUnhealthy", "CardRecovered"]
+
+
+def test_a_replaced_card_is_another_card(rig: Rig) -> None:
+    rig.see(16)
+    rig.see(16, uuids={0: "new"})
+    assert rig.heard.node == [("CardGone", "card 0 (u0) is gone or was replaced")]
+    assert rig.agent.inventory is not None
+    assert rig.agent.inventory.cards[0].card.uuid == "new"
+
+
+def test_a_cordon_closes_what_nobody_holds_once_it_is_known_who_holds_what(rig: Rig) -> None:
+    rig.see(16, 16)
+    rig.node(cordon="0")
+    assert rig.told() == (32, 32), "not known yet who holds what"
+    rig.hold(a=device_ids_of_card(0, 4))
+    assert rig.told() == (32, 20)
+    rig.hold()
+    assert rig.told() == (32, 16)
+    rig.node()
+    assert rig.told() == (32, 32)
+    assert rig.heard.node == [("CardCordon", "card 0 is cordoned: no new pods"), ("CardCordon", "card 0 is uncordoned")]
+
+
+def test_a_cordon_that_names_nothing_is_told_once(rig: Rig) -> None:
+    rig.see(16)
+    rig.node(cordon="0,u9")
+    rig.node(cordon="0,u9")
+    assert rig.heard.reasons().count("UnknownCordon") == 1
+
+
+def test_another_unit_is_refused_by_the_names_of_the_pods_that_hold_the_old_one(tmp_path: Path) -> None:
+    before = make_rig(tmp_path)
+    before.see(16)
+    assert before.agent.inventory is not None
+    rig = make_rig(tmp_path, unit="0.1")
+    rig.node(inventory=encode_inventory(before.agent.inventory))
+    rig.hold(**{f"p{number:02}": [each] for number, each in enumerate(device_ids_of_card(0, 12))})
+    rig.see(16)
+    assert not rig.agent.offered.is_set()
+    assert "changes from '1' to '0.1' while pods hold units of the old one (d/p00, d/p01" in rig.agent.problem
+    assert "d/p09 and 2 more" in rig.agent.problem
+    rig.hold()
+    assert (rig.agent.problem, rig.told()) == ("", (160, 160))
+
+
+def test_a_unit_of_another_name_and_the_same_size_is_no_change(tmp_path: Path) -> None:
+    before = make_rig(tmp_path, unit="GiB")
+    before.see(16)
+    assert before.agent.inventory is not None
+    rig = make_rig(tmp_path, unit="1")
+    rig.node(inventory=encode_inventory(before.agent.inventory))
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.see(16)
+    assert rig.agent.problem == ""
+
+
+def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_nobody_holds_any(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="auto")
+    rig.see(200)
+    assert rig.agent.inventory is not None
+    assert rig.agent.inventory.unit.name == "0.01"
+    rig.see(16)
+    assert rig.agent.inventory.unit.name == "0.01"
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.see(4000)
+    assert "changes from '0.01' to '0.1'" in rig.agent.problem
+    rig.hold()
+    assert rig.agent.inventory.unit.name == "0.1"
+
+
+def test_containers_of_another_plugin_are_explained_once_and_again_when_they_come_back(rig: Rig) -> None:
+    rig.see(16)
+    rig.hold(a=["GCU-7-_-0"])
+    rig.hold(a=["GCU-7-_-0"])
+    assert rig.heard.reasons() == ["ForeignDeviceIds"]
+    assert rig.agent.foreign_containers == 1
+    rig.hold()
+    assert rig.agent.foreign_containers == 0
+    rig.hold(a=["GCU-7-_-0"])
+    assert rig.heard.reasons() == ["ForeignDeviceIds"] * 2
+
+
+def test_a_corrected_record_is_told_to_its_pod(rig: Rig) -> None:
+    ref = PodRef("u", "d", "a", "", 0)
+    rig.agent.record_written(RecordWrite(pod=ref, annotations={}, cards=(1,), assigned=True, corrected_from=(0,)))
+    assert rig.heard.pods == [
+        ("a", "CardCorrected", "the record said card 0, the kubelet gave card 1; the record was corrected")
+    ]

@@ -1,0 +1,133 @@
+"""What the plugin writes on its Node, when, and how often."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.errors import ForbiddenError
+from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.publishing import Publisher
+from gcushare.vendors import ENFLAME
+from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+
+COUNT, INVENTORY = ENFLAME.count_resource, ENFLAME.inventory_annotation
+
+
+def inventory(cards: int, unit: str = "1") -> Inventory:
+    return Inventory(
+        unit=parse_memory_unit(unit),
+        cards=tuple(InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=1), units=16) for i in range(cards)),
+    )
+
+
+class ANode:
+    """A Node whose changes come back to the publisher, as by a watch."""
+
+    def __init__(self) -> None:
+        self.annotations: dict[str, str] = {}
+        self.capacity: dict[str, str] = {}
+        self.writes: list[str] = []
+        self.refusals = 0
+        self.changed = asyncio.Event()
+        self.refused = asyncio.Event()
+
+    def as_object(self) -> Node:
+        return Node(metadata=ObjectMeta(annotations=self.annotations), status=NodeStatus(capacity=self.capacity))
+
+    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
+        self._note("annotations")
+        self.annotations |= {key: value for key, value in annotations.items() if value is not None}
+
+    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
+        self._note("capacity")
+        self.capacity |= {key: str(value) for key, value in capacity.items()}
+
+    def _note(self, what: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            self.refused.set()
+            raise ForbiddenError("nodes is forbidden")
+        self.writes.append(what)
+        self.changed.set()
+
+    async def until_writes(self, count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.writes) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@asynccontextmanager
+async def publishing(node: ANode) -> AsyncIterator[Publisher]:
+    publisher = Publisher(ENFLAME, node)
+    publisher.node_changed(node.as_object())
+    running = asyncio.create_task(publisher.run(), name="publisher")
+    try:
+        yield publisher
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_count_and_inventory_are_written_at_once() -> None:
+    node = ANode()
+    async with publishing(node) as publisher:
+        publisher.publish(inventory(8))
+        await node.until_writes(2)
+    assert node.capacity == {COUNT: "8"}
+    assert node.annotations == {INVENTORY: encode_inventory(inventory(8))}
+
+
+async def test_what_stands_there_already_is_not_written_again() -> None:
+    node = ANode()
+    node.annotations[INVENTORY] = encode_inventory(inventory(8))
+    async with publishing(node) as publisher:
+        publisher.publish(inventory(8))
+        await node.until_writes(1)
+    assert node.writes == ["capacity"]
+
+
+async def test_what_the_kubelet_zeroed_or_somebody_removed_is_written_again() -> None:
+    node = ANode()
+    async with publishing(node) as publisher:
+        publisher.publish(inventory(8))
+        await node.until_writes(2)
+        node.capacity[COUNT] = "0"
+        node.annotations.clear()
+        publisher.node_changed(node.as_object())
+        await node.until_writes(4)
+    assert (node.capacity[COUNT], list(node.annotations)) == ("8", [INVENTORY])
+
+
+async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
+    node = ANode()
+    node.refusals = 1
+    async with publishing(node) as publisher:
+        publisher.publish(inventory(1))
+        async with asyncio.timeout(5):
+            await node.refused.wait()
+        assert publisher.problem == "the Node could not be written: nodes is forbidden"
+        await node.until_writes(2)
+        assert publisher.problem == ""
+
+
+def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
+    node = ANode()
+    publisher = Publisher(ENFLAME, node)
+    assert publisher.published_unit() is None
+    node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
+    publisher.node_changed(node.as_object())
+    assert publisher.published_unit() == "0.1"
+    node.annotations[INVENTORY] = "not ours"
+    assert publisher.published_unit() is None
+
+
+def test_cordons_are_the_words_of_the_admins_annotation() -> None:
+    node = ANode()
+    publisher = Publisher(ENFLAME, node)
+    assert publisher.cordoned == frozenset()
+    node.annotations[ENFLAME.cordon_annotation] = " 1, GCU-7 ,"
+    publisher.node_changed(node.as_object())
+    assert publisher.cordoned == {"1", "GCU-7"}

@@ -1,0 +1,65 @@
+"""The plugin's command line, from words to settings."""
+
+import pytest
+
+from gcushare.core.errors import ConfigError
+from gcushare.device_plugin.__main__ import PROGRAM
+from gcushare.device_plugin.configuring import monitor_settings, source_options
+from gcushare.device_plugin.delivery import Strategy
+from gcushare.device_plugin.planning import Reserve
+from gcushare.device_plugin.settings import PluginSettings
+from gcushare.runtime.loading import Answered, load_settings
+
+
+def load(*argv: str) -> PluginSettings:
+    return load_settings(PROGRAM, argv, {}, lambda path: path.read_text())
+
+
+def test_health_flags_reach_the_doors_that_use_them() -> None:
+    settings = load(
+        "--unhealthy-after", "5", "--recover-after", "2m", "--event-holds", "1h", "--application-xids", "48,63",
+        "--card-call-timeout", "2s", "--vendor", "aliyun", "--poll-interval", "1s",
+    )  # fmt: skip
+    monitor, source = monitor_settings(settings), source_options(settings)
+    assert (monitor.policy.bad_readings, monitor.policy.recover_after_s, monitor.policy.event_holds_s) == (5, 120, 3600)
+    assert (source.extra_application_xids, source.isolation.call_timeout_s, source.prefer) == ((48, 63), 2.0, "nvml")
+    assert monitor.poll_interval_s == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "reserve"),
+    [("0", Reserve()), ("512MiB", Reserve(bytes=512 << 20)), ("5%", Reserve(percent=5.0))],
+)
+def test_a_reserve_is_an_amount_or_a_share(text: str, reserve: Reserve) -> None:
+    assert load("--reserve", text).cards.reserve == reserve
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (("--reserve", "101%"), "more than 100%"),
+        (("--memory-unit", "2"), "accepted: GiB or MiB or 1 or 0.1 or 0.01 or 0.001 or auto"),
+        (("--device-list-strategy", "env,mount"), "'env,mount' is not one of the accepted words"),
+        (("--application-xids", "0"), "too small"),
+        (("--status", "--remove-from-node"), "exclude each other"),
+    ],
+)
+def test_a_wrong_word_is_refused_with_what_is_accepted(argv: tuple[str, ...], why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(*argv)
+    assert why in str(caught.value)
+
+
+def test_strategies_come_together_with_commas() -> None:
+    assert load("--device-list-strategy", "env,devices").kubelet.device_list_strategy == (
+        Strategy.ENV,
+        Strategy.DEVICES,
+    )
+
+
+def test_what_print_config_shows_can_be_fed_back() -> None:
+    with pytest.raises(Answered) as answer:
+        load("--reserve", "5%", "--application-xids", "48", "--print-config")
+    text = answer.value.text
+    again = load_settings(PROGRAM, ("--config-file", "f"), {}, lambda _: text)
+    assert (again.cards.reserve, again.health.application_xids) == (Reserve(percent=5.0), (48,))

@@ -1,0 +1,111 @@
+"""The kubelet's List answer read as bytes, against the generated messages that define what it means."""
+
+import contextlib
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.pod_resources import decode_holdings
+from gcushare.wire.protos import podresources_pb2 as pb
+
+RESOURCE = "enflame.com/gcu-memory"
+
+
+def answer(*devices: tuple[str, list[str]], pod: str = "a") -> pb.ListPodResourcesResponse:
+    """One pod with one container that holds these (resource, ids), one entry each."""
+    container = pb.ContainerResources(name="c0", cpu_ids=[3, 700])
+    for resource, ids in devices:
+        container.devices.add(resource_name=resource, device_ids=ids)
+    return pb.ListPodResourcesResponse(pod_resources=[pb.PodResources(name=pod, namespace="d", containers=[container])])
+
+
+def as_kubelet(*ids: str, resource: str = RESOURCE) -> list[tuple[str, list[str]]]:
+    """One entry per id, as the stock kubelet answers."""
+    return [(resource, [each]) for each in ids]
+
+
+def read(message: pb.ListPodResourcesResponse, resource: str = RESOURCE) -> dict[tuple[str, str], set[str]]:
+    found = decode_holdings(message.SerializeToString(), resource)
+    return {(each.pod, each.container): set(each.ids.text()) for each in found}
+
+
+def test_a_run_of_ids_is_read_whole() -> None:
+    ids = device_ids_of_card(3, 500)
+    (found,) = decode_holdings(answer(*as_kubelet(*ids)).SerializeToString(), RESOURCE)
+    assert (found.pod, found.container, found.ids.count_by_card()) == ("d/a", "c0", {3: 500})
+    assert found.ids.text() == ids
+
+
+def test_another_resources_ids_are_skipped_wherever_they_stand() -> None:
+    ours = device_ids_of_card(0, 3)
+    message = answer(
+        *as_kubelet("GPU-1", resource="nvidia.com/gpu"),
+        *as_kubelet(*ours[:2]),
+        *as_kubelet("xyz", resource="enflame.com/gcu-memoro"),
+        *as_kubelet(ours[2]),
+    )
+    assert read(message) == {("d/a", "c0"): set(ours)}
+
+
+def test_ids_of_another_layout_are_kept_apart() -> None:
+    (found,) = decode_holdings(
+        answer(*as_kubelet("GCU-1-_-0", *device_ids_of_card(1, 2), "\x01ab")).SerializeToString(), RESOURCE
+    )
+    assert found.ids.count_by_card() == {1: 2}
+    assert set(found.ids.foreign) == {"GCU-1-_-0", "\x01ab"}
+
+
+def test_several_ids_in_one_entry_and_entries_with_a_numa_node_are_read_too() -> None:
+    message = answer((RESOURCE, device_ids_of_card(2, 4)))
+    message.pod_resources[0].containers[0].devices[0].topology.nodes.add(ID=1)
+    assert read(message) == {("d/a", "c0"): set(device_ids_of_card(2, 4))}
+
+
+def test_a_container_without_ids_is_left_out() -> None:
+    assert read(answer(*as_kubelet("GPU-1", resource="nvidia.com/gpu"))) == {}
+
+
+def test_a_resource_name_too_long_for_the_short_form_is_read_slowly() -> None:
+    name = f"example.com/{'x' * 130}"
+    assert read(answer(*as_kubelet("000", "001", resource=name)), name) == {("d/a", "c0"): {"000", "001"}}
+
+
+_IDS = st.lists(st.sampled_from([*device_ids_of_card(0, 9), *device_ids_of_card(5, 9), "GPU-1", "zz", ""]), max_size=12)
+_DEVICES = st.lists(st.tuples(st.sampled_from([RESOURCE, "nvidia.com/gpu"]), _IDS), max_size=8)
+
+
+@given(st.lists(_DEVICES, max_size=4))
+def test_every_answer_means_what_the_generated_messages_say(pods: list[list[tuple[str, list[str]]]]) -> None:
+    message = pb.ListPodResourcesResponse()
+    expected: dict[tuple[str, str], set[str]] = {}
+    for number, devices in enumerate(pods):
+        message.pod_resources.extend(answer(*devices, pod=f"p{number}").pod_resources)
+        ids = set(itertools.chain.from_iterable(ids for resource, ids in devices if resource == RESOURCE))
+        if ids:
+            expected[f"d/p{number}", "c0"] = ids
+    assert read(message) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\x0a\x05abc", id="cut short"),
+        pytest.param(b"\x0a\x80", id="a length without its end"),
+        pytest.param(b"\x0b", id="a group"),
+        pytest.param(b"\x0a\x04\x0a\x02\xff\xfe", id="a name that is no text"),
+        pytest.param(b"<html>", id="a page"),
+    ],
+)
+def test_what_is_no_answer_is_an_error_of_the_remote_side(body: bytes) -> None:
+    with pytest.raises(RemoteContractError, match="pod resources answer"):
+        decode_holdings(body, RESOURCE)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_do_anything_else_than_be_read_or_refused(body: bytes) -> None:
+    with contextlib.suppress(RemoteContractError):
+        assert all(len(found.ids) for found in decode_holdings(body, RESOURCE))

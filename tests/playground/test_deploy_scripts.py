@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import shutil
 import sys
@@ -14,8 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.playground.apiserver.objects import Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.playground.commands import extender_command
+from gcushare.playground.plans import ClusterPlan, Place
+from gcushare.playground.processes import Child
 from gcushare.vendors import ENFLAME
-from tests.charts import DEPLOY, NAMESPACE
+from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, one, rendered
 from tests.playground.deploy_rig import Outcome, Site, config_manager, control_plane_node, needs_tools, started_site
 from tests.protocol.config_manager_node import until
 
@@ -25,7 +29,9 @@ PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
 MANAGER = "gcushare-config-manager"
 LABEL = ENFLAME.label_key
 REPOSITORY = "artifact.enflame.cn/enflame_docker_images/enflame"
-QUESTION = "Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter)"
+QUESTION = (
+    "Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter)"
+)
 
 
 @dataclass
@@ -253,15 +259,12 @@ async def test_the_extender_is_deployed_followed_and_deleted_with_the_scheduler_
 
 
 async def test_nothing_is_uninstalled_while_a_scheduler_is_not_put_back(bench: Bench) -> None:
-    deploying = asyncio.create_task(bench.run(EXTENDER, "deploy.sh", "--delivery", "none", "--timeout", "3s"))
-
-    async def is_installed() -> bool:
-        return bench.site.find("configmaps", MANAGER) is not None
-
-    await until(is_installed, "the release is installed")
+    deploying = asyncio.create_task(bench.run(EXTENDER, "deploy.sh", "--delivery", "none", "--timeout", "2s"))
+    server = bench.site.server
+    await server.store.until(lambda: bench.site.find("configmaps", MANAGER))
     failed = json.dumps({"state": "failed", "reason": "no kube-scheduler process is to be seen"})
-    patch = json.dumps({"data": {"node.n1": failed}})
-    await bench.site.run("kubectl", "patch", "configmap", MANAGER, "-n", NAMESPACE, "--type=merge", "-p", patch)
+    data = {"mode": "apply", "node.n1": failed}
+    server.registry.update(BY_NAME["configmaps"], Key(NAMESPACE, MANAGER), lambda obj: {**obj, "data": data})
     deployed = await deploying
     assert deployed.code == 1
     assert "node n1 not yet: no kube-scheduler process is to be seen" in deployed.out
@@ -287,15 +290,12 @@ async def test_a_cluster_without_a_control_plane_of_its_own_is_told_about_the_se
 @asynccontextmanager
 async def extender(site: Site) -> AsyncIterator[str]:
     """Run the real extender; its address."""
-    words = [sys.executable, "-m", "gcushare.scheduler_extender", "--no-leader-elect", "--listen-port=0"]
-    words += ["--listen-address=127.0.0.1", "--log-dir=", "--log-format=json"]
-    process = await asyncio.create_subprocess_exec(*words, env=site.environment(), stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
+    place = Place(site.folder / "extender")
+    place.logs.mkdir(parents=True)
+    site.server.kubeconfig(place.kubeconfig)
+    child = Child(extender_command(ClusterPlan(nodes=()), place))
     try:
-        url = ""
-        async with asyncio.timeout(20):
-            while not url:
-                url = json.loads(await process.stderr.readline()).get("url", "")
+        url = await child.start()
 
         async def answers() -> bool:
             return (await site.run("curl", "--silent", "--fail", f"{url}/readyz")).code == 0
@@ -303,9 +303,7 @@ async def extender(site: Site) -> AsyncIterator[str]:
         await until(answers, "the extender is ready")
         yield url
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        await process.communicate()
+        await child.stop()
 
 
 async def test_inspect_shows_the_extenders_ledger(bench: Bench) -> None:
@@ -319,3 +317,19 @@ async def test_inspect_shows_the_extenders_ledger(bench: Bench) -> None:
     assert document.startswith("{\n")
     assert unknown.out.startswith("inspect GCU usage of node n9 from scheduler cache\n")
     assert unknown.code == 1
+
+
+async def test_inspect_without_an_extender_says_what_to_do(bench: Bench) -> None:
+    done = await bench.run(EXTENDER, "inspect.sh")
+    assert done.code == 1
+    assert f"there is no Service {EXTENDER} in namespace {NAMESPACE}" in done.errors
+
+
+async def test_what_helm_test_asks_is_answered_by_the_extender(bench: Bench) -> None:
+    pod = one(rendered(EXTENDER_CHART), "Pod", f"{EXTENDER}-test")
+    *python, _ = pod["spec"]["containers"][0]["command"]
+    async with extender(bench.site) as url:
+        done = await bench.site.run(sys.executable, *python[1:], url)
+    assert done.code == 0, done
+    asked = [line.split()[:2] for line in done.out.splitlines() if line.startswith("/")]
+    assert asked == [["/version", "200"], ["/readyz", "200"], ["/gcushare-scheduler/inspect", "200"]]

@@ -93,6 +93,9 @@ class ProcProcesses:
         return next(iter(serving or found), None)
 
     def _schedulers(self) -> list[Running]:
+        if not self._proc.is_dir():
+            # A pod that is not given the host's /proc sees the scheduler through its mirror pod.
+            return []
         pids = sorted(int(entry.name) for entry in self._proc.iterdir() if entry.name.isdecimal())
         return [running for pid in pids if (running := self._read(pid)) is not None]
 

@@ -90,9 +90,12 @@ class Cluster:
             self._followers.clear()
             await self._stack.aclose()
         finally:
-            await self.doubles.stop()
-            if self._given_root is None:
-                shutil.rmtree(self.place.root, ignore_errors=True)
+            try:
+                await self.doubles.stop()
+            finally:
+                # Also after a double that failed and says so only now.
+                if self._given_root is None:
+                    shutil.rmtree(self.place.root, ignore_errors=True)
 
     async def start_all(self, *, deadline_s: float = 40.0) -> None:
         """Start doubles and programs, and wait until pods can be placed."""

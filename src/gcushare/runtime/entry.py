@@ -63,7 +63,7 @@ def run_program(
         return _tell(error, around.stderr)
     if log_settings is None:
         return _run_guarded(lambda: main(settings), around.stdout, lambda error: _tell(error, around.stderr))
-    with setup_logging(log_settings(settings), program.name, stderr=around.stderr):
+    with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=around.stderr):
         return _run_guarded(lambda: main(settings), around.stdout, _log)
 
 

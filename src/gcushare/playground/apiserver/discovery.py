@@ -15,6 +15,7 @@ from gcushare.playground.apiserver.objects import JsonObject
 from gcushare.playground.apiserver.resources import RESOURCES, Resource
 
 AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
@@ -41,6 +42,9 @@ class Discovery:
     def find(self, path: str, accept: str) -> tuple[bytes, str] | None:
         """Return a document and its content type, None where the path is none of discovery's."""
         path = path.rstrip("/")
+        if path == "/openapi/v2":
+            # An empty document as protobuf, which helm before 3.8 asks for: it then leaves validation to the server.
+            return b"", OPENAPI_V2
         if path in self._aggregated and any(map(_is_aggregated, accept.split(","))):
             return self._aggregated[path], AGGREGATED_V2
         body = self._documents.get(path)

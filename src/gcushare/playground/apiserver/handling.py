@@ -26,9 +26,10 @@ from gcushare.playground.apiserver.faults import (
 )
 from gcushare.playground.apiserver.identities import Identities, User, impersonated
 from gcushare.playground.apiserver.logs import Logs
+from gcushare.playground.apiserver.proxying import Proxy, parse_proxied
 from gcushare.playground.apiserver.registry import Registry
 from gcushare.playground.apiserver.rendering import Renderer, negotiate
-from gcushare.playground.apiserver.requests import Target, parse_target, verb_of
+from gcushare.playground.apiserver.requests import Target, parse_target, proxy_verb_of, verb_of
 from gcushare.playground.apiserver.reviews import Reviewer
 from gcushare.playground.apiserver.verbs import Call, Reply, Verbs
 from gcushare.playground.apiserver.watching import Watches
@@ -65,6 +66,7 @@ class Handler:
         self._discovery = Discovery(version)
         reviewer = Reviewer(parts.identities, lambda: parts.authorizer)
         self._verbs = Verbs(parts.registry, parts.identities, reviewer, logs)
+        self._proxy = Proxy(parts.registry)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; a refusal becomes its Status document."""
@@ -116,6 +118,10 @@ class Handler:
             raise _refusal(attributes, target)
 
     async def _dispatch(self, request: web.BaseRequest, user: User, cut_after: int | None) -> web.StreamResponse:
+        if (proxied := parse_proxied(request.path)) is not None:
+            verb = proxy_verb_of(request.method)
+            self._authorize(_attributes(user, verb, proxied.target), proxied.target)
+            return await self._proxy.answer(proxied, request)
         target = parse_target(request.path)
         if target is None:
             return self._document(request, user)

@@ -158,13 +158,13 @@ class Registry:
             ApiFailure: 404, or 409 where a precondition fails.
         """
         old = self.read(resource, key)
-        for what, wanted, found in (
-            ("UID", how.uid, uid_of(old.obj)),
-            ("ResourceVersion", how.resource_version, str(old.version)),
+        for what, wanted, found, then in (
+            ("UID", how.uid, uid_of(old.obj), "deleted and then recreated"),
+            ("ResourceVersion", how.resource_version, str(old.version), "modified"),
         ):
             if wanted is not None and wanted != found:
-                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-                raise failures.conflict(resource, key.name, why)
+                differ = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})"
+                raise failures.conflict(resource, key.name, f"{differ}. The object might have been {then}")
         obj = old.copy()
         grace_s = _grace_s(obj, how) if strategy_of(resource).graceful else 0
         self._add_finalizers(resource, obj, how.propagation)
@@ -240,12 +240,12 @@ class Registry:
         if found.get("name", key.name) != key.name:
             why = f"the name of the object ({found.get('name')}) does not match the name on the URL ({key.name})"
             raise failures.bad_request(why)
-        if found.get("uid", uid_of(old.obj)) != uid_of(old.obj):
-            uids = f"UID in precondition: {found['uid']}, UID in object meta: {uid_of(old.obj)}"
-            raise failures.conflict(resource, key.name, f"Precondition failed: {uids}")
         version = found.get("resourceVersion")
         if version and version != str(old.version):
             raise failures.modified(resource, key.name)
+        if found.get("uid", uid_of(old.obj)) != uid_of(old.obj):
+            uids = f"UID in precondition: {found['uid']}, UID in object meta: {uid_of(old.obj)}"
+            raise failures.conflict(resource, key.name, f"Precondition failed: {uids}")
 
     def _keep_owned(self, resource: Resource, new: JsonObject, old: JsonObject, *, status_only: bool) -> JsonObject:
         kept = metadata(old)

@@ -79,6 +79,11 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     return verb
 
 
+def proxy_verb_of(method: str) -> str:
+    """Return the API verb of a request that is handed on: reading is get, whatever is read."""
+    return {"GET": "get", "HEAD": "get", "DELETE": "delete"}.get(method) or _VERBS.get(method, "create")
+
+
 def flag(query: Mapping[str, str], name: str) -> bool:
     """Return a boolean parameter, false where it is missing."""
     return query.get(name, "") in _TRUE

@@ -200,6 +200,25 @@ class SecretStrategy(Strategy):
             yield Cause("data", "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
 
 
+class LeaseStrategy(Strategy):
+    """Leases: a duration, where there is one, is above zero."""
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        duration = dig(obj, "spec", "leaseDurationSeconds")
+        if duration is not None and duration <= 0:
+            yield Cause("spec.leaseDurationSeconds", f"Invalid value: {duration}: must be greater than 0")
+
+
+class EventStrategy(Strategy):
+    """Events: in their object's namespace, in ``default`` for objects without one."""
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        about = dig(obj, "involvedObject", "namespace", default="")
+        if (about or "default") != metadata(obj)["namespace"]:
+            why = f'Invalid value: "{about}": does not match event.namespace'
+            yield Cause("involvedObject.namespace", why)
+
+
 class RoleBindingStrategy(Strategy):
     """Role bindings: the role they bind is fixed for ever."""
 
@@ -244,6 +263,8 @@ _STRATEGIES: dict[str, Strategy] = {
     "namespaces": NamespaceStrategy(),
     "services": ServiceStrategy(),
     "secrets": SecretStrategy(),
+    "events": EventStrategy(),
+    "leases.coordination.k8s.io": LeaseStrategy(),
     "deployments.apps": WorkloadStrategy(
         {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600, "strategy": {}}
     ),

@@ -32,12 +32,14 @@ def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) ->
     """Assign a pod to a node, merging the binding's annotations into the pod in the same write.
 
     Raises:
-        ApiFailure: 404 no such pod, 409 bound already, deleting or another uid, 422 no target.
+        ApiFailure: 404 no such pod, 409 bound already, deleting or another uid, 400 another name, 500 no target.
     """
+    if dig(binding, "metadata", "name", default=key.name) != key.name:
+        raise failures.bad_request("name in URL does not match name in Binding object")
     node = dig(binding, "target", "name", default="")
     if not node or dig(binding, "target", "kind", default="Node") != "Node":
-        cause = failures.Cause("target.name", "Required value: a Binding names a Node", "FieldValueRequired")
-        raise failures.invalid(PODS, key.name, [cause])
+        # kube-apiserver hands the field errors out unwrapped here, which its error writer can only call a 500.
+        raise failures.ApiFailure(500, "", "target.name: Required value")
 
     def assign(pod: JsonObject) -> JsonObject:
         _check_bindable(pod, key, dig(binding, "metadata", "uid", default=""))
@@ -53,7 +55,8 @@ def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) ->
 def _check_bindable(pod: JsonObject, key: Key, uid: str) -> None:
     if uid and uid != uid_of(pod):
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {uid_of(pod)}"
-    elif is_deleting(pod):
+        raise failures.conflict(PODS, key.name, why)
+    if is_deleting(pod):
         why = f"pod {key.name} is being deleted, cannot be assigned to a host"
     elif assigned := dig(pod, "spec", "nodeName"):
         why = f'pod {key.name} is already assigned to node "{assigned}"'

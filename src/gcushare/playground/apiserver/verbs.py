@@ -112,7 +112,7 @@ class Verbs:
         return self._change(call, lambda _: obj)
 
     def _patch(self, call: Call) -> Reply:
-        mutate = decode_patch(call.resource, call.media, call.body)
+        mutate = _decode_patch(call)
         missing = self._registry.collection(call.resource).get(call.target.key) is None
         if call.media == APPLY_PATCH:
             if not call.query.get("fieldManager"):
@@ -165,7 +165,7 @@ class Verbs:
                 _require_version(call.resource, call.target.key, obj)
                 return self._change(call, lambda _: obj, status_only=True)
             case "patch":
-                return self._change(call, decode_patch(call.resource, call.media, call.body), status_only=True)
+                return self._change(call, _decode_patch(call), status_only=True)
             case _:
                 raise failures.method_not_allowed()
 
@@ -210,6 +210,21 @@ def _created(call: Call) -> JsonObject:
     if call.verb != "create":
         raise failures.method_not_allowed()
     return decode_object(call.media, call.body)
+
+
+def _decode_patch(call: Call) -> Mutation:
+    mutate = decode_patch(call.resource, call.media, call.body)
+
+    def patch(old: JsonObject) -> JsonObject:
+        uid, version = uid_of(old), dig(old, "metadata", "resourceVersion")
+        new = mutate(old)
+        # Unlike in an update, a uid in a patch is no precondition: it is a change of a field that never changes.
+        if dig(new, "metadata", "uid", default=uid) != uid and dig(new, "metadata", "resourceVersion") == version:
+            cause = failures.Cause("metadata.uid", f'Invalid value: "{new["metadata"]["uid"]}": field is immutable')
+            raise failures.invalid(call.resource, call.target.key.name, [cause])
+        return new
+
+    return patch
 
 
 def _require_version(resource: Resource, key: Key, obj: JsonObject) -> None:

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Uninstall the chart and take the label off the nodes; pods that hold cards go on. See --help.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=deploy/lib/common.sh
+. "$here/../../lib/common.sh"
+name=gcushare-device-plugin
+set_common_defaults
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    -h | --help)
+        say "Usage: delete.sh [OPTION...]
+
+Uninstall $name. Running pods are left alone.
+
+$COMMON_HELP"
+        exit 0
+        ;;
+    --namespace | --timeout) common_option "$@" ;;
+    *) fail "unknown option '$1'" "see $0 --help" ;;
+    esac
+    shift 2
+done
+
+check_cluster
+say "uninstall gcushare device plugin release in namespace:$namespace start..."
+uninstall_release "$name"
+for label in enflame.com/gcushare gpushare; do
+    mapfile -t labelled < <(kubectl get nodes --selector "$label=true" -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
+    [ "${#labelled[@]}" -eq 0 ] || kubectl label node "${labelled[@]}" "$label-" || fail "the label $label was not removed" "check that you may change nodes, and run $0 again"
+done

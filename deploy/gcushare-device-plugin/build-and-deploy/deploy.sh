@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Bring the image to the nodes, label the nodes that share their cards, install the chart. See --help.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=deploy/lib/common.sh
+. "$here/../../lib/common.sh"
+name=gcushare-device-plugin
+set_common_defaults
+nodes=${GCUSHARE_NODES:-}
+memory_unit=${GCUSHARE_MEMORY_UNIT:-}
+
+usage() {
+    say "Usage: deploy.sh [OPTION...]
+
+Install $name: every answer is an option too, for unattended use.
+
+  --nodes 'NAME...'    nodes that share their cards, or all (GCUSHARE_NODES; asked for when neither is given)
+  --memory-unit UNIT   1, 0.1, 0.01, 0.001, GiB, MiB or auto (GCUSHARE_MEMORY_UNIT, from the values)
+$COMMON_HELP
+$IMAGE_HELP
+$DEPLOY_HELP"
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    -h | --help) usage && exit 0 ;;
+    --nodes) take_value "$1" $# && nodes=$2 ;;
+    --memory-unit) take_value "$1" $# && memory_unit=$2 ;;
+    *) common_option "$@" || fail "unknown option '$1'" "see $0 --help" ;;
+    esac
+    shift 2
+done
+
+# ask_nodes: sets nodes, from the person at the keyboard where no option said.
+ask_nodes() {
+    say "Cluster node name list:"
+    kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'
+    [ -z "$nodes" ] || return 0
+    printf 'Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter): '
+    read -r nodes || fail "nobody answered which nodes share their cards" "give --nodes 'NAME...', or --nodes all"
+    printf '\n'
+    [ -n "$nodes" ] || nodes=all
+}
+
+label_nodes() {
+    local label labels=() chosen=("$@")
+    if [ "${chosen[*]}" = all ]; then
+        mapfile -t chosen < <(kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
+    fi
+    kubectl get node "${chosen[@]}" >/dev/null || fail "not every one of these is a node: ${chosen[*]}" "give names that 'kubectl get nodes' lists"
+    # The chart knows which label each vendor's plugin is looking for.
+    mapfile -t labels < <(printf '%s\n' "$rendered" | sed -n '/nodeSelector:/{n;s/^ *\([^:]*\): "true".*/\1=true/p;}')
+    for label in "${labels[@]}"; do
+        kubectl label --overwrite node "${chosen[@]}" "$label" || fail "the nodes could not be labelled $label" "check that you may change nodes"
+    done
+}
+
+chart=$here/$name-chart
+file=$here/images/$name.tar
+check_cluster
+image_arguments "$file"
+[ -z "$memory_unit" ] || helm_arguments+=(--set-string "memoryUnit=$memory_unit")
+# Values that do not fit stop here, before anything is changed.
+rendered=$(helm template "$name" "$chart" "${helm_arguments[@]}") || fail "the values given do not fit the chart" "mend what helm says above"
+deliver "$repository/$name:$tag" "$file"
+ask_nodes
+# shellcheck disable=SC2086 # names separated by spaces
+label_nodes $nodes
+say "deploy gcushare device plugin release start..."
+install_release "$name" "$chart"

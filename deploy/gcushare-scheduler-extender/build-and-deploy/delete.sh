@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Put every kube-scheduler back, then uninstall the chart. See --help.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=deploy/lib/common.sh
+. "$here/../../lib/common.sh"
+# shellcheck source=deploy/lib/schedulers.sh
+. "$here/../../lib/schedulers.sh"
+name=gcushare-scheduler-extender
+set_common_defaults
+force=
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    -h | --help)
+        say "Usage: delete.sh [OPTION...]
+
+Put every kube-scheduler back and uninstall $name. Running pods are left alone.
+
+$COMMON_HELP
+  --force              uninstall even when a kube-scheduler could not be put back"
+        exit 0
+        ;;
+    --force)
+        force=yes
+        shift
+        ;;
+    --namespace | --timeout)
+        common_option "$@"
+        shift 2
+        ;;
+    *) fail "unknown option '$1'" "see $0 --help" ;;
+    esac
+done
+
+check_cluster
+options=()
+if kubectl get configmap "$state_map" --namespace "$namespace" >/dev/null 2>&1; then
+    started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+    kubectl patch configmap "$state_map" --namespace "$namespace" --type merge --patch '{"data":{"mode":"recover"}}' >/dev/null ||
+        fail "the config managers could not be told to recover" "check that you may change ConfigMaps in $namespace"
+    status=0
+    wait_for_schedulers recovered || status=$?
+    show_manager_lines "$started"
+    if [ "$status" = 1 ]; then
+        [ -n "$force" ] || fail "not every kube-scheduler is put back; nothing was uninstalled" \
+            "mend the reasons above and run $0 again; a node that is gone for good: kubectl delete node NAME; or --force, and then on each node: gcushare-config-manager recover"
+        options=(--no-hooks)
+    fi
+fi
+say "uninstall gcushare scheduler extender release in namespace:$namespace start..."
+uninstall_release "$name" "${options[@]}"
+# The programs made these themselves; nobody holds them any more.
+kubectl delete lease "$name" "$state_map" --namespace "$namespace" --ignore-not-found

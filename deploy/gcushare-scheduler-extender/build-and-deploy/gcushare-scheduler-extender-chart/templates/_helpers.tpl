@@ -1,0 +1,179 @@
+{{/* Name in labels. */}}
+{{- define "gcushare-scheduler-extender.name" -}}
+{{- .Values.nameOverride | default .Values.deployName | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Name of the objects. */}}
+{{- define "gcushare-scheduler-extender.fullname" -}}
+{{- .Values.fullnameOverride | default .Values.deployName | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* An umbrella chart's value beats this chart's own. */}}
+{{- define "gcushare-scheduler-extender.vendor" -}}
+{{- (.Values.global | default dict).vendor | default .Values.vendor -}}
+{{- end -}}
+
+{{/* What kube-scheduler calls: one extender that binds, so one prefix for the resources of both vendors. */}}
+{{- define "gcushare-scheduler-extender.urlPrefix" -}}
+{{- eq (include "gcushare-scheduler-extender.vendor" .) "aliyun" | ternary "/gpushare-scheduler" "/gcushare-scheduler" -}}
+{{- end -}}
+
+{{/* The shared memory resources of this release, comma-separated. */}}
+{{- define "gcushare-scheduler-extender.resources" -}}
+{{- $all := dict "enflame" "enflame.com/gcu-memory" "aliyun" "aliyun.com/gpu-mem" "both" "enflame.com/gcu-memory,aliyun.com/gpu-mem" -}}
+{{- get $all (include "gcushare-scheduler-extender.vendor" .) -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.image" -}}
+{{- $image := .Values.image -}}
+{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default .Chart.AppVersion | toString) -}}
+{{- if $image.digest }}{{ $name }}@{{ $image.digest }}{{ else }}{{ $name }}{{ end -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "gcushare-scheduler-extender.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.uninstaller" -}}
+{{- .Values.configManager.name }}-uninstall
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "gcushare-scheduler-extender.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.commonLabels" -}}
+app.kubernetes.io/part-of: gcushare
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.labels" -}}
+{{ include "gcushare-scheduler-extender.selectorLabels" . }}
+{{ include "gcushare-scheduler-extender.commonLabels" . }}
+{{- end -}}
+
+{{/* A container that needs nothing but the network. */}}
+{{- define "gcushare-scheduler-extender.restricted" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* TLS: whether, the Secret's name, and the name in the certificate. */}}
+{{- define "gcushare-scheduler-extender.tlsSecret" -}}
+{{- if eq .Values.tls.mode "secret" -}}
+{{- required "tls.secretName must name the Secret when tls.mode is secret" .Values.tls.secretName -}}
+{{- else if ne .Values.tls.mode "none" -}}
+{{- .Values.tls.secretName | default (printf "%s-tls" (include "gcushare-scheduler-extender.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.serverName" -}}
+{{- include "gcushare-scheduler-extender.fullname" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.scheme" -}}
+{{- eq .Values.tls.mode "none" | ternary "http" "https" -}}
+{{- end -}}
+
+{{/* Whether the admission policies are rendered: "yes" or nothing. */}}
+{{- define "gcushare-scheduler-extender.hasAdmission" -}}
+{{- $enabled := .Values.admission.enabled | toString -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version)) -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.userName" -}}
+system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
+{{- end -}}
+
+{{/* The second scheduler's configuration: dict root, api. */}}
+{{- define "gcushare-scheduler-extender.schedulerConfig" -}}
+{{- $values := .root.Values -}}
+{{- $scheme := include "gcushare-scheduler-extender.scheme" .root -}}
+apiVersion: kubescheduler.config.k8s.io/{{ .api }}
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceName: {{ $values.secondScheduler.name }}
+  resourceNamespace: {{ .root.Release.Namespace }}
+profiles:
+  - schedulerName: {{ $values.secondScheduler.name }}
+extenders:
+  - urlPrefix: {{ $scheme }}://{{ include "gcushare-scheduler-extender.serverName" .root }}:{{ $values.service.port }}{{ include "gcushare-scheduler-extender.urlPrefix" .root }}
+    filterVerb: filter
+    prioritizeVerb: prioritize
+    preemptVerb: preempt
+    bindVerb: bind
+    weight: {{ $values.scheduler.weight }}
+    enableHTTPS: {{ eq $scheme "https" }}
+    {{- if eq $scheme "https" }}
+    tlsConfig:
+      serverName: {{ include "gcushare-scheduler-extender.serverName" .root }}
+      caFile: /etc/gcushare-tls/ca.crt
+    {{- end }}
+    httpTimeout: {{ $values.scheduler.timeout }}
+    nodeCacheCapable: true
+    managedResources:
+      {{- range include "gcushare-scheduler-extender.resources" .root | splitList "," }}
+      - name: {{ . }}
+        ignoredByScheduler: false
+      {{- end }}
+    ignorable: {{ $values.scheduler.ignorable }}
+{{- end -}}
+
+{{/* Annotations of pods that are the record of an allocation, as a CEL list; the families of this release only. */}}
+{{- define "gcushare-scheduler-extender.recordKeys" -}}
+{{- $keys := list "gcushare.io/card-uuid" "gcushare.io/card-mode" "gcushare.io/corrected" -}}
+{{- $vendor := include "gcushare-scheduler-extender.vendor" . -}}
+{{- if ne $vendor "aliyun" -}}
+{{- $keys = concat $keys (list "enflame.com/gcu-device-id" "enflame.com/gcu-device-memory" "enflame.com/gcu-device-memory-request" "enflame.com/gcu-device-assigned" "enflame.com/gcu-device-assign-time") -}}
+{{- end -}}
+{{- if ne $vendor "enflame" -}}
+{{- $keys = concat $keys (list "ALIYUN_COM_GPU_MEM_IDX" "ALIYUN_COM_GPU_MEM_DEV" "ALIYUN_COM_GPU_MEM_POD" "ALIYUN_COM_GPU_MEM_ASSIGNED" "ALIYUN_COM_GPU_MEM_ASSUME_TIME") -}}
+{{- end -}}
+{{- include "gcushare-scheduler-extender.celList" $keys -}}
+{{- end -}}
+
+{{/* Annotations of nodes that only the plugin writes, as a CEL list. */}}
+{{- define "gcushare-scheduler-extender.inventoryKeys" -}}
+{{- $vendor := include "gcushare-scheduler-extender.vendor" . -}}
+{{- $vendors := eq $vendor "both" | ternary (list "enflame" "aliyun") (list $vendor) -}}
+{{- $keys := list -}}
+{{- range $vendors }}{{ $keys = append $keys (printf "gcushare.io/%s-inventory" .) }}{{ end -}}
+{{- include "gcushare-scheduler-extender.celList" $keys -}}
+{{- end -}}
+
+{{/* Resources of a Node's status that the plugin writes, as a CEL list. */}}
+{{- define "gcushare-scheduler-extender.nodeResources" -}}
+{{- $all := dict "enflame" (list "enflame.com/gcu-count") "aliyun" (list "aliyun.com/gpu-count") "both" (list "enflame.com/gcu-count" "aliyun.com/gpu-count") -}}
+{{- include "gcushare-scheduler-extender.celList" (get $all (include "gcushare-scheduler-extender.vendor" .)) -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.celList" -}}
+['{{ join "', '" . }}']
+{{- end -}}
+
+{{/* Only pods that ask for shared memory. */}}
+{{- define "gcushare-scheduler-extender.asks" -}}
+matchConditions:
+  - name: asks-for-shared-memory
+    expression: >-
+      (object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])).exists(c,
+      has(c.resources) && has(c.resources.limits) && {{ include "gcushare-scheduler-extender.resources" . | splitList "," | include "gcushare-scheduler-extender.celList" }}.exists(name,
+      name in c.resources.limits))
+{{- end -}}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Show who uses which card: inspect.sh [NODE]. See --help.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=deploy/lib/common.sh
+. "$here/../../lib/common.sh"
+set_common_defaults
+url=${GCUSHARE_EXTENDER_URL:-}
+node=
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    -h | --help)
+        say "Usage: inspect.sh [OPTION...] [NODE]
+
+Show the use of every card, of one node or of all, as the extender's ledger has it.
+
+  --namespace NAME     namespace of the release (GCUSHARE_NAMESPACE, kube-system)
+  --vendor VENDOR      enflame or aliyun (GCUSHARE_VENDOR, enflame)
+  --url URL            ask here, such as http://10.96.1.37:32766, instead of through the API server
+                       (GCUSHARE_EXTENDER_URL)"
+        exit 0
+        ;;
+    --namespace) common_option "$@" && shift 2 ;;
+    --vendor) take_value "$1" $# && vendor=$2 && one_of "$2" "$1" enflame aliyun && shift 2 ;;
+    --url) take_value "$1" $# && url=$2 && shift 2 ;;
+    -*) fail "unknown option '$1'" "see $0 --help" ;;
+    *)
+        [ -z "$node" ] || fail "more than one node is given: '$node' and '$1'" "give one, or none for all"
+        node=$1
+        shift
+        ;;
+    esac
+done
+
+word=GCU path=/gcushare-scheduler/inspect
+[ "$vendor" != aliyun ] || word=GPU path=/gpushare-scheduler/inspect
+if [ -n "$node" ]; then
+    say "inspect $word usage of node $node from scheduler cache"
+    path=$path/$node
+else
+    say "inspect $word usage of all nodes from scheduler cache"
+fi
+
+if [ -n "$url" ]; then
+    need curl "it asks the extender"
+    curl --silent --show-error --fail-with-body --max-time 10 "${url%/}$path?pretty=true" ||
+        fail "the extender at $url did not answer as it should" "check the address, and that a replica is ready"
+    exit 0
+fi
+need kubectl "it asks the extender through the API server"
+scheme=$(kubectl get service gcushare-scheduler-extender --namespace "$namespace" -o jsonpath='{.spec.ports[0].name}') ||
+    fail "there is no Service gcushare-scheduler-extender in namespace $namespace" "install it with ./deploy.sh, or give --namespace"
+port=$(kubectl get service gcushare-scheduler-extender --namespace "$namespace" -o jsonpath='{.spec.ports[0].port}')
+[ "$scheme" = https ] && scheme=https: || scheme=
+kubectl get --raw "/api/v1/namespaces/$namespace/services/${scheme}gcushare-scheduler-extender:$port/proxy$path?pretty=true" ||
+    fail "the extender did not answer through the API server" "see: kubectl get pod -n $namespace -l app.kubernetes.io/name=gcushare-scheduler-extender; or give --url"

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# Follow what gcushare-config-manager does on every control-plane node, through the ConfigMap in which each reports.
+# shellcheck disable=SC2154 # set by the script that sources this
+
+state_map=gcushare-config-manager
+
+# Print "NODE STATE REASON..." for every node that has reported.
+scheduler_reports() {
+    # shellcheck disable=SC2016 # the template's own variables
+    kubectl get configmap "$state_map" --namespace "$namespace" \
+        -o go-template='{{range $key, $value := .data}}{{$key}} {{$value}}{{"\n"}}{{end}}' 2>/dev/null |
+        sed -n 's/^node\.\([^ ]*\) {"state": *"\([a-z]*\)", *"reason": *"\(.*\)"}$/\1 \2 \3/p'
+}
+
+# How many nodes a config manager belongs on; nothing as long as the cluster has not counted them.
+managed_nodes() {
+    kubectl get daemonset "$state_map" --namespace "$namespace" \
+        -o jsonpath='{.status.observedGeneration} {.status.desiredNumberScheduled}' 2>/dev/null | awk '$1 > 0 { print $2 + 0 }'
+}
+
+# wait_for_schedulers STATE: until every managed node reports STATE; prints what goes wrong meanwhile. Returns 1 when it
+# is not so in time.
+wait_for_schedulers() {
+    local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected told=
+    while :; do
+        reports=$(scheduler_reports)
+        expected=$(managed_nodes)
+        there=$(printf '%s\n' "$reports" | awk -v state="$wanted" '$2 == state' | grep -c . || true)
+        if [ -n "$expected" ] && [ "$there" -ge "$expected" ] && ! printf '%s\n' "$reports" | grep -q ' failed '; then
+            [ "$expected" -gt 0 ] || return 2
+            return 0
+        fi
+        if [ "$SECONDS" -ge "$deadline" ]; then
+            say "after $timeout $there of ${expected:-?} control-plane nodes are $wanted:"
+            printf '%s\n' "${reports:-no node has reported}"
+            return 1
+        fi
+        if [ "$reports" != "$told" ]; then
+            printf '%s\n' "$reports" | awk '$2 == "failed" { $2 = "not yet:"; print "node " $0 }'
+            told=$reports
+        fi
+        sleep 0.5
+    done
+}
+
+# Print the lines that the config managers printed for people since a time; their log lines begin with a date.
+show_manager_lines() {
+    local pod
+    for pod in $(kubectl get pods --namespace "$namespace" --selector app.kubernetes.io/component=config-manager -o name); do
+        kubectl logs --namespace "$namespace" --since-time="$1" "$pod" 2>/dev/null | grep -Ev '^[0-9]{4}[-/]|^\{' || true
+    done
+}

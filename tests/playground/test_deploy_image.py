@@ -1,0 +1,170 @@
+"""The images' contents, without a container engine: the Dockerfile is read, and its steps done here.
+
+make-root.sh builds the very root that the Dockerfile copies into an empty image, from this Python; the programs are
+then started in it by chroot. Not covered: pulling the base image, and installing the dependencies from a registry.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gcushare._version import __version__
+from tests.charts import DEPLOY, EXTENDER_PACKAGE, PLUGIN_PACKAGE, ROOT
+from tests.sharing import build_once
+
+DOCKERFILE = DEPLOY / "image/Dockerfile"
+EPOCH = 1_700_000_000
+MANUAL_SIZES_MB = {"gcushare-device-plugin": 140, "gcushare-scheduler-extender": 130}
+PROGRAMS = ("gcushare-device-plugin", "gcushare-scheduler-extender", "gcushare-config-manager")
+CHROOT = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not CHROOT, reason="starting programs in another root needs root and chroot: run as root"
+)
+
+
+def instructions() -> list[list[str]]:
+    """The Dockerfile's instructions as words."""
+    text = re.sub(r"\\\n\s*", " ", DOCKERFILE.read_text())
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_every_base_image_is_pinned_by_version() -> None:
+    (default,) = [words[1].split("=", 1)[1] for words in instructions() if words[1].startswith("PYTHON_IMAGE=")]
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-bookworm", default)
+    stages = {words[3] for words in instructions() if words[0] == "FROM"}
+    bases = {words[1] for words in instructions() if words[0] == "FROM"}
+    assert bases - stages == {"${PYTHON_IMAGE}", "scratch"}
+
+
+def test_the_packages_build_the_stages_that_there_are() -> None:
+    stages = {words[3] for words in instructions() if words[0] == "FROM"}
+    for package in (PLUGIN_PACKAGE, EXTENDER_PACKAGE):
+        name = re.search(r"^name=(\S+)", (package / "build-image.sh").read_text(), re.MULTILINE)
+        assert name is not None
+        assert name[1] in stages
+
+
+def test_what_is_copied_is_there_and_let_through_to_the_build() -> None:
+    sources = [
+        word for words in instructions() if words[0] == "COPY" and "--from" not in words[1] for word in words[1:-1]
+    ]
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert f"!{source}" in ignored, source
+
+
+def test_the_extender_does_not_run_as_root() -> None:
+    words = instructions()
+    start = next(i for i, each in enumerate(words) if each[-1] == "gcushare-scheduler-extender" and each[0] == "FROM")
+    assert ["USER", "65532:65532"] in words[start:]
+
+
+def closure(name: str) -> Iterator[str]:
+    """The runtime dependencies of a project file, and theirs, as they are installed here."""
+    wanted = [re.split(r"[=<>\[; ]", each, maxsplit=1)[0] for each in tomllib.loads(name)["project"]["dependencies"]]
+    seen: set[str] = set()
+    while wanted:
+        each = wanted.pop()
+        if each.lower() in seen:
+            continue
+        seen.add(each.lower())
+        try:
+            requires = importlib.metadata.requires(each) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue  # for another Python or system
+        yield each
+        wanted += [re.split(r"[=<>!~\[;( ]", need, maxsplit=1)[0] for need in requires if "extra ==" not in need]
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of the images, from this environment's packages."""
+    return build_once(tmp_path_factory, "image", build_image) / "root"
+
+
+def build_image(folder: Path) -> None:
+    packages, source = folder / "packages", folder / "source"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    subprocess.run([*pip, "--no-compile", "--target", packages, source], check=True, timeout=120)
+    for name in closure((ROOT / "pyproject.toml").read_text()):
+        copy_installed(name, packages)
+    environment = {**os.environ, "PYTHON": sys.executable}
+    words = ["sh", str(DEPLOY / "image/make-root.sh"), str(packages), str(folder / "root"), str(EPOCH)]
+    subprocess.run(words, env=environment, check=True, timeout=120)
+
+
+def copy_installed(name: str, packages: Path) -> None:
+    distribution = importlib.metadata.distribution(name)
+    for file in distribution.files or ():
+        if ".." in file.parts or file.suffix == ".pyc":
+            continue
+        target = packages / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(str(distribution.locate_file(file)), target)
+
+
+def inside(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run something in the image's root, as a user that is not root."""
+    return subprocess.run(
+        [CHROOT, "--userspec=65532:65532", root, *words],
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@needs_root
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_programs_start_in_the_image(image: Path, program: str) -> None:
+    done = inside(image, program, "--version")
+    assert (done.stdout, done.stderr) == (f"{program} {__version__}\n", "")
+
+
+@needs_root
+def test_everything_that_the_programs_import_is_in_the_image(image: Path) -> None:
+    modules = (
+        "grpc aiohttp uvloop ssl msgspec ruamel.yaml google.protobuf watchfiles pynvml prometheus_client urllib.request"
+    )
+    done = inside(image, "python3", "-c", f"import {', '.join(modules.split())}; import gcushare.uninstall.__main__")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_root
+def test_there_is_no_shell_and_no_package_manager(image: Path) -> None:
+    names = {path.name for folder in ("bin", "usr/bin", "usr/local/bin") for path in (image / folder).glob("*")}
+    assert not names & {"sh", "bash", "busybox", "pip", "pip3", "apt", "dpkg"}
+
+
+def test_the_image_is_not_larger_than_the_manuals(image: Path) -> None:
+    files = [path for path in image.rglob("*") if path.is_file() and not path.is_symlink()]
+    size_mb = sum(path.stat().st_size for path in files) / 1e6
+    assert size_mb < min(MANUAL_SIZES_MB.values())
+
+
+def test_the_image_is_dated_by_the_sources_and_compiled_without_dates(image: Path) -> None:
+    assert {int(path.lstat().st_mtime) for path in image.rglob("*")} == {EPOCH}
+    (compiled,) = (image / "usr/local/lib").glob("python3.*/site-packages/gcushare/__pycache__/_version.*.pyc")
+    # PEP 552: bit 0 says that the file is found valid by its source's hash, bit 1 whether that is checked.
+    assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 1
+
+
+def test_no_part_for_laptops_and_tests_is_in_the_image(image: Path) -> None:
+    names = {path.name for path in (image / "usr/local/lib").glob("python3.*/site-packages/*")}
+    assert not names & {"kubernetes_asyncio", "pytest", "mypy", "pip", "setuptools", "cryptography", "hypothesis"}

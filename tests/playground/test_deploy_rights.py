@@ -1,0 +1,175 @@
+"""The whole system with nothing but the rights that the charts grant: no right is missing, and none is unused."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from gcushare.core.errors import GcushareError
+from gcushare.core.units import GIB
+from gcushare.kube import NAMESPACES, EventRecorder, KubeClient, RecorderLimits, load_config
+from gcushare.kube.config import ConfigSources
+from gcushare.playground.apiserver import DropAfter, Fault, RbacAuthorizer, service_account
+from gcushare.playground.cluster import Cluster
+from gcushare.playground.doubles import InsideDoubles
+from gcushare.playground.picture import POD_OBJECTS
+from gcushare.playground.plans import ClusterPlan, NodePlan
+from gcushare.vendors import ENFLAME
+from gcushare.wire.objects import ObjectReference
+from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, needs_helm, of_kind, rendered
+from tests.playground.deploy_rig import Site, config_manager
+from tests.protocol.config_manager_node import until
+from tests.unit.apiserver_objects import memory_pod
+
+EXTENDER, PLUGIN = "gcushare-scheduler-extender", "gcushare-device-plugin"
+MANAGER, UNINSTALLER, CLEANUP = "gcushare-config-manager", "gcushare-config-manager-uninstall", f"{PLUGIN}-cleanup"
+ACCOUNTS = (EXTENDER, PLUGIN, MANAGER, UNINSTALLER, CLEANUP)
+NODE = "n1"
+ELECTION = ("--lease-namespace", NAMESPACE, "--lease-duration", "3s", "--lease-renew-deadline", "900ms")
+PLAN = ClusterPlan(
+    nodes=(NodePlan(name=NODE, card_bytes=(16 * GIB, 16 * GIB)),),
+    wait_factor=0.1,
+    extender_flags=(*ELECTION, "--lease-retry", "200ms", "--settle-after", "1s"),
+)
+# One group: the scenario is run once, in one worker.
+pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("rights")]
+
+Right = tuple[str, str, str]
+"""API group, resource, verb."""
+
+
+def granted(account: str) -> set[Right]:
+    """What the charts grant a service account, in any namespace."""
+    objects = rendered(UMBRELLA_CHART)
+    roles = {(each["kind"], each["metadata"]["name"]): each for each in of_kind(objects, "ClusterRole", "Role")}
+    return {
+        (group, resource, verb)
+        for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding")
+        if any(subject["name"] == account for subject in binding["subjects"])
+        for rule in roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def objects_to_store() -> Iterator[Object]:
+    """The rights, and what the programs look for by name."""
+    kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Service", "ConfigMap")
+    for each in of_kind(rendered(UMBRELLA_CHART), *kinds):
+        yield {key: value for key, value in each.items() if key != "status"}
+
+
+async def run_program(site: Site, account: str, *words: str) -> None:
+    done = await site.run(
+        sys.executable, "-m", *words, KUBECONFIG=str(site.token_file(account)), POD_NAMESPACE=NAMESPACE
+    )
+    assert done.code in (0, 1), done
+    assert "Forbidden" not in done.errors, done
+
+
+async def repeat_an_event(site: Site, account: str) -> None:
+    """Post an event twice: the programs' recorder waits a minute before it writes the second time."""
+    config = load_config(ConfigSources(kubeconfig=site.token_file(account)))
+    about = ObjectReference(kind="Node", name=NODE, uid=NODE, api_version="v1")
+    async with KubeClient(config) as client:
+        recorder = EventRecorder(client, account, limits=RecorderLimits(interval_s=0.0))
+        task = asyncio.create_task(recorder.run(), name="recorder")
+        try:
+            for count in (1, 2):
+                recorder.record(about, "Tested", "twice")
+                await recorder.drain(10.0)
+                assert recorder.counters.posted == count
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:
+    """One pod that fits, one whose binding is not answered, one that fits nowhere."""
+    doubles.api.faults.on(Fault(DropAfter(), path="/pods/unanswered/binding", count=1))
+    for name, units in (("first", 4), ("unanswered", 8), ("large", 20)):
+        await cluster.client.create(POD_OBJECTS, memory_pod(name, units), namespace="default")
+    assigned = ENFLAME.record.assigned
+
+    def is_done() -> bool:
+        found = [cluster.pods.objects.get(f"default/{name}", {}) for name in ("first", "unanswered")]
+        return all(each.get("metadata", {}).get("annotations", {}).get(assigned) == "true" for each in found)
+
+    await cluster.pods.until(is_done, "both pods are assigned")
+
+
+async def configure_and_recover(site: Site) -> None:
+    async with config_manager(site, NODE) as host:
+
+        async def is_applied() -> bool:
+            return "applied" in site.get("configmaps", MANAGER)["data"].get(f"node.{NODE}", "")
+
+        await until(is_applied, "the node reports that its scheduler is configured")
+        # As in its pod, which has no /proc of the host: it looks for the mirror pod.
+        (host.root / "proc").unlink()
+        await run_program(
+            site, MANAGER, "gcushare.config_manager", "status", f"--host-root={host.root}", f"--node-name={NODE}"
+        )
+        (host.root / "proc").symlink_to("/proc")
+        await run_program(site, UNINSTALLER, "gcushare.config_manager", "uninstall", "--uninstall-timeout=20s")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """The API server after everything that the programs do was done once."""
+    doubles = InsideDoubles()
+    async with Cluster(PLAN, doubles) as cluster:
+        await cluster.start_api_server()
+        api = doubles.api
+        for each in objects_to_store():
+            api.registry.put(each)
+        api.authorizer = RbacAuthorizer(api.store)
+        folder: Path = tmp_path_factory.mktemp("rights")
+        site = Site(api, folder, api.kubeconfig(folder / "admin.kubeconfig"))
+        try:
+            await cluster.start_kubelets()
+            # Each program reads the file when it starts: its own token, with its node's name for the plugin.
+            api.kubeconfig(cluster.place.kubeconfig, service_account(NAMESPACE, EXTENDER), namespace=NAMESPACE)
+            await cluster.start_extender()
+            api.kubeconfig(cluster.place.kubeconfig, service_account(NAMESPACE, PLUGIN, node=NODE))
+            await cluster.start_plugins(PLAN.nodes)
+            await cluster.start_scheduler()
+            await cluster.wait_ready()
+            await place_pods(cluster, doubles)
+            for account in (EXTENDER, PLUGIN):
+                await repeat_an_event(site, account)
+            await configure_and_recover(site)
+            await run_program(site, CLEANUP, "gcushare.uninstall", "--vendor=enflame")
+        except BaseException as error:
+            error.add_note(cluster.describe_programs())
+            raise
+        yield site
+
+
+def user(account: str) -> str:
+    return service_account(NAMESPACE, account).name
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+async def test_no_right_is_missing(after: Site, account: str) -> None:
+    assert after.server.requests.refused(user(account)) == []
+    assert list(after.server.requests.of(user(account)))
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+async def test_no_right_is_unused(after: Site, account: str) -> None:
+    assert granted(account) - after.server.requests.used(user(account)) == set()
+
+
+async def test_a_right_that_is_not_granted_would_be_missed(after: Site) -> None:
+    config = load_config(ConfigSources(kubeconfig=after.token_file("gcushare-nobody")))
+    async with KubeClient(config) as client:
+        with pytest.raises(GcushareError, match="403"):
+            await client.get(NAMESPACES, NAMESPACE)
+    assert [each.resource for each in after.server.requests.refused(user("gcushare-nobody"))] == ["namespaces"]

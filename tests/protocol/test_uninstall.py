@@ -1,0 +1,133 @@
+"""Cleaning Nodes over real HTTP, beside a kubelet that writes back what it still counts."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gcushare.kube import KubeClient, KubeConfig
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Deletion
+from gcushare.playground.apiserver.objects import JsonObject, Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.runtime.entry import Surroundings
+from gcushare.uninstall.__main__ import main
+from gcushare.uninstall.cleaning import Cleaner, Wish
+from gcushare.vendors import ENFLAME
+from tests.unit.apiserver_objects import node
+
+MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
+        running.registry.put(_node("n1"))
+        running.registry.put(_node("n2"))
+        yield running
+
+
+def _node(name: str) -> JsonObject:
+    made = node(name)
+    made["metadata"] |= {"annotations": {ENFLAME.inventory_annotation: "{}"}, "labels": ENFLAME_LABEL}
+    made["status"] = {"capacity": {"cpu": "8", COUNT: "8", MEMORY: "128"}, "allocatable": {"cpu": "8", COUNT: "8"}}
+    return made
+
+
+ENFLAME_LABEL = {ENFLAME.label_key: "true"}
+
+
+def stored(server: ApiServer, name: str) -> JsonObject:
+    found: JsonObject = server.registry.read(BY_NAME["nodes"], Key("", name)).obj
+    return found
+
+
+class KubeletClock:
+    """Virtual time in which a kubelet writes its memory back at every look, until it forgets and writes 0 once."""
+
+    def __init__(self, server: ApiServer, forgets_at_s: float) -> None:
+        self._server = server
+        self._forgets_at_s = forgets_at_s
+        self._forgot = False
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    async def sleep(self, delay_s: float) -> None:
+        self._now += delay_s
+        if self._now < self._forgets_at_s:
+            self._write("128")
+        elif not self._forgot:
+            self._forgot = True
+            self._write("0")
+        await asyncio.sleep(0)
+
+    def _write(self, amount: str) -> None:
+        def change(obj: JsonObject) -> JsonObject:
+            capacity = {**obj["status"]["capacity"], MEMORY: amount}
+            return {**obj, "status": {**obj["status"], "capacity": capacity}}
+
+        self._server.registry.update(BY_NAME["nodes"], Key("", "n1"), change, status_only=True)
+
+
+async def clean(server: ApiServer, wish: Wish, clock: KubeletClock) -> tuple[frozenset[str], list[str]]:
+    lines: list[str] = []
+    async with KubeClient(KubeConfig(server.url, "test")) as client:
+        return await Cleaner(client, wish, clock, lines.append).run(), lines
+
+
+async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> None:
+    wish = Wish(vendors=(ENFLAME,), with_labels=True)
+    remembering, lines = await clean(server, wish, KubeletClock(server, 300))
+    assert remembering == {"n1", "n2"}
+    for name in ("n1", "n2"):
+        found = stored(server, name)
+        assert found["status"]["capacity"] == {"cpu": "8"}
+        assert not found["metadata"].get("annotations")
+        assert not found["metadata"].get("labels")
+    assert lines[0] == f"node/n1 cleaned: {ENFLAME.inventory_annotation}, {ENFLAME.label_key}, {COUNT}, {MEMORY}"
+
+
+async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server: ApiServer) -> None:
+    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
+    wish = Wish(vendors=(ENFLAME,), wait_s=600)
+    clock = KubeletClock(server, 300)
+    remembering, lines = await clean(server, wish, clock)
+    assert remembering == frozenset()
+    assert clock.monotonic() == 300
+    assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
+    assert len(lines) == 2
+
+
+async def test_waiting_ends_with_its_time_and_names_the_nodes(server: ApiServer) -> None:
+    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
+    remembering, _ = await clean(server, Wish(vendors=(ENFLAME,), wait_s=60), KubeletClock(server, 300))
+    assert remembering == {"n1"}
+
+
+async def test_the_command_cleans_and_is_repeatable(server: ApiServer, tmp_path: Path) -> None:
+    kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+    said = []
+    for _ in range(2):
+        out = io.StringIO()
+        around = Surroundings(argv=("--vendor", "enflame", "--kubeconfig", str(kubeconfig)), environ={}, stdout=out)
+        assert await asyncio.to_thread(main, around) == 0
+        said.append(out.getvalue().count("cleaned"))
+    assert said == [2, 0]
+
+
+async def test_the_command_says_what_the_api_server_refuses(tmp_path: Path) -> None:
+    async with ApiServer(ApiServerConfig(runs_controllers=False, anonymous=None)) as server:
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        errors = io.StringIO()
+        around = Surroundings(argv=("--kubeconfig", str(kubeconfig)), environ={}, stdout=io.StringIO(), stderr=errors)
+        assert await asyncio.to_thread(main, around) != 0
+        assert "401" in errors.getvalue()

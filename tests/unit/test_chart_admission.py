@@ -1,0 +1,134 @@
+"""The admission policies reserve exactly the keys that the programs write, for exactly their accounts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
+from gcushare.wire.keys import CARD_UUID, CORRECTED
+from gcushare.wire.records import record_keys
+from tests.charts import (
+    EXTENDER_CHART,
+    PLUGIN_CHART,
+    UMBRELLA_CHART,
+    Object,
+    needs_helm,
+    of_kind,
+    one,
+    rendered,
+)
+
+pytestmark = needs_helm
+
+POLICY = "ValidatingAdmissionPolicy"
+BINDING = "ValidatingAdmissionPolicyBinding"
+PREFIX = "gcushare-scheduler-extender-"
+ACCOUNT = "system:serviceaccount:kube-system:"
+BY_VENDOR = {"enflame": (ENFLAME,), "aliyun": (ALIYUN,), "both": VENDORS}
+
+
+def policy(name: str, *pairs: str) -> Object:
+    return one(rendered(EXTENDER_CHART, *pairs), POLICY, PREFIX + name)
+
+
+def quoted(expression: str) -> set[str]:
+    """The quoted words of a CEL expression."""
+    return set(re.findall(r"'([^']*)'", expression))
+
+
+def variable(found: Object, name: str) -> str:
+    return str(next(each["expression"] for each in found["spec"]["variables"] if each["name"] == name))
+
+
+@pytest.mark.parametrize("name", BY_VENDOR)
+def test_the_reserved_keys_of_pods_are_those_of_the_vendors_in_use(name: str) -> None:
+    vendors = BY_VENDOR[name]
+    wanted = {key for vendor in vendors for key in record_keys(vendor)} | {CARD_UUID, CORRECTED}
+    assert quoted(variable(policy("pod-records", f"vendor={name}"), "changed")) == wanted
+    assert quoted(variable(policy("bindings", f"vendor={name}"), "recorded")) == wanted
+    assert quoted(variable(policy("plugin-pods", f"vendor={name}"), "own")) == wanted
+
+
+@pytest.mark.parametrize("name", BY_VENDOR)
+def test_the_reserved_keys_of_nodes_are_those_of_the_vendors_in_use(name: str) -> None:
+    vendors: tuple[Vendor, ...] = BY_VENDOR[name]
+    inventories = {vendor.inventory_annotation for vendor in vendors}
+    assert quoted(variable(policy("inventories", f"vendor={name}"), "changed")) == inventories
+    own = policy("plugin-nodes", f"vendor={name}")
+    assert quoted(variable(own, "own")) == inventories
+    assert quoted(variable(own, "counted")) == {vendor.count_resource for vendor in vendors}
+
+
+def test_an_admins_cordon_is_reserved_for_nobody() -> None:
+    whole = str(of_kind(rendered(EXTENDER_CHART, "vendor=both"), POLICY))
+    for vendor in VENDORS:
+        assert vendor.cordon_annotation not in whole
+
+
+@pytest.mark.parametrize(
+    ("name", "accounts"),
+    [
+        pytest.param("pod-records", {"gcushare-device-plugin"}, id="pod-records"),
+        pytest.param("bindings", {"gcushare-scheduler-extender"}, id="bindings"),
+        pytest.param("inventories", {"gcushare-device-plugin", "gcushare-device-plugin-cleanup"}, id="inventories"),
+    ],
+)
+def test_only_our_accounts_write_and_they_are_the_charts_own(name: str, accounts: set[str]) -> None:
+    (validation,) = policy(name)["spec"]["validations"]
+    users = {word for word in quoted(validation["expression"]) if word.startswith("system:")}
+    assert users == {ACCOUNT + account for account in accounts}
+    there = {each["metadata"]["name"] for each in of_kind(rendered(UMBRELLA_CHART), "ServiceAccount")}
+    assert accounts <= there
+
+
+def test_the_plugins_token_is_held_to_its_own_node() -> None:
+    for name in ("plugin-pods", "plugin-nodes"):
+        found = policy(name)
+        assert found["spec"]["matchConditions"][0]["expression"].endswith(f"== '{ACCOUNT}gcushare-device-plugin'")
+        assert "authentication.kubernetes.io/node-name" in variable(found, "node")
+        assert "variables.node" in found["spec"]["validations"][0]["expression"]
+
+
+def test_exempt_users_are_let_through_everywhere_but_not_the_plugins_token() -> None:
+    for name in ("pod-records", "bindings", "inventories"):
+        assert "'admin'" in policy(name, "admission.exemptUsers={admin}")["spec"]["validations"][0]["expression"]
+
+
+def test_every_policy_fails_closed_and_is_bound_once() -> None:
+    objects = rendered(
+        EXTENDER_CHART, "admission.namespaces.exclude={default}", "admission.pods.refuseMalformed=true", "vendor=both"
+    )
+    policies = {each["metadata"]["name"] for each in of_kind(objects, POLICY)}
+    assert len(policies) == 7
+    assert {each["spec"]["failurePolicy"] for each in of_kind(objects, POLICY)} == {"Fail"}
+    bound = [each["spec"]["policyName"] for each in of_kind(objects, BINDING)]
+    assert sorted(bound) == sorted(policies)
+    assert {tuple(each["spec"]["validationActions"]) for each in of_kind(objects, BINDING)} == {("Deny",)}
+
+
+@pytest.mark.parametrize(
+    ("version", "enabled", "count"),
+    [
+        pytest.param("v1.29.9", "auto", 0, id="too-old"),
+        pytest.param("v1.30.0", "auto", 5, id="first"),
+        pytest.param("v1.30.4-eks-1", "auto", 5, id="managed"),
+        pytest.param("v1.36.2", "false", 0, id="off"),
+        pytest.param("v1.28.0", "true", 5, id="forced"),
+    ],
+)
+def test_policies_are_installed_where_the_cluster_has_them(version: str, enabled: str, count: int) -> None:
+    objects = rendered(EXTENDER_CHART, f"admission.enabled={enabled}", version=version)
+    assert len(of_kind(objects, POLICY)) == count
+
+
+def test_a_pod_above_one_card_is_refused_with_the_number() -> None:
+    found = policy("requests", "admission.pods.maxUnits.enflame=16")
+    (validation,) = found["spec"]["validations"]
+    assert "<= 16 * variables.cards" in validation["expression"]
+    assert ENFLAME.memory_resource in validation["messageExpression"]
+
+
+def test_the_plugin_chart_installs_no_policy_of_its_own() -> None:
+    assert of_kind(rendered(PLUGIN_CHART), POLICY) == []

@@ -1,0 +1,163 @@
+"""The packages hold what the manual says, in step with each other, with the project and with what is rendered."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gcushare._version import __version__
+from gcushare.vendors import ALIYUN, ENFLAME
+from tests.charts import (
+    CHARTS,
+    DEPLOY,
+    EXTENDER_CHART,
+    EXTENDER_PACKAGE,
+    HELM,
+    PLUGIN_CHART,
+    PLUGIN_PACKAGE,
+    ROOT,
+    UMBRELLA_CHART,
+    load_objects,
+    load_yaml,
+    needs_helm,
+    rendered,
+)
+
+# Chapter 2.5 of the manual.
+MANUAL_FILES = {
+    PLUGIN_CHART: "Chart.yaml values.yaml templates/clusterrolebinding.yaml templates/clusterrole.yaml "
+    "templates/daemonset.yaml templates/serviceaccount.yaml",
+    EXTENDER_CHART: "Chart.yaml values.yaml templates/clusterrolebinding.yaml templates/clusterrole.yaml "
+    "templates/daemonset-config-manager.yaml templates/deployment.yaml templates/serviceaccount.yaml "
+    "templates/service.yaml",
+}
+SCRIPTS = sorted([*DEPLOY.glob("*/build-and-deploy/*.sh"), *DEPLOY.glob("*/*.sh")])
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+
+
+@pytest.mark.parametrize("chart", MANUAL_FILES, ids=lambda chart: chart.name)
+def test_the_chart_has_the_files_of_the_manual(chart: Path) -> None:
+    assert [name for name in MANUAL_FILES[chart].split() if not (chart / name).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("chart", "name"), [(PLUGIN_CHART, "gcushare-device-plugin"), (EXTENDER_CHART, "gcushare-scheduler-extender")]
+)
+def test_the_values_of_the_manual_are_there(chart: Path, name: str) -> None:
+    values = load_yaml((chart / "values.yaml").read_text())
+    assert values["image"] | {"digest": ""} == {
+        "repository": "artifact.enflame.cn/enflame_docker_images/enflame",
+        "name": name,
+        "pullPolicy": "IfNotPresent",
+        "tag": "latest",
+        "digest": "",
+    }
+    assert (values["replicaCount"], values["imagePullSecrets"], values["deployName"]) == (1, [], name)
+    assert (values["nameOverride"], values["fullnameOverride"]) == ("", "")
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_chart_has_the_projects_version(chart: Path) -> None:
+    about = load_yaml((chart / "Chart.yaml").read_text())
+    version = ".".join(re.findall(r"\d+", __version__)[:3])
+    assert (about["version"], about["appVersion"]) == (version, version)
+
+
+def test_the_umbrella_holds_the_charts_themselves() -> None:
+    about = load_yaml((UMBRELLA_CHART / "Chart.yaml").read_text())
+    linked = {path.name: path.resolve() for path in (UMBRELLA_CHART / "charts").iterdir()}
+    assert linked == {chart.name: chart for chart in (PLUGIN_CHART, EXTENDER_CHART)}
+    for dependency in about["dependencies"]:
+        where = UMBRELLA_CHART / dependency["repository"].removeprefix("file://")
+        assert where.resolve() == linked[dependency["name"]]
+        inner = load_yaml((where / "Chart.yaml").read_text())
+        assert dependency["version"] == inner["version"]
+
+
+@needs_helm
+def test_the_umbrella_renders_what_the_two_charts_render() -> None:
+    alone = [*rendered(PLUGIN_CHART, "vendor=both"), *rendered(EXTENDER_CHART, "vendor=both")]
+    names = sorted((each["kind"], each["metadata"]["name"]) for each in alone)
+    together = rendered(UMBRELLA_CHART, "global.vendor=both")
+    assert sorted((each["kind"], each["metadata"]["name"]) for each in together) == names
+    assert sorted(map(json.dumps, together)) == sorted(map(json.dumps, alone))
+
+
+@needs_helm
+@pytest.mark.parametrize("half", ["devicePlugin", "schedulerExtender"])
+def test_one_half_can_be_left_out(half: str) -> None:
+    charts = {"devicePlugin": EXTENDER_CHART, "schedulerExtender": PLUGIN_CHART}
+    assert rendered(UMBRELLA_CHART, f"{half}.enabled=false") == rendered(charts[half])
+
+
+@needs_helm
+def test_the_plain_manifests_are_what_the_charts_render(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HELM": HELM, "HOME": "/nonexistent"}
+    subprocess.run([DEPLOY / "manifests/render.sh", tmp_path], env=environment, check=True, timeout=60)
+    committed = {path.relative_to(DEPLOY / "manifests"): path.read_text() for path in DEPLOY.glob("manifests/*/*.yaml")}
+    fresh = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.glob("*/*.yaml")}
+    assert fresh == committed, "run deploy/manifests/render.sh"
+
+
+def test_the_plain_manifests_hold_nothing_that_only_helm_reads() -> None:
+    for path in DEPLOY.glob("manifests/*/*.yaml"):
+        text = path.read_text()
+        assert "helm" not in text.lower(), path
+        assert load_objects(text), path
+
+
+def test_every_script_is_clean() -> None:
+    done = subprocess.run(
+        [SHELLCHECK, "--external-sources", *SCRIPTS, DEPLOY / "image/make-root.sh"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_scripts_can_be_started_and_libraries_cannot() -> None:
+    for script in SCRIPTS:
+        assert os.access(script, os.X_OK) is (script.parent.name not in ("lib", "image")), script
+
+
+def test_shellcheck_finds_what_is_wrong(tmp_path: Path) -> None:
+    script = tmp_path / "wrong.sh"
+    script.write_text("#!/bin/sh\nrm $1\n")
+    assert subprocess.run([SHELLCHECK, script], stdout=subprocess.DEVNULL, check=False).returncode != 0
+
+
+@pytest.mark.parametrize(
+    "script", sorted(DEPLOY.glob("*/build-and-deploy/*.sh")), ids=lambda path: "/".join(path.parts[-3:])
+)
+def test_a_script_tells_its_options_and_refuses_others(script: Path) -> None:
+    told = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=30, check=True)
+    assert told.stdout.startswith(f"Usage: {script.name} [OPTION")
+    refused = subprocess.run([script, "--wrong"], capture_output=True, text=True, timeout=30, check=False)
+    assert refused.returncode == 1
+    assert "unknown option '--wrong'" in refused.stderr
+    assert "what to do: " in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "resource"),
+    [("gcushare-pod.json", ENFLAME.memory_resource), ("gpushare-pod.json", ALIYUN.memory_resource)],
+)
+def test_the_example_asks_for_four_units(name: str, resource: str) -> None:
+    pod = json.loads((PLUGIN_PACKAGE / "example" / name).read_text())
+    assert (pod["apiVersion"], pod["kind"], pod["metadata"]["namespace"]) == ("v1", "Pod", "kube-system")
+    assert [each["resources"]["limits"] for each in pod["spec"]["containers"]] == [{resource: 4}]
+
+
+def test_both_packages_can_be_built_deployed_and_deleted() -> None:
+    for package in (PLUGIN_PACKAGE, EXTENDER_PACKAGE):
+        assert {"build-image.sh", "deploy.sh", "delete.sh"} <= {path.name for path in package.iterdir()}
+    assert (EXTENDER_PACKAGE / "inspect.sh").exists()

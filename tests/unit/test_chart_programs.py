@@ -1,0 +1,239 @@
+"""What the charts start is what the programs accept: flags, ports, probes, scheduler configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls, extender_entry
+from gcushare.config_manager.options import RunSettings, UninstallSettings
+from gcushare.config_manager.versions import ConfigFormat
+from gcushare.device_plugin.__main__ import PROGRAM as PLUGIN
+from gcushare.runtime.loading import load_settings
+from gcushare.runtime.settings import Program
+from gcushare.scheduler_extender.settings import PROGRAM as EXTENDER
+from gcushare.uninstall.__main__ import PROGRAM as CLEANUP
+from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
+from tests.charts import (
+    EXTENDER_CHART,
+    PLUGIN_CHART,
+    Object,
+    containers,
+    load_yaml,
+    needs_helm,
+    of_kind,
+    one,
+    pod_specs,
+    rendered,
+)
+
+pytestmark = needs_helm
+
+
+def _program(name: str, settings: type[Any]) -> Program[Any]:
+    return Program(name=name, summary="", version="", settings=settings)
+
+
+PROGRAMS: dict[tuple[str, ...], Program[Any]] = {
+    ("gcushare-device-plugin",): PLUGIN,
+    ("gcushare-scheduler-extender",): EXTENDER,
+    ("gcushare-config-manager", "run"): _program("run", RunSettings),
+    ("gcushare-config-manager", "uninstall"): _program("uninstall", UninstallSettings),
+    ("python3", "-m", "gcushare.uninstall"): CLEANUP,
+}
+
+
+def no_file(path: Path) -> str:
+    raise FileNotFoundError(path)
+
+
+def settings_of(container: Object) -> Any:
+    """Read a container's command line as its program does; raises ConfigError for what it would refuse."""
+    environ = {each["name"]: each.get("value", "given") for each in container.get("env", ())}
+    return load_settings(PROGRAMS[tuple(container["command"])], container["args"], environ, no_file)
+
+
+def programs_of(objects: Sequence[Object]) -> list[Object]:
+    return [
+        container
+        for spec in pod_specs(objects).values()
+        for container in containers(spec)
+        if tuple(container.get("command", ())) in PROGRAMS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chart", "pairs", "count"),
+    [
+        pytest.param(PLUGIN_CHART, (), 2, id="plugin"),
+        pytest.param(PLUGIN_CHART, ("vendor=both", "memoryUnit=auto", "deviceListStrategy={env,cdi}"), 3, id="both"),
+        pytest.param(
+            PLUGIN_CHART,
+            ("cards.source=simulated", "cards.simulated[0].memory=16GiB", "cards.failWithoutCards=true"),
+            2,
+            id="simulated",
+        ),
+        pytest.param(
+            PLUGIN_CHART,
+            ("cards.reserve=5%", "logs.hostPath=", "cleanup.removeNodeLabel=true", "cleanup.waitForKubelet=6m"),
+            2,
+            id="plugin-options",
+        ),
+        pytest.param(EXTENDER_CHART, (), 3, id="extender"),
+        pytest.param(EXTENDER_CHART, ("vendor=both", "tls.mode=own", "logs.hostPath="), 3, id="tls"),
+        pytest.param(
+            EXTENDER_CHART,
+            ("scheduler.ignorable=true", "configManager.manifest=/a.yaml", "configManager.schedulerVersion=v1.28.3"),
+            3,
+            id="config-manager",
+        ),
+        pytest.param(EXTENDER_CHART, ("scheduler.mode=none", "placement.filterAnswer=all"), 1, id="none"),
+    ],
+)
+def test_every_flag_that_a_chart_gives_is_accepted(chart: Path, pairs: tuple[str, ...], count: int) -> None:
+    found = programs_of(rendered(chart, *pairs))
+    assert len(found) == count
+    for container in found:
+        settings_of(container)
+
+
+def test_the_plugins_values_arrive() -> None:
+    objects = rendered(PLUGIN_CHART, "vendor=both", "cards.reserve=5%", "port=40000")
+    (gcu,) = pod_specs(objects)["DaemonSet/gcushare-device-plugin"]["containers"]
+    (gpu,) = pod_specs(objects)["DaemonSet/gcushare-device-plugin-aliyun"]["containers"]
+    enflame, aliyun = settings_of(gcu), settings_of(gpu)
+    assert (enflame.cards.vendor.value, enflame.cards.memory_unit) == ("enflame", "1")
+    assert (aliyun.cards.vendor.value, aliyun.cards.memory_unit) == ("aliyun", "GiB")
+    assert enflame.cards.efml_library == Path("/usr/lib/libefml.so")
+    assert aliyun.cards.nvml_library is None
+    assert enflame.cards.reserve.percent == 5
+    assert enflame.serve.listen_port == 40000
+
+
+@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
+def test_the_label_decides_where_a_plugin_runs(vendor: Any) -> None:
+    (daemon_set,) = of_kind(rendered(PLUGIN_CHART, f"vendor={vendor.name}"), "DaemonSet")
+    key, _, value = vendor.node_label.partition("=")
+    assert daemon_set["spec"]["template"]["spec"]["nodeSelector"] == {key: value}
+
+
+@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
+def test_helm_test_asks_for_one_unit_of_the_vendors_memory(vendor: Any) -> None:
+    pod = one(rendered(PLUGIN_CHART, "vendor=both"), "Pod", f"gcushare-device-plugin-test-{vendor.name}")
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {vendor.memory_resource: 1}
+
+
+def test_probes_ask_the_port_that_the_program_listens_on() -> None:
+    for chart in (PLUGIN_CHART, EXTENDER_CHART):
+        for container in programs_of(rendered(chart, "tls.mode=none") if chart == EXTENDER_CHART else rendered(chart)):
+            ports = {each["name"]: each["containerPort"] for each in container.get("ports", ())}
+            for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+                if probe not in container:
+                    continue
+                asked = container[probe]["httpGet"]
+                assert asked["path"] == path
+                assert ports.get(asked["port"], asked["port"]) == settings_of(container).serve.listen_port
+
+
+def test_probes_and_clients_speak_https_where_the_extender_does() -> None:
+    objects = rendered(EXTENDER_CHART, "tls.mode=own", "serviceMonitor.enabled=true")
+    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
+    assert {container[probe]["httpGet"]["scheme"] for probe in ("livenessProbe", "readinessProbe")} == {"HTTPS"}
+    (monitor,) = of_kind(objects, "ServiceMonitor")
+    assert monitor["spec"]["endpoints"][0]["scheme"] == "https"
+    manager = settings_of(pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"][0])
+    assert manager.extender.options().server_name == "gcushare-scheduler-extender.kube-system.svc"
+
+
+def test_the_service_leads_to_the_extender_and_only_to_it() -> None:
+    objects = rendered(EXTENDER_CHART)
+    service = one(objects, "Service", "gcushare-scheduler-extender")
+    template = one(objects, "Deployment", "gcushare-scheduler-extender")["spec"]["template"]
+    manager = one(objects, "DaemonSet", "gcushare-config-manager")["spec"]["template"]
+    selector = service["spec"]["selector"].items()
+    assert selector <= template["metadata"]["labels"].items()
+    assert not selector <= manager["metadata"]["labels"].items()
+    assert service["spec"]["ports"][0]["port"] == 32766
+    assert "publishNotReadyAddresses" not in service["spec"]
+
+
+def test_a_rollout_does_not_wait_for_a_second_leader() -> None:
+    objects = rendered(EXTENDER_CHART, "replicaCount=3")
+    strategy = one(objects, "Deployment", "gcushare-scheduler-extender")["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 1, "maxUnavailable": "100%"}
+    (budget,) = of_kind(objects, "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == "100%"
+    assert of_kind(rendered(EXTENDER_CHART), "PodDisruptionBudget") == []
+
+
+@pytest.mark.parametrize(("version", "group"), [("v1.20.15", "policy/v1beta1"), ("v1.21.0", "policy/v1")])
+def test_the_disruption_budget_is_in_the_version_that_the_cluster_has(version: str, group: str) -> None:
+    (budget,) = of_kind(rendered(EXTENDER_CHART, "replicaCount=2", version=version), "PodDisruptionBudget")
+    assert budget["apiVersion"] == group
+
+
+def second_scheduler_config(*pairs: str, version: str) -> Object:
+    objects = rendered(EXTENDER_CHART, "scheduler.mode=second-scheduler", *pairs, version=version)
+    text = one(objects, "ConfigMap", "gcushare-scheduler")["data"]["scheduler-config.yaml"]
+    return load_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "api"),
+    [("v1.19.0", "v1beta1"), ("v1.22.1", "v1beta2"), ("v1.23.0", "v1beta3"), ("v1.25.0", "v1"), ("v1.36.2", "v1")],
+)
+def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version: str, api: str) -> None:
+    config = second_scheduler_config(version=version)
+    assert config["apiVersion"] == f"kubescheduler.config.k8s.io/{api}"
+    assert config["profiles"] == [{"schedulerName": "gcushare-scheduler"}]
+    assert config["leaderElection"]["resourceName"] == "gcushare-scheduler"
+
+
+@pytest.mark.parametrize(
+    ("name", "vendors"),
+    [("enflame", (ENFLAME,)), ("aliyun", (ALIYUN,)), ("both", VENDORS)],
+)
+def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, vendors: Any) -> None:
+    (entry,) = second_scheduler_config(f"vendor={name}", "scheduler.weight=3", version="v1.36.2")["extenders"]
+    url = "http://gcushare-scheduler-extender.kube-system.svc:32766"
+    wanted = extender_entry(ExtenderSettings(url=url, vendors=vendors, weight=3), ConfigFormat.V1)
+    assert entry == json.loads(json.dumps(wanted))
+
+
+def test_the_second_scheduler_verifies_the_extender() -> None:
+    (entry,) = second_scheduler_config("tls.mode=own", version="v1.36.2")["extenders"]
+    server = "gcushare-scheduler-extender.kube-system.svc"
+    tls = ExtenderTls(ca=b"ca", server_name=server)
+    settings = ExtenderSettings(url=f"https://{server}:32766", vendors=(ENFLAME,), tls=tls)
+    wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
+    wanted["tlsConfig"] = {"serverName": server, "caFile": "/etc/gcushare-tls/ca.crt"}
+    assert entry == wanted
+
+
+@pytest.mark.parametrize("version", ["v1.27.3-eks-a5565ad", "v1.28.2-gke.100"])
+def test_the_second_scheduler_is_of_the_clusters_version(version: str) -> None:
+    objects = rendered(EXTENDER_CHART, "scheduler.mode=second-scheduler", version=version)
+    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler"]["containers"]
+    assert container["image"] == f"registry.k8s.io/kube-scheduler:{version.split('-')[0]}"
+
+
+def is_hook(each: Object, when: str) -> bool:
+    return bool(each["metadata"].get("annotations", {}).get("helm.sh/hook") == when)
+
+
+def test_schedulers_are_put_back_before_anything_goes_and_nodes_cleaned_after() -> None:
+    before = [each for each in rendered(EXTENDER_CHART) if is_hook(each, "pre-delete")]
+    after = [each for each in rendered(PLUGIN_CHART) if is_hook(each, "post-delete")]
+    assert [each["kind"] for each in before] == ["Job"]
+    assert sorted(each["kind"] for each in after) == ["ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount"]
+
+
+@pytest.mark.parametrize("mode", ["second-scheduler", "none"])
+def test_nothing_is_put_back_where_nothing_was_changed(mode: str) -> None:
+    objects = rendered(EXTENDER_CHART, f"scheduler.mode={mode}")
+    assert not [each for each in objects if is_hook(each, "pre-delete")]
+    assert of_kind(objects, "DaemonSet") == []

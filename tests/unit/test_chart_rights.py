@@ -1,0 +1,167 @@
+"""The rights and the containers' bounds that the charts render are the ones that docs/security.md names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.charts import (
+    EXTENDER_CHART,
+    PLUGIN_CHART,
+    ROOT,
+    UMBRELLA_CHART,
+    Object,
+    containers,
+    needs_helm,
+    of_kind,
+    one,
+    pod_specs,
+    rendered,
+)
+
+pytestmark = needs_helm
+
+DOCUMENT = ROOT / "docs/security.md"
+SECOND = "gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler"
+Row = tuple[str, str, str, frozenset[str], frozenset[str]]
+
+
+def words(cell: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in cell.split(",") if word.strip())
+
+
+def documented() -> set[Row]:
+    """The rows of the tables of rights."""
+    rows = set()
+    for line in DOCUMENT.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 6 and re.match(r"(Cluster)?Role ", cells[0]):
+            rows.add((cells[0], cells[1], cells[2], words(cells[3]), words(cells[4])))
+    return rows
+
+
+def granted(objects: Sequence[Object]) -> Iterator[Row]:
+    """One row per rule and resource of the rendered roles."""
+    for role in of_kind(objects, "ClusterRole", "Role"):
+        meta = role["metadata"]
+        name = f"{role['kind']} " + (f"{meta['namespace']}/" if role["kind"] == "Role" else "") + meta["name"]
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    yield name, group, resource, frozenset(rule["verbs"]), frozenset(rule.get("resourceNames", ()))
+
+
+def test_the_table_of_rights_is_what_the_charts_grant() -> None:
+    both = {*granted(rendered(UMBRELLA_CHART)), *granted(rendered(UMBRELLA_CHART, SECOND))}
+    assert both == documented()
+
+
+def test_no_rule_has_a_wildcard_or_reaches_what_is_secret() -> None:
+    for name, group, resource, verbs, _ in documented():
+        assert "*" not in f"{group}{resource}{''.join(verbs)}", name
+        assert not resource.startswith(("secrets", "pods/exec", "serviceaccounts")), name
+
+
+def test_every_bound_role_is_ours_or_one_that_kubernetes_keeps() -> None:
+    objects = [*rendered(UMBRELLA_CHART), *rendered(UMBRELLA_CHART, SECOND)]
+    ours = {(each["kind"], each["metadata"]["name"]) for each in of_kind(objects, "ClusterRole", "Role")}
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"])
+        for each in of_kind(objects, "ClusterRoleBinding", "RoleBinding")
+    }
+    assert bound - ours == {
+        ("ClusterRole", "system:kube-scheduler"),
+        ("ClusterRole", "system:volume-scheduler"),
+        ("Role", "extension-apiserver-authentication-reader"),
+    }
+    assert ours <= bound
+
+
+def test_every_pod_runs_under_an_account_that_is_rendered_or_under_none() -> None:
+    objects = rendered(UMBRELLA_CHART)
+    accounts = {each["metadata"]["name"] for each in of_kind(objects, "ServiceAccount")}
+    for name, spec in pod_specs(objects).items():
+        if "serviceAccountName" in spec:
+            assert spec["serviceAccountName"] in accounts, name
+        else:
+            assert spec["automountServiceAccountToken"] is False, name
+
+
+@pytest.mark.parametrize("mode", ["config-manager", "second-scheduler"])
+def test_no_container_can_gain_rights_or_write_to_its_root(mode: str) -> None:
+    objects = rendered(UMBRELLA_CHART, f"gcushare-scheduler-extender-chart.scheduler.mode={mode}")
+    for name, spec in pod_specs(objects).items():
+        assert not spec.get("hostPID"), name
+        for container in containers(spec):
+            context = container["securityContext"]
+            where = f"{name}/{container['name']}"
+            assert context["readOnlyRootFilesystem"] is True, where
+            assert context["allowPrivilegeEscalation"] is False, where
+            assert context["capabilities"] == {"drop": ["ALL"]}, where
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}, where
+            assert "privileged" not in context, where
+
+
+def test_only_those_run_as_root_whose_files_belong_to_root() -> None:
+    roots = {
+        container["name"]
+        for spec in pod_specs(rendered(UMBRELLA_CHART)).values()
+        for container in containers(spec)
+        if container["securityContext"]["runAsUser"] == 0
+    }
+    assert roots == {"gcushare-device-plugin", "gcushare-config-manager", "log-directory"}
+
+
+def test_what_of_the_host_is_mounted_is_what_is_documented() -> None:
+    mounted = {
+        name.split("/")[1]: {volume["hostPath"]["path"] for volume in spec.get("volumes", ()) if "hostPath" in volume}
+        for name, spec in pod_specs(rendered(UMBRELLA_CHART)).items()
+    }
+    logs = "/var/log/topscloud/gcushare"
+    kubelet = "/var/lib/kubelet"
+    assert {name: paths for name, paths in mounted.items() if paths} == {
+        "gcushare-device-plugin": {
+            f"{kubelet}/device-plugins",
+            f"{kubelet}/pod-resources",
+            "/usr/lib/libefml.so",
+            logs,
+        },
+        "gcushare-config-manager": {"/etc/kubernetes", logs},
+        "gcushare-scheduler-extender": {logs},
+    }
+    text = DOCUMENT.read_text()
+    for path in set().union(*mounted.values()):
+        assert f"`{path}`" in text
+
+
+def test_a_privileged_plugin_sees_the_hosts_devices_and_may_not_write_to_sys() -> None:
+    objects = rendered(PLUGIN_CHART, "privileged=true")
+    (container,) = one(objects, "DaemonSet", "gcushare-device-plugin")["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["privileged"] is True
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+    assert (mounts["/dev"], mounts["/sys"]) == (False, True)
+
+
+def test_the_extender_without_a_log_on_the_host_is_restricted() -> None:
+    spec = pod_specs(rendered(EXTENDER_CHART, "logs.hostPath="))["Deployment/gcushare-scheduler-extender"]
+    assert "initContainers" not in spec
+    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
+    assert spec["containers"][0]["securityContext"]["runAsNonRoot"] is True
+
+
+def test_the_config_manager_gets_the_authority_and_not_the_extenders_key() -> None:
+    spec = pod_specs(rendered(EXTENDER_CHART, "tls.mode=own"))["DaemonSet/gcushare-config-manager"]
+    (secret,) = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
+    assert secret["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+
+
+@pytest.mark.parametrize("chart", [PLUGIN_CHART, EXTENDER_CHART], ids=lambda chart: chart.name)
+def test_the_network_policy_leaves_only_the_programs_port_and_the_api_server(chart: Path) -> None:
+    (policy,) = of_kind(rendered(chart, "networkPolicy.enabled=true"), "NetworkPolicy")
+    port = 32767 if chart == PLUGIN_CHART else 32766
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": port, "protocol": "TCP"}]}]
+    assert [each["port"] for each in policy["spec"]["egress"][0]["ports"]] == [443, 6443]

@@ -1,0 +1,311 @@
+"""Every documented value does something, and a wrong one is refused by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.charts import (
+    CHARTS,
+    EXTENDER_CHART,
+    OLDEST,
+    PLUGIN_CHART,
+    UMBRELLA_CHART,
+    Object,
+    Rendering,
+    attempt,
+    helm,
+    load_yaml,
+    needs_helm,
+    render_text,
+    render_variants,
+)
+from tests.sharing import build_once
+
+pytestmark = needs_helm
+
+CONTAINER_TOLERATION = "[{key: accelerator, operator: Exists}]"
+SELECTOR = "{ipBlock: {cidr: 10.0.0.0/8}}"
+
+PLUGIN_VALUES: dict[str, tuple[str, str]] = {
+    # path: another value than the default, and what must be given beside it for that to have a meaning
+    "image.repository": ("registry.local/x", ""),
+    "image.name": ("plugin", ""),
+    "image.pullPolicy": ("Always", ""),
+    "image.tag": ("v2", ""),
+    "image.digest": ("sha256:" + "a" * 64, ""),
+    "imagePullSecrets": ("[{name: registry}]", ""),
+    "nameOverride": ("other", ""),
+    "fullnameOverride": ("other", ""),
+    "deployName": ("other", ""),
+    "memoryUnit": ("0.1", ""),
+    "vendor": ("aliyun", ""),
+    "cards.source": ("efml", ""),
+    "cards.simulated": ("[{memory: 32GiB}]", "cards: {source: simulated, simulated: [{memory: 16GiB}]}"),
+    "cards.reserve": ("5%", ""),
+    "cards.pollInterval": ("1s", ""),
+    "cards.failWithoutCards": ("true", ""),
+    "deviceListStrategy": ("[devices, cdi]", ""),
+    "efml.hostPath": ("/opt/libefml.so", ""),
+    "nvml.hostPath": ("/opt/libnvidia-ml.so.1", "vendor: aliyun"),
+    "runtimeClassName": ("nvidia", ""),
+    "privileged": ("true", ""),
+    "kubelet.rootDir": ("/data/kubelet", ""),
+    "waitForPod": ("2s", ""),
+    "logs.hostPath": ('""', ""),
+    "logs.level": ("debug", ""),
+    "logs.format": ("json", ""),
+    "port": ("40000", ""),
+    "serviceAccount.create": ("false", ""),
+    "serviceAccount.name": ("account", ""),
+    "serviceAccount.annotations": ("{a: b}", ""),
+    "rbac.create": ("false", ""),
+    "nodeSelector": ("{pool: cards}", ""),
+    "tolerations": (CONTAINER_TOLERATION, ""),
+    "affinity": ("{nodeAffinity: {}}", ""),
+    "priorityClassName": ("high", ""),
+    "resources": ("{limits: {memory: 3Gi}}", ""),
+    "updateStrategy": ("{type: OnDelete, rollingUpdate: null}", ""),
+    "terminationGracePeriodSeconds": ("30", ""),
+    "podAnnotations": ("{a: b}", ""),
+    "podLabels": ("{a: b}", ""),
+    "extraArgs": ("[--log-file-count=2]", ""),
+    "extraEnv": ("[{name: A, value: b}]", ""),
+    "networkPolicy.enabled": ("true", ""),
+    "networkPolicy.ingressFrom": (f"[{SELECTOR}]", "networkPolicy: {enabled: true}"),
+    "networkPolicy.apiServerPorts": ("[16443]", "networkPolicy: {enabled: true}"),
+    "serviceMonitor.enabled": ("true", ""),
+    "serviceMonitor.interval": ("1m", "serviceMonitor: {enabled: true}"),
+    "serviceMonitor.labels": ("{release: prometheus}", "serviceMonitor: {enabled: true}"),
+    "cleanup.enabled": ("false", ""),
+    "cleanup.removeNodeLabel": ("true", ""),
+    "cleanup.waitForKubelet": ("6m", ""),
+}
+SHARED = frozenset(
+    {"image", "imagePullSecrets", "nameOverride", "fullnameOverride", "deployName", "vendor", "logs", "serviceAccount"}
+    | {"rbac", "nodeSelector", "tolerations", "affinity", "priorityClassName", "resources", "podAnnotations"}
+    | {"podLabels", "extraArgs", "extraEnv", "networkPolicy", "serviceMonitor"}
+)
+CERT_MANAGER = "tls: {mode: cert-manager, issuer: {name: authority}}"
+SECOND = "scheduler: {mode: second-scheduler}"
+EXTENDER_VALUES: dict[str, tuple[str, str]] = {
+    **{path: PLUGIN_VALUES[path] for path in PLUGIN_VALUES if path.split(".")[0] in SHARED},
+    "replicaCount": ("3", ""),
+    "scheduler.mode": ("none", ""),
+    "scheduler.weight": ("5", ""),
+    "scheduler.timeout": ("2s", ""),
+    "scheduler.ignorable": ("true", ""),
+    "placement.nodePolicy": ("spread", ""),
+    "placement.cardPolicy": ("spread", ""),
+    "placement.filterAnswer": ("all", ""),
+    "service.type": ("NodePort", ""),
+    "service.port": ("80", ""),
+    "service.nodePort": ("30001", "service: {type: NodePort}"),
+    "service.clusterIP": ("10.96.1.37", ""),
+    "service.annotations": ("{a: b}", ""),
+    "tls.mode": ("secret", "tls: {secretName: given}"),
+    "tls.secretName": ("given", CERT_MANAGER),
+    "tls.issuer.name": ("other", CERT_MANAGER),
+    "tls.issuer.kind": ("ClusterIssuer", CERT_MANAGER),
+    "tls.issuer.group": ("example.com", CERT_MANAGER),
+    "leaderElection.leaseDuration": ("20s", ""),
+    "leaderElection.renewDeadline": ("5s", ""),
+    "leaderElection.retryPeriod": ("2s", ""),
+    "topologySpreadConstraints": ("[{maxSkew: 2}]", ""),
+    "podDisruptionBudget.enabled": ("false", "replicaCount: 2"),
+    "configManager.name": ("manager", ""),
+    "configManager.kubernetesDir": ("/var/lib/control", ""),
+    "configManager.manifest": ("/etc/kubernetes/manifests/s.yaml", ""),
+    "configManager.schedulerVersion": ("v1.28.3", ""),
+    "configManager.interval": ("30s", ""),
+    "configManager.waitTimeout": ("5m", ""),
+    "configManager.uninstallTimeout": ("20m", ""),
+    "configManager.port": ("40001", ""),
+    "configManager.schedulerNamespace": ("control", ""),
+    "configManager.nodeSelector": ("{pool: control}", ""),
+    "configManager.affinity": ("{nodeAffinity: {}}", ""),
+    "configManager.tolerations": (CONTAINER_TOLERATION, ""),
+    "configManager.priorityClassName": ("high", ""),
+    "configManager.resources": ("{limits: {memory: 3Gi}}", ""),
+    "configManager.extraArgs": ("[--log-file-count=2]", ""),
+    "secondScheduler.name": ("other-scheduler", SECOND),
+    "secondScheduler.replicaCount": ("2", SECOND),
+    "secondScheduler.image.repository": ("registry.local/kube-scheduler", SECOND),
+    "secondScheduler.image.tag": ("v1.36.0", SECOND),
+    "secondScheduler.resources": ("{limits: {memory: 3Gi}}", SECOND),
+    "secondScheduler.extraArgs": ("[--v=4]", SECOND),
+    "admission.enabled": ("false", ""),
+    "admission.protectRecords": ("false", ""),
+    "admission.devicePlugin.serviceAccount": ("other", ""),
+    "admission.devicePlugin.cleanupServiceAccount": ("other", ""),
+    "admission.exemptUsers": ("[admin]", ""),
+    "admission.namespaces.exclude": ("[default]", ""),
+    "admission.namespaces.requireLabels": ("{gcushare.io/enabled: 'true'}", ""),
+    "admission.pods.maxUnits.enflame": ("16", ""),
+    "admission.pods.maxUnits.aliyun": ("24", ""),
+    "admission.pods.refuseMalformed": ("true", ""),
+    "prometheusRule.enabled": ("true", ""),
+    "prometheusRule.labels": ("{release: prometheus}", "prometheusRule: {enabled: true}"),
+}
+NOT_RENDERED = {
+    PLUGIN_CHART: {"replicaCount": "accepted for old values files, and only as 1", "global": "the umbrella chart's"},
+    EXTENDER_CHART: {
+        "tls.validDays": "seen in the certificate only, which differs at every rendering",
+        "dashboards.enabled": "what is rendered are the chart's dashboards, as many as there are",
+        "dashboards.labels": "as above",
+        "global": "the umbrella chart's",
+    },
+}
+TABLES = {PLUGIN_CHART: PLUGIN_VALUES, EXTENDER_CHART: EXTENDER_VALUES}
+CASES = [
+    pytest.param(chart, path, id=f"{chart.name.split('-')[1]}-{path}") for chart in TABLES for path in TABLES[chart]
+]
+
+
+def leaves(values: Object, path: str = "") -> Iterator[str]:
+    """The dotted paths of a values file; a list or an empty map is a leaf."""
+    for key, value in values.items():
+        here = f"{path}.{key}" if path else key
+        is_free = here in ("resources", "updateStrategy", "dashboards.labels") or here.endswith(".resources")
+        if isinstance(value, dict) and value and not is_free:
+            yield from leaves(value, here)
+        else:
+            yield here
+
+
+def values_of(*documents: str) -> Object:
+    """Merge YAML maps, the later ones over the earlier."""
+
+    def merge(base: Object, over: Object) -> Object:
+        both = {**base, **over}
+        for key in base.keys() & over.keys():
+            if isinstance(base[key], dict) and isinstance(over[key], dict):
+                both[key] = merge(base[key], over[key])
+        return both
+
+    whole: Object = {}
+    for document in documents:
+        whole = merge(whole, load_yaml(document))
+    return whole
+
+
+def nested(path: str, value: str) -> str:
+    """Write ``a.b`` as a YAML flow map."""
+    keys = path.split(".")
+    return "".join(f"{{{key}: " for key in keys) + value + "}" * len(keys)
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, tuple[str, str]]]:
+    """What each documented value renders, by chart and path: without it, and with it."""
+    folder = build_once(tmp_path_factory, "chart-values", render_all)
+    found: dict[str, dict[str, tuple[str, str]]] = json.loads((folder / "outcomes.json").read_text())
+    return found
+
+
+def render_all(folder: Path) -> None:
+    outcomes = {}
+    for chart, table in TABLES.items():
+        sets = []
+        for path, (value, beside) in table.items():
+            sets += [values_of(beside or "{}"), values_of(beside or "{}", nested(path, value))]
+        texts = render_variants(chart, sets, folder / chart.name)
+        outcomes[chart.name] = dict(zip(table, zip(texts[::2], texts[1::2], strict=True), strict=True))
+    (folder / "outcomes.json").write_text(json.dumps(outcomes))
+
+
+@pytest.mark.parametrize(("chart", "path"), CASES)
+def test_a_documented_value_changes_what_is_rendered(
+    chart: Path, path: str, variants: dict[str, dict[str, tuple[str, str]]]
+) -> None:
+    before, after = variants[chart.name][path]
+    assert "kind: " in before
+    assert after != before
+
+
+def test_a_value_that_is_the_default_changes_nothing(tmp_path: Path) -> None:
+    before, same = render_variants(PLUGIN_CHART, [{}, {"port": 32767}], tmp_path / "all")
+    assert same == before
+
+
+@pytest.mark.parametrize("chart", TABLES, ids=lambda chart: chart.name)
+def test_every_value_of_the_values_file_is_tested(chart: Path) -> None:
+    documented = set(leaves(load_yaml((chart / "values.yaml").read_text())))
+    assert documented - NOT_RENDERED[chart].keys() == TABLES[chart].keys()
+
+
+@pytest.mark.parametrize(
+    ("chart", "path", "value"),
+    [
+        pytest.param(PLUGIN_CHART, "memoryUnit", "0.2", id="unit"),
+        pytest.param(PLUGIN_CHART, "vendor", "amd", id="vendor"),
+        pytest.param(PLUGIN_CHART, "replicaCount", "2", id="plugin-replicas"),
+        pytest.param(PLUGIN_CHART, "cards.source", "guess", id="source"),
+        pytest.param(PLUGIN_CHART, "cards.reserve", "a lot", id="reserve"),
+        pytest.param(PLUGIN_CHART, "cards.polInterval", "5s", id="misspelt"),
+        pytest.param(PLUGIN_CHART, "deviceListStrategy", "{env,magic}", id="strategy"),
+        pytest.param(PLUGIN_CHART, "efml.hostPath", "lib/libefml.so", id="relative-path"),
+        pytest.param(PLUGIN_CHART, "port", "70000", id="port"),
+        pytest.param(PLUGIN_CHART, "waitForPod", "1 second", id="duration"),
+        pytest.param(PLUGIN_CHART, "image.pullPolicy", "Sometimes", id="pull-policy"),
+        pytest.param(PLUGIN_CHART, "image.digest", "sha256:12", id="digest"),
+        pytest.param(PLUGIN_CHART, "extraArgs", "{verbose}", id="flag"),
+        pytest.param(PLUGIN_CHART, "global.vendor", "intel", id="global-vendor"),
+        pytest.param(EXTENDER_CHART, "replicaCount", "0", id="replicas"),
+        pytest.param(EXTENDER_CHART, "scheduler.mode", "static", id="mode"),
+        pytest.param(EXTENDER_CHART, "scheduler.weight", "0", id="weight"),
+        pytest.param(EXTENDER_CHART, "placement.nodePolicy", "random", id="policy"),
+        pytest.param(EXTENDER_CHART, "placement.filterAnswer", "best", id="filter-answer"),
+        pytest.param(EXTENDER_CHART, "service.type", "LoadBalancer", id="service-type"),
+        pytest.param(EXTENDER_CHART, "service.clusterIP", "None", id="headless"),
+        pytest.param(EXTENDER_CHART, "tls.mode", "maybe", id="tls"),
+        pytest.param(EXTENDER_CHART, "configManager.kubernetesDir", "etc", id="directory"),
+        pytest.param(EXTENDER_CHART, "configManager.schedulerVersion", "2.0", id="version"),
+        pytest.param(EXTENDER_CHART, "admission.enabled", "sometimes", id="admission"),
+        pytest.param(EXTENDER_CHART, "admission.pods.maxUnits.nvidia", "3", id="unknown-vendor"),
+        pytest.param(EXTENDER_CHART, "logLevel", "debug", id="unknown"),
+        pytest.param(UMBRELLA_CHART, "global.vendor", "intel", id="umbrella-vendor"),
+        pytest.param(UMBRELLA_CHART, "devicePlugin.enable", "true", id="umbrella-misspelt"),
+        pytest.param(UMBRELLA_CHART, "gcushare-device-plugin-chart.port", "0", id="umbrella-inner"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(chart: Path, path: str, value: str) -> None:
+    done = attempt(chart, Rendering(sets={path: value}))
+    assert done.returncode != 0
+    assert path.split(".")[-1] in done.stderr
+    assert "schema" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sets", "reason"),
+    [
+        pytest.param({"tls.mode": "secret"}, "tls.secretName must name the Secret", id="secret"),
+        pytest.param({"tls.mode": "cert-manager"}, "tls.issuer.name must name the issuer", id="issuer"),
+    ],
+)
+def test_a_value_that_needs_another_says_which(sets: dict[str, str], reason: str) -> None:
+    assert reason in attempt(EXTENDER_CHART, Rendering(sets=sets)).stderr
+
+
+def test_simulated_cards_must_be_listed() -> None:
+    done = attempt(PLUGIN_CHART, Rendering(sets={"cards.source": "simulated"}))
+    assert "cards.simulated must list cards" in done.stderr
+
+
+def test_a_second_scheduler_is_refused_where_the_cluster_is_too_old_for_it() -> None:
+    done = attempt(EXTENDER_CHART, Rendering(sets={"scheduler.mode": "second-scheduler"}, version=OLDEST))
+    assert "needs Kubernetes 1.19 or later, this cluster is v1.18.0" in done.stderr
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_chart_passes_helm_lint(chart: Path) -> None:
+    done = helm("lint", "--strict", str(chart))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("unit", ["1", "0.1", "0.01", "0.001"])
+def test_a_memory_unit_may_be_written_as_a_number(unit: str) -> None:
+    assert f"--memory-unit={unit}\n" in render_text(PLUGIN_CHART, Rendering(values=f"memoryUnit: {unit}\n"))

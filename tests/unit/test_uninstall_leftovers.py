@@ -1,0 +1,54 @@
+"""Which fields of a Node are ours to remove, and which are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from gcushare.uninstall.leftovers import find_leftovers, is_remembered
+from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
+from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+
+NODE = Node(
+    metadata=ObjectMeta(
+        name="n1",
+        annotations={ENFLAME.inventory_annotation: "{}", ENFLAME.cordon_annotation: "0", "other": "x"},
+        labels={"enflame.com/gcushare": "true", "kubernetes.io/os": "linux"},
+    ),
+    status=NodeStatus(
+        capacity={"cpu": "8", ENFLAME.count_resource: "8", ENFLAME.memory_resource: "128"},
+        allocatable={"cpu": "8", ENFLAME.memory_resource: "0"},
+    ),
+)
+
+
+def test_inventory_count_and_memory_are_ours_and_an_admins_cordon_is_not() -> None:
+    left = find_leftovers(NODE, VENDORS, with_labels=False)
+    assert left.metadata_patch is not None
+    assert left.metadata_patch.body == {"metadata": {"annotations": {ENFLAME.inventory_annotation: None}}}
+    gone = {ENFLAME.count_resource: None, ENFLAME.memory_resource: None}
+    assert left.status_patch is not None
+    assert left.status_patch.body == {"status": {"capacity": gone, "allocatable": gone}}
+
+
+def test_the_label_goes_only_where_asked_to() -> None:
+    assert find_leftovers(NODE, VENDORS, with_labels=False).labels == ()
+    assert find_leftovers(NODE, VENDORS, with_labels=True).labels == ("enflame.com/gcushare",)
+
+
+def test_another_vendors_fields_stay() -> None:
+    left = find_leftovers(NODE, (ALIYUN,), with_labels=True)
+    assert (left.metadata_patch, left.status_patch) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "remembered"),
+    [
+        pytest.param({ENFLAME.memory_resource: "128"}, True, id="counted"),
+        pytest.param({ENFLAME.memory_resource: "0"}, False, id="forgotten"),
+        pytest.param({}, None, id="silent"),
+        pytest.param({ENFLAME.memory_resource: "0", ALIYUN.memory_resource: "5"}, True, id="one-of-two"),
+    ],
+)
+def test_a_kubelet_remembers_what_it_counts(capacity: dict[str, str], remembered: bool | None) -> None:
+    node = Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(capacity=capacity))
+    assert is_remembered(node, VENDORS) is remembered

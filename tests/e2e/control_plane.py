@@ -1,0 +1,237 @@
+"""A control plane of real programs on loopback: etcd, kube-apiserver and, when asked for, kube-scheduler.
+
+No controller manager: tests create Nodes and Pods themselves. So two admission plugins that need controllers are off:
+ServiceAccount (nobody makes the default account) and TaintNodesByCondition (nobody would take the taint off again).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import ssl
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from gcushare.config_manager.arguments import parse_flags
+from gcushare.config_manager.extender import ExtenderSettings
+from gcushare.config_manager.scheduler_config import new_config
+from gcushare.config_manager.versions import ConfigFormat, parse_version
+from gcushare.core.errors import GcushareError
+from gcushare.kube import NAMESPACES, ConfigSources, KubeClient, Limits, load_config
+from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare.playground.processes import Child, Command
+from tests.e2e.assets import need_binaries
+from tests.e2e.authority import make_key_pair, make_server_certificate
+from tests.e2e.waiting import until
+
+_ETCD_SERVING = re.compile(r"serv\S+ .*client.*\"address\":\"(127\.0\.0\.1:\d+)\"")
+_SECURE = re.compile(r"Serving securely on (\S+)")
+
+_FAST = ("--kube-api-qps=5000", "--kube-api-burst=5000")
+_SHORT_WAITS = "podInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 2\n"
+"""A pod that did not fit is looked at again soon; the defaults are 1 and 10."""
+
+ADMIN = "admin"
+SCHEDULER = "system:kube-scheduler"
+NODE = "node-1"
+"""The one node that may be real: its kubelet has a token of its own."""
+NODE_USER = f"system:node:{NODE}"
+
+
+class ReservedPort:
+    """A free port of loopback that stays ours: the program that gets it shares it with our silent socket."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class ControlPlane:
+    """One control plane; ``async with ControlPlane()`` starts etcd and kube-apiserver and ends everything."""
+
+    def __init__(self) -> None:
+        self.binaries = need_binaries("etcd", "kube-apiserver")
+        self.root = Path(tempfile.mkdtemp(prefix="gcushare-e2e-"))
+        self.logs = self.root / "logs"
+        self.tls = make_server_certificate(self.root / "tls", "127.0.0.1", "localhost", "kubernetes.default.svc")
+        self.account_keys = make_key_pair(self.root)
+        self.children: dict[str, Child] = {}
+        self.tokens: dict[str, tuple[str, str]] = {ADMIN: ("admin-token", "system:masters")}
+        self.client: KubeClient
+        self.http: aiohttp.ClientSession
+        self._port = ReservedPort()
+        self._scheduler_port = ReservedPort()
+        self._stack = AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port.number}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.kubeconfig_of(ADMIN)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start_etcd()
+            self._add_identity(SCHEDULER, "")
+            self._add_identity(NODE_USER, "system:nodes")
+            self.write_tokens()
+            await self.start_api_server()
+            config = load_config(ConfigSources(kubeconfig=self.kubeconfig))
+            client = KubeClient(config, program="gcushare-e2e", limits=Limits(connections=64))
+            self.client = await self._stack.enter_async_context(client)
+            self.http = await self._stack.enter_async_context(self._open_http())
+            await self.wait_ready()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End every process, last started first, and remove the files."""
+        try:
+            await self._stack.aclose()
+            for child in reversed(self.children.values()):
+                if child.is_running:
+                    await child.stop(grace_s=5.0)
+        finally:
+            self._port.close()
+            self._scheduler_port.close()
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    async def start(self, command: Command, *, deadline_s: float = 60.0) -> str:
+        """Start a process of this cluster, or the same one again; returns what its ready line carries."""
+        child = self.children[command.name] = Child(command)
+        return await child.start(deadline_s=deadline_s)
+
+    def command(
+        self, name: str, *arguments: str, ready: re.Pattern[str], environ: Mapping[str, str] | None = None
+    ) -> Command:
+        """A command whose log is kept beside the others'."""
+        return Command(name=name, arguments=arguments, log_dir=self.logs, environ=environ or {}, ready=ready)
+
+    def describe(self) -> str:
+        """Every process's last lines; etcd's are only of interest when it ended."""
+        shown = [child for name, child in self.children.items() if name != "etcd" or not child.is_running]
+        return "\n".join(child.describe_tail() for child in shown)
+
+    def kubeconfig_of(self, user: str) -> Path:
+        """Write the kubeconfig of one of ``tokens``' users; the same file every time."""
+        path = self.root / f"{user.replace(':', '-')}.kubeconfig"
+        if not path.exists():
+            token = self.tokens[user][0]
+            write_kubeconfig(path, self.url, token=token, authority=self.tls.authority, namespace="default")
+        return path
+
+    def write_tokens(self) -> None:
+        """Write who may come with which token; kube-apiserver reads it once, when it starts."""
+        lines = [f'{token},{user},{user},"{groups}"\n' for user, (token, groups) in self.tokens.items()]
+        (self.root / "tokens.csv").write_text("".join(lines))
+
+    def _open_http(self) -> aiohttp.ClientSession:
+        """Open a session with which tests send what our client never would; it speaks as the administrator."""
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=self.tls.authority), limit=64)
+        headers = {"Authorization": f"Bearer {self.tokens[ADMIN][0]}"}
+        return aiohttp.ClientSession(connector=connector, headers=headers)
+
+    def _add_identity(self, user: str, groups: str) -> None:
+        self.tokens[user] = (f"token-of-{user.replace(':', '-')}", groups)
+
+    async def _start_etcd(self) -> None:
+        self.etcd_address = await self.start(
+            self.command(
+                "etcd",
+                str(self.binaries["etcd"]),
+                *("--data-dir", str(self.root / "etcd"), "--unsafe-no-fsync", "--log-level", "info"),
+                *("--listen-client-urls", "http://127.0.0.1:0", "--listen-peer-urls", "http://127.0.0.1:0"),
+                ready=_ETCD_SERVING,
+                # Flags of the same meaning exist, but must name the addresses listened on, which are not known yet.
+                environ={
+                    "ETCD_ADVERTISE_CLIENT_URLS": "http://127.0.0.1:0",
+                    "ETCD_INITIAL_ADVERTISE_PEER_URLS": "http://127.0.0.1:0",
+                    "ETCD_INITIAL_CLUSTER": "default=http://127.0.0.1:0",
+                },
+            )
+        )
+
+    async def start_api_server(self) -> None:
+        """Start kube-apiserver, or start it again on its port."""
+        await self.start(
+            self.command(
+                "kube-apiserver",
+                str(self.binaries["kube-apiserver"]),
+                *(f"--etcd-servers=http://{self.etcd_address}", "--endpoint-reconciler-type=none"),
+                *("--bind-address=127.0.0.1", f"--secure-port={self._port.number}", "--permit-port-sharing=true"),
+                *("--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.96.0.0/16"),
+                *(f"--tls-cert-file={self.tls.certificate}", f"--tls-private-key-file={self.tls.key}"),
+                f"--token-auth-file={self.root / 'tokens.csv'}",
+                f"--service-account-signing-key-file={self.account_keys[0]}",
+                f"--service-account-key-file={self.account_keys[1]}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
+                *("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", "--allow-privileged=true"),
+                f"--cert-dir={self.root / 'apiserver'}",
+                ready=_SECURE,
+            )
+        )
+
+    async def wait_ready(self, *, deadline_s: float = 60.0) -> None:
+        """Wait until the API server has finished starting: /readyz, and the namespace that pods go to."""
+        await until(self._problem, "kube-apiserver is ready", deadline_s=deadline_s)
+
+    async def _problem(self) -> str:
+        try:
+            async with self.http.get(f"{self.url}/readyz") as answer:
+                if answer.status != 200:
+                    return await answer.text()
+            await self.client.get(NAMESPACES, "default")
+        except (GcushareError, aiohttp.ClientError) as error:
+            return str(error) or repr(error)
+        return ""
+
+    async def start_scheduler(self, extender: ExtenderSettings | None, *, name: str = "kube-scheduler") -> None:
+        """Start kube-scheduler, calling ``extender`` as the config manager would have it do, and wait for it.
+
+        Its own limit of 50 requests a second is raised: the figures are about what an extender adds, not about that.
+        """
+        binary = need_binaries("kube-scheduler")["kube-scheduler"]
+        kubeconfig = self.kubeconfig_of(SCHEDULER)
+        arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", *_FAST]
+        if extender is not None:
+            document = new_config(extender, parse_version(await self.client.version()), parse_flags(arguments))
+            path = self.root / f"{name}.yaml"
+            path.write_text(document.text + ("" if document.format is ConfigFormat.POLICY else _SHORT_WAITS))
+            arguments.append(f"--{document.flag}={path}")
+        await self.start(
+            self.command(
+                name,
+                str(binary),
+                *(*arguments, "--bind-address=127.0.0.1", "--permit-port-sharing=true", "--v=2"),
+                *(f"--secure-port={self._scheduler_port.number}", f"--cert-dir={self.root / 'scheduler'}"),
+                *(f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"),
+                ready=_SECURE,
+            )
+        )
+
+    async def end(self, name: str) -> None:
+        """End one of the processes."""
+        await self.children.pop(name).stop()

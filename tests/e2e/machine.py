@@ -1,0 +1,224 @@
+"""This machine as a node: containerd and the kubelet, in folders and mount namespaces of their own.
+
+The kubelet has its device plugin directory written into it, below /var/lib/kubelet. In its own mount namespace that is
+our folder, as is /etc/kubernetes; outside nothing changes, and a kubelet that runs here already is left alone. Pods
+use the host's network and no cgroups of their own, so that neither CNI nor a cgroup layout is asked of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from gcushare.kube import NODES
+from tests.e2e.assets import machine_address, need_binaries, need_root, need_tools
+from tests.e2e.control_plane import NODE, NODE_USER, ControlPlane
+from tests.e2e.images import NAME, build_image
+from tests.e2e.waiting import until
+
+_BOOTED = re.compile(r"(containerd successfully booted)")
+_STARTED = re.compile(r"(Started kubelet)")
+_KUBELET_DIR, _KUBERNETES_DIR = Path("/var/lib/kubelet"), Path("/etc/kubernetes")
+_MOUNTED = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit; shift 2; done; shift; exec "$@"'
+
+
+class Machine:
+    """The one node of a control plane. Skips the test, when it is made, where the machine does not serve."""
+
+    def __init__(self, control_plane: ControlPlane, feature_gates: Mapping[str, bool] | None = None) -> None:
+        need_root("to run containerd and a kubelet")
+        self._kubelet = need_binaries("kubelet")["kubelet"]
+        self._tools = need_tools("containerd", "ctr", "runc", "unshare", "mount", why="to run pods for a kubelet")
+        self.address = machine_address()
+        self.control_plane = control_plane
+        self.feature_gates = dict(feature_gates or {})
+        self.root = control_plane.root / NODE
+        self.pod_logs = control_plane.root / "pods"
+        self._socket = control_plane.root / "containerd.sock"
+        self.etc = control_plane.root / "host" / "etc" / "kubernetes"
+        self._made: list[Path] = []
+
+    @property
+    def plugins(self) -> Path:
+        return self.root / "device-plugins"
+
+    async def start(self) -> None:
+        """Start containerd with the tests' image, then the kubelet, and wait for the Node."""
+        self._made = [folder for folder in (_KUBELET_DIR, _KUBERNETES_DIR) if not folder.exists()]
+        for folder in (self.root, self.pod_logs, self.etc / "manifests", *self._made):
+            folder.mkdir(parents=True, exist_ok=True)
+        await self._start_containerd()
+        await self.start_kubelet()
+
+    async def stop(self) -> None:
+        """End the kubelet, then every container, then containerd."""
+        running = [name for name in ("kubelet",) if name in self.control_plane.children]
+        for name in running:
+            await self.control_plane.end(name)
+        if "containerd" in self.control_plane.children:
+            await self._remove_containers()
+            await self.control_plane.end("containerd")
+        for pid in self._shims():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for folder in self._made:
+            folder.rmdir()
+
+    async def start_kubelet(self) -> None:
+        """Start the kubelet, or start it again; returns when plugins can register."""
+        config = self.root / "config.json"
+        config.write_bytes(msgspec.json.encode(self._kubelet_config()))
+        await self.control_plane.start(
+            self.control_plane.command(
+                "kubelet",
+                *self._mounted((self.root, _KUBELET_DIR), (self.etc, _KUBERNETES_DIR)),
+                *(str(self._kubelet), f"--config={config}", f"--root-dir={self.root}", "--v=2"),
+                *(f"--hostname-override={NODE}", f"--node-ip={self.address}", f"--cert-dir={self.root / 'pki'}"),
+                f"--kubeconfig={self.control_plane.kubeconfig_of(NODE_USER)}",
+                ready=_STARTED,
+            )
+        )
+        await self._wait_for_kubelet()
+
+    async def kill_kubelet(self) -> None:
+        """End the kubelet at once; its pods run on."""
+        await self.control_plane.children.pop("kubelet").kill()
+
+    def logs(self, pod: dict[str, object], container: str = "main") -> list[str]:
+        """Read what a pod's container wrote."""
+        metadata = pod["metadata"]
+        assert isinstance(metadata, dict)
+        folder = self.pod_logs / f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}" / container
+        texts = (file.read_text() for file in sorted(folder.glob("*.log")))
+        # Each line: time, stream, F for a full line, text.
+        return [line.split(" ", 3)[3] for text in texts for line in text.splitlines()]
+
+    async def _start_containerd(self) -> None:
+        config = self.control_plane.root / "containerd.toml"
+        config.write_text(self._containerd_config())
+        path = os.pathsep.join({str(tool.parent) for tool in self._tools.values()} | {os.environ.get("PATH", "")})
+        await self.control_plane.start(
+            self.control_plane.command(
+                "containerd",
+                *self._mounted((self.etc, _KUBERNETES_DIR)),
+                *(str(self._tools["containerd"]), "--config", str(config)),
+                ready=_BOOTED,
+                environ={"PATH": path},
+            )
+        )
+        await self.import_image(await asyncio.to_thread(build_image, self.control_plane.root))
+
+    async def import_image(self, archive: Path) -> None:
+        """Make an image known that a pod may then run."""
+        await self._ctr("images", "import", str(archive))
+
+    def _mounted(self, *pairs: tuple[Path, Path]) -> tuple[str, ...]:
+        """Begin a command that runs where the second path of each pair shows the first."""
+        words = (str(path) for pair in pairs for path in pair)
+        return (str(self._tools["unshare"]), "--mount", "/bin/sh", "-c", _MOUNTED, "sh", *words, "--")
+
+    async def _wait_for_kubelet(self) -> None:
+        sockets = (self.plugins / "kubelet.sock", self.root / "pod-resources" / "kubelet.sock")
+
+        async def missing() -> str:
+            absent = [str(each) for each in sockets if not each.is_socket()]
+            return ", ".join(absent) or ("" if await self.control_plane.client.list_all(NODES) else "the Node")
+
+        await until(missing, "the kubelet has its sockets and its Node")
+
+    async def _remove_containers(self) -> None:
+        for container in (await self._ctr("containers", "list", "-q")).split():
+            await self._ctr("tasks", "delete", "--force", container, checked=False)
+            await self._ctr("containers", "delete", container, checked=False)
+
+    async def _ctr(self, *arguments: str, checked: bool = True) -> str:
+        words = (str(self._tools["ctr"]), "--address", str(self._socket), "--namespace", "k8s.io", *arguments)
+        process = await asyncio.create_subprocess_exec(
+            *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, error = await process.communicate()
+        if checked and process.returncode != 0:
+            raise AssertionError(f"{' '.join(words)}: {error.decode(errors='replace')}")
+        return out.decode()
+
+    def _shims(self) -> Iterator[int]:
+        """The helpers of containers that outlive containerd: those that were given our socket."""
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if "containerd-shim" in words[0] and str(self._socket) in words:
+                    yield int(entry.name)
+
+    def _containerd_config(self) -> str:
+        root = self.control_plane.root
+        return f"""\
+version = 2
+root = "{root}/containerd"
+state = "{root}/containerd-state"
+[grpc]
+  address = "{self._socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{NAME}"
+  # Without the right to lower a process's OOM score, as in many containers, every pod would fail otherwise.
+  restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    conf_dir = "{root}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+"""
+
+    def _kubelet_config(self) -> dict[str, object]:
+        config: dict[str, object] = {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "address": "127.0.0.1",
+            "port": _free_port(),
+            "healthzPort": 0,
+            "readOnlyPort": 0,
+            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "containerRuntimeEndpoint": f"unix://{self._socket}",
+            "staticPodPath": str(_KUBERNETES_DIR / "manifests"),
+            "fileCheckFrequency": "1s",
+            "podLogsDir": str(self.pod_logs),
+            "cgroupDriver": "cgroupfs",
+            "cgroupsPerQOS": False,
+            "enforceNodeAllocatable": [],
+            "failSwapOn": False,
+            "localStorageCapacityIsolation": False,
+            "makeIPTablesUtilChains": False,
+            "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            "imageGCHighThresholdPercent": 100,
+            "maxPods": 200,
+            "registryPullQPS": 0,
+            "nodeStatusUpdateFrequency": "1s",
+            "nodeStatusReportFrequency": "1s",
+            "resolvConf": "",
+        }
+        if self.feature_gates:
+            config["featureGates"] = self.feature_gates
+        if not Path("/sys/fs/cgroup/cgroup.controllers").exists():
+            # Cgroups of version 1, which kubelets refuse from 1.35 on unless told not to.
+            config["failCgroupV1"] = False
+        return config
+
+
+def _free_port() -> int:
+    """Find a port nobody uses; the kubelet has no way to share one, so somebody else might still be faster."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+        return number

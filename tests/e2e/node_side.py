@@ -1,0 +1,166 @@
+"""Our device plugin beside a kubelet, and what the kubelet and the containers themselves say of who has which card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gcushare.kube import NODES, Patch, PatchKind
+from gcushare.playground.commands import plugin_command
+from gcushare.playground.picture import allocatable_of, node_of, phase_of
+from gcushare.playground.plans import ClusterPlan, NodePlan
+from gcushare.playground.processes import Child, Command
+from gcushare.vendors import ENFLAME
+from gcushare.wire.device_ids import cards_of_ids
+from gcushare.wire.records import decode_record
+from tests.e2e.control_plane import NODE
+from tests.e2e.images import NAME
+from tests.e2e.machine import Machine
+from tests.e2e.objects import JsonObject, pod
+from tests.e2e.scheduling import Scheduling
+from tests.e2e.waiting import until
+
+UNITS = ENFLAME.memory_resource
+
+
+class NodeSide:
+    """The node of one test: its cards, its plugin, and its pods as seen from three sides."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        scheduling: Scheduling,
+        node: NodePlan,
+        *,
+        unit: str = "1",
+        kubeconfig: Path | None = None,
+    ) -> None:
+        self.machine = machine
+        self.scheduling = scheduling
+        self.node = node
+        self._kubeconfig = kubeconfig
+        self._plan = ClusterPlan(nodes=(node,), memory_unit=unit, plugin_flags=("--poll-interval", "500ms"))
+        self._name = f"gcushare-device-plugin-{node.name}"
+
+    @property
+    def plugin(self) -> Child:
+        return self.scheduling.control_plane.children[self._name]
+
+    @property
+    def units(self) -> int:
+        """What the whole node offers."""
+        return sum(self._plan.units_per_card(self.node))
+
+    async def start_plugin(self) -> None:
+        """Start the plugin, or start it again."""
+        command = plugin_command(self._plan, self.scheduling.place, self.node)
+        if self._kubeconfig is not None:
+            command = with_kubeconfig(command, self._kubeconfig)
+        await self.scheduling.control_plane.start(command)
+
+    def set_health(self, sick: Mapping[int, str] | None = None) -> None:
+        """Write the cards' file; ``sick`` gives cards with their reasons."""
+        file = self.scheduling.place.cards_file(self.node)
+        half = file.with_suffix(".half")
+        half.write_bytes(self.node.cards_document(sick))
+        half.replace(file)
+
+    async def until_allocatable(self, units: int, *, deadline_s: float = 30.0) -> None:
+        """Wait until the kubelet offers this many units."""
+        nodes = self.scheduling.nodes
+
+        def offered() -> int:
+            return allocatable_of(nodes.objects.get(NODE, {}), UNITS)
+
+        what = f"{NODE} offers {units} units"
+        await nodes.until(lambda: offered() == units, what, deadline_s=deadline_s, shown=lambda: str(offered()))
+
+    async def annotate(self, key: str, value: str | None) -> None:
+        """Write or remove an annotation of the node, as an admin would."""
+        body = {"metadata": {"annotations": {key: value}}}
+        await self.scheduling.client.patch(NODES, NODE, Patch(PatchKind.MERGE, body))
+
+    async def run_pods(self, *bodies: JsonObject, deadline_s: float = 60.0) -> None:
+        """Create pods and wait until each runs and its record is confirmed."""
+        await self.scheduling.create_pods(bodies)
+        await self.until_running(*(body["metadata"]["name"] for body in bodies), deadline_s=deadline_s)
+
+    async def until_running(self, *names: str, deadline_s: float = 60.0) -> None:
+        """Wait until pods run and their records are confirmed."""
+        found = self.scheduling.pods.objects
+
+        def state(name: str) -> tuple[str, bool]:
+            each = found.get(f"default/{name}")
+            if each is None:
+                return "missing", False
+            record = decode_record(ENFLAME, each["metadata"].get("annotations") or {})
+            return phase_of(each), record is not None and record.assigned
+
+        await self.scheduling.pods.until(
+            lambda: all(state(name) == ("Running", True) for name in names),
+            f"{', '.join(names)} run with a confirmed record",
+            deadline_s=deadline_s,
+            shown=lambda: str({name: state(name) for name in names}),
+        )
+
+    def recorded(self, name: str) -> tuple[int, ...]:
+        """The cards that a pod's annotations name."""
+        record = decode_record(ENFLAME, self.scheduling.pod(name)["metadata"]["annotations"])
+        assert record is not None
+        return record.card_indexes
+
+    def granted(self, name: str) -> dict[int, int]:
+        """The units per card that the kubelet's own record gives a pod."""
+        uid = self.scheduling.pod(name)["metadata"]["uid"]
+        document: dict[str, Any] = msgspec.json.decode(
+            (self.machine.plugins / "kubelet_internal_checkpoint").read_bytes()
+        )
+        entries = document["Data"]["PodDeviceEntries"] or []
+        ids = [
+            each
+            for entry in entries
+            if entry["PodUID"] == uid and entry["ResourceName"] == UNITS
+            for group in entry["DeviceIDs"].values()
+            for each in group
+        ]
+        return dict(cards_of_ids(ids))
+
+    async def seen(self, name: str) -> dict[str, str]:
+        """The environment that a pod's container says it has."""
+        lines: list[str] = []
+
+        async def missing() -> str:
+            lines[:] = self.machine.logs(self.scheduling.pod(name))
+            return "" if "READY" in lines else f"it wrote {lines}"
+
+        await until(missing, f"{name} says that it is ready")
+        pairs = (line.removeprefix("ENV ").partition("=") for line in lines if line.startswith("ENV "))
+        return {key: value for key, _, value in pairs}
+
+    async def expect_true(self, *names: str) -> None:
+        """Check that record, kubelet and container name the same card, for each of these pods."""
+        for name in names:
+            (card,) = self.recorded(name)
+            units = int(self.scheduling.pod(name)["spec"]["containers"][0]["resources"]["limits"][UNITS])
+            assert self.granted(name) == {card: units}, f"{name}: record says card {card}"
+            assert (await self.seen(name))[ENFLAME.environment.visible] == str(card)
+            assert node_of(self.scheduling.pod(name)) == NODE
+
+
+def with_kubeconfig(command: Command, path: Path) -> Command:
+    """Have a program be somebody else."""
+    arguments = list(command.arguments)
+    arguments[arguments.index("--kubeconfig") + 1] = str(path)
+    return replace(command, arguments=tuple(arguments))
+
+
+def real_pod(name: str, units: int, **spec: Any) -> JsonObject:
+    """Write a pod that this machine can run."""
+    body = pod(name, units, hostNetwork=True, **spec)
+    body["spec"]["terminationGracePeriodSeconds"] = 1
+    body["spec"]["containers"][0] |= {"image": NAME, "imagePullPolicy": "Never"}
+    return body

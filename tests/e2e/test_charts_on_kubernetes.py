@@ -1,0 +1,200 @@
+"""What the charts install: taken by kube-apiserver as it is, and enough for the programs, but for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gcushare.core.errors import GcushareError
+from gcushare.kube import ConfigSources, KubeClient, PodIdentity, load_config
+from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare.playground.picture import POD_OBJECTS
+from gcushare.playground.plans import NodePlan
+from gcushare.playground.processes import Command
+from gcushare.vendors import ENFLAME
+from tests.e2e.assets import need_binaries, need_client
+from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.machine import Machine
+from tests.e2e.node_side import NodeSide, real_pod, with_kubeconfig
+from tests.e2e.objects import node, pod
+from tests.e2e.scheduling import Scheduling
+from tests.e2e.waiting import until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RECORD = {ENFLAME.record.card_index: "0"}
+
+
+def kubectl(control_plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
+    """Run kubectl as the administrator; returns what it prints, and fails with what it complains about."""
+    words = [str(need_client("kubectl")), f"--kubeconfig={control_plane.kubeconfig}", *arguments]
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True)
+    assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("vendor", ["enflame", "aliyun"])
+@pytest.mark.parametrize("file", ["gcushare", "admission", "before-delete", "after-delete"])
+async def test_the_plain_manifests_are_taken_as_they_are(control_plane: ControlPlane, vendor: str, file: str) -> None:
+    path = DEPLOY / "manifests" / vendor / f"{file}.yaml"
+    said = await asyncio.to_thread(
+        kubectl, control_plane, "apply", "--dry-run=server", "--validate=strict", "-f", str(path)
+    )
+    lines = said.splitlines()
+    assert lines
+    assert all(line.endswith("created (server dry run)") for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param((), id="as they come"),
+        pytest.param(("global.vendor=both",), id="both vendors"),
+        pytest.param(("gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler",), id="a second scheduler"),
+        pytest.param(("gcushare-device-plugin-chart.memoryUnit=auto",), id="the finest unit"),
+    ],
+)
+async def test_the_umbrella_chart_is_taken_as_it_is(control_plane: ControlPlane, values: tuple[str, ...]) -> None:
+    version = await control_plane.client.version()
+    words = [
+        *(str(need_client("helm")), "template", "gcushare", str(DEPLOY / "gcushare"), "--namespace", "kube-system"),
+        *("--kube-version", version.partition("-")[0]),
+        *(word for value in values for word in ("--set", value)),
+    ]
+    rendered = await asyncio.to_thread(lambda: subprocess.run(words, capture_output=True, text=True))
+    assert rendered.returncode == 0, rendered.stderr
+    arguments = ("apply", "--dry-run=server", "--validate=strict", "-f", "-")
+    assert await asyncio.to_thread(kubectl, control_plane, *arguments, stdin=rendered.stdout)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A cluster with everything installed, and clients of who wants something of it."""
+
+    scheduling: Scheduling
+    side: NodeSide
+    plugin: KubeClient
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def installed(control_plane: ControlPlane) -> AsyncIterator[Installed]:
+    """Apply the plain manifests, and run the programs as their service accounts on a real kubelet."""
+    need_binaries("kube-scheduler")
+    need_client("kubectl")
+    machine = Machine(control_plane)
+    try:
+        await machine.start()
+        for file in ("gcushare", "admission"):
+            path = DEPLOY / "manifests" / "enflame" / f"{file}.yaml"
+            await asyncio.to_thread(kubectl, control_plane, "apply", "-f", str(path))
+        extender = await account_kubeconfig(control_plane, "gcushare-scheduler-extender")
+        plugin = await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True)
+        scheduling = AsScheduling(control_plane, extender)
+        async with scheduling, KubeClient(load_config(ConfigSources(kubeconfig=plugin))) as client:
+            side = NodeSide(machine, scheduling, NodePlan(name=NODE), kubeconfig=plugin)
+            side.set_health()
+            await until_policies_hold(control_plane)
+            await side.start_plugin()
+            await scheduling.start_all()
+            await side.until_allocatable(side.units)
+            yield Installed(scheduling, side, client)
+    finally:
+        await machine.stop()
+
+
+class AsScheduling(Scheduling):
+    """Runs the extender as its service account, elected as in a cluster."""
+
+    def __init__(self, control_plane: ControlPlane, kubeconfig: Path) -> None:
+        super().__init__(control_plane, ("--lease-namespace", "kube-system"))
+        self._kubeconfig = kubeconfig
+
+    def extender_command(self, flags: Sequence[str], port: int = 0) -> Command:
+        return with_kubeconfig(super().extender_command(flags, port), self._kubeconfig)
+
+
+async def account_kubeconfig(control_plane: ControlPlane, account: str, *, on_node: bool = False) -> Path:
+    """Take a token of a service account, as a pod on the node gets it, and write the kubeconfig that uses it."""
+    asked: dict[str, Any] = {"expirationSeconds": 3600}
+    if on_node:
+        body = real_pod("holds-the-token", 0, nodeName=NODE, serviceAccountName=account)
+        made = await control_plane.client.create(POD_OBJECTS, body, namespace="kube-system")
+        metadata = made["metadata"]
+        asked["boundObjectRef"] = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+    url = f"{control_plane.url}/api/v1/namespaces/kube-system/serviceaccounts/{account}/token"
+    async with control_plane.http.post(url, json={"spec": asked}) as answer:
+        document = await answer.json()
+        assert answer.status == 201, document
+    path = control_plane.root / f"{account}.kubeconfig"
+    token, authority = document["status"]["token"], control_plane.tls.authority
+    return write_kubeconfig(path, control_plane.url, token=token, authority=authority, namespace="kube-system")
+
+
+async def until_policies_hold(control_plane: ControlPlane) -> None:
+    """Wait until kube-apiserver has read the policies: it does so a moment after it took them."""
+    forged = pod("probe", 1)
+    forged["metadata"]["annotations"] = RECORD
+
+    async def missing() -> str:
+        url = f"{control_plane.url}/api/v1/namespaces/default/pods?dryRun=All"
+        async with control_plane.http.post(url, json=forged) as answer:
+            return "" if answer.status == 422 else f"a forged pod is answered {answer.status}"
+
+    await until(missing, "the policies hold")
+
+
+async def test_the_programs_can_do_their_work_with_the_rights_of_the_charts(installed: Installed) -> None:
+    side = installed.side
+    await side.run_pods(real_pod("pod-1", 4), real_pod("pod-2", 8), real_pod("by-hand", 3, nodeName=NODE))
+    await side.expect_true("pod-1", "pod-2", "by-hand")
+    await installed.scheduling.create_pods([real_pod("pod-4", 20)])
+    await installed.scheduling.until_said("pod-4", "FailedScheduling")
+    for child in (side.plugin, installed.scheduling.extender):
+        written = child.log_file.read_text()
+        assert "orbidden" not in written, written
+        assert "403" not in written, written
+
+
+async def test_nobody_else_writes_a_record(installed: Installed) -> None:
+    client = installed.scheduling.client
+    forged = pod("forged", 4)
+    forged["metadata"]["annotations"] = RECORD
+    with pytest.raises(GcushareError, match="a pod is created without"):
+        await client.create(POD_OBJECTS, forged, namespace="default")
+    made = await client.create(POD_OBJECTS, pod("honest", 4, schedulerName="nobody"), namespace="default")
+    identity = PodIdentity("default", "honest", made["metadata"]["uid"])
+    with pytest.raises(GcushareError, match="only gcushare writes"):
+        await client.patch_pod_annotations(identity, RECORD)
+    with pytest.raises(GcushareError, match="binds with"):
+        await client.bind_pod(identity, NODE, RECORD)
+
+
+async def test_nobody_else_writes_an_inventory(installed: Installed) -> None:
+    with pytest.raises(GcushareError, match="only gcushare-device-plugin writes"):
+        await installed.scheduling.client.patch_node_annotations(NODE, {ENFLAME.inventory_annotation: "{}"})
+
+
+async def test_a_plugins_token_reaches_no_other_node_and_no_other_nodes_pods(installed: Installed) -> None:
+    client = installed.scheduling.client
+    other = node("other", 16)
+    del other["metadata"]["annotations"]
+    await installed.scheduling.create_nodes([other])
+    elsewhere = await client.create(POD_OBJECTS, pod("elsewhere", 4, nodeName="other"), namespace="default")
+    with pytest.raises(GcushareError, match="its own node"):
+        await installed.plugin.patch_node_annotations("other", {ENFLAME.inventory_annotation: "{}"})
+    identity = PodIdentity("default", "elsewhere", elsewhere["metadata"]["uid"])
+    with pytest.raises(GcushareError, match="its own node"):
+        await installed.plugin.patch_pod_annotations(identity, RECORD)
+    with pytest.raises(GcushareError):
+        await installed.plugin.patch_node_capacity(NODE, {"cpu": 1000})

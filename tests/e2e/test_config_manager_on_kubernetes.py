@@ -1,0 +1,147 @@
+"""The config manager on a control-plane node: a kubelet that runs kube-scheduler as kubeadm has it do."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from gcushare.config_manager.probing import ask_health
+from tests.e2e.assets import need_binaries
+from tests.e2e.control_plane import NODE, SCHEDULER, ControlPlane, ReservedPort
+from tests.e2e.images import pack_program
+from tests.e2e.machine import Machine
+from tests.e2e.objects import card_of, node, pod
+from tests.e2e.scheduling import Scheduling
+from tests.e2e.waiting import until
+
+_MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  creationTimestamp: null
+  labels:
+    component: kube-scheduler
+    tier: control-plane
+  name: kube-scheduler
+  namespace: kube-system
+spec:
+  containers:
+  - command:
+    - kube-scheduler
+    - --authentication-kubeconfig=/etc/kubernetes/scheduler.conf
+    - --authorization-kubeconfig=/etc/kubernetes/scheduler.conf
+    - --bind-address=127.0.0.1
+    - --kubeconfig=/etc/kubernetes/scheduler.conf
+    - --leader-elect=true
+    - --secure-port={port}
+    - --permit-port-sharing=true
+    image: {image}
+    imagePullPolicy: IfNotPresent
+    livenessProbe:
+      failureThreshold: 8
+      httpGet:
+        host: 127.0.0.1
+        path: /livez
+        port: {port}
+        scheme: HTTPS
+      initialDelaySeconds: 10
+      periodSeconds: 10
+      timeoutSeconds: 15
+    name: kube-scheduler
+    resources:
+      requests:
+        cpu: 100m
+    volumeMounts:
+    - mountPath: /etc/kubernetes/scheduler.conf
+      name: kubeconfig
+      readOnly: true
+  hostNetwork: true
+  priorityClassName: system-node-critical
+  securityContext:
+    seccompProfile:
+      type: RuntimeDefault
+  volumes:
+  - hostPath:
+      path: /etc/kubernetes/scheduler.conf
+      type: FileOrCreate
+    name: kubeconfig
+status: {{}}
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def scheduler_port(control_plane: ControlPlane) -> AsyncIterator[int]:
+    """Run kube-scheduler as a static pod of a kubelet; returns the port on which it tells its health."""
+    binary = need_binaries("kube-scheduler")["kube-scheduler"]
+    machine, port = Machine(control_plane), ReservedPort()
+    try:
+        await machine.start()
+        image = f"registry.k8s.io/kube-scheduler:{await control_plane.client.version()}"
+        copied = control_plane.root / "kube-scheduler"
+        await asyncio.to_thread(shutil.copyfile, binary, copied)
+        await machine.import_image(await asyncio.to_thread(pack_program, copied, image))
+        shutil.copyfile(control_plane.kubeconfig_of(SCHEDULER), machine.etc / "scheduler.conf")
+        (control_plane.root / "host" / "proc").symlink_to("/proc")
+        (machine.etc / "manifests" / "kube-scheduler.yaml").write_text(_MANIFEST.format(port=port.number, image=image))
+        await until_healthy(port.number)
+        yield port.number
+    finally:
+        for manifest in (machine.etc / "manifests").glob("*"):
+            manifest.unlink()
+        await machine.stop()
+        port.close()
+
+
+async def test_a_static_scheduler_is_configured_uses_the_extender_and_is_put_back(
+    control_plane: ControlPlane, scheduler_port: int
+) -> None:
+    etc = control_plane.root / "host" / "etc" / "kubernetes"
+    before = {path.name: path.read_bytes() for path in _files(etc)}
+    async with Scheduling(control_plane) as scheduling:
+        await scheduling.create_nodes([node("cards", 16, 16)])
+        await scheduling.start_extender()
+        lines = await manage(control_plane, "apply", f"--extender-url={scheduling.extender_url}")
+        assert lines[-1].startswith("modify kube-scheduler config finish")
+        assert before["kube-scheduler.yaml"] == (etc / "kube-scheduler.back.yaml").read_bytes()
+        await scheduling.create_pods([pod("shared", 12), pod("beside", 12)])
+        await scheduling.until_bound("shared", "beside", deadline_s=60)
+        assert {card_of(scheduling.pod(name)) for name in ("shared", "beside")} == {(0,), (1,)}
+
+        lines = await manage(control_plane, "recover")
+        assert lines[-1].startswith("delete all scheduler config file success")
+        assert {path.name: path.read_bytes() for path in _files(etc)} == before
+        await until_healthy(scheduler_port)
+        await scheduling.extender.kill()
+        await scheduling.create_pods([pod("unshared", 4)])
+        await scheduling.until_bound("unshared", deadline_s=60)
+        assert card_of(scheduling.pod("unshared")) is None, "the scheduler still calls the extender"
+
+
+async def manage(control_plane: ControlPlane, command: str, *arguments: str) -> list[str]:
+    """Run a command of the config manager on the node; its lines."""
+    words = (sys.executable, "-m", "gcushare.config_manager", command, *arguments)
+    process = await asyncio.create_subprocess_exec(
+        *words,
+        *(f"--host-root={control_plane.root / 'host'}", "--wait-settle=2s", "--wait-timeout=120s"),
+        *(f"--kubeconfig={control_plane.kubeconfig}", f"--node-name={NODE}"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, f"{command}: {out.decode()}\n{error.decode()}\n{control_plane.describe()}"
+    return out.decode().splitlines()
+
+
+async def until_healthy(port: int, *, deadline_s: float = 90.0) -> None:
+    """Wait until the static pod's scheduler says that it is well."""
+    url = f"https://127.0.0.1:{port}/healthz"
+    await until(lambda: ask_health(url), "kube-scheduler is well", deadline_s=deadline_s)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

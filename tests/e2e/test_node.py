@@ -1,0 +1,165 @@
+"""The whole path on a real kubelet: extender, kube-scheduler, kubelet, device plugin and containers that run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from gcushare.core.units import GIB
+from gcushare.kube import PODS
+from gcushare.playground.picture import allocatable_of, node_of, phase_of
+from gcushare.playground.plans import NodePlan
+from gcushare.vendors import ENFLAME
+from tests.e2e.assets import need_binaries
+from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.machine import Machine
+from tests.e2e.node_side import NodeSide, real_pod
+from tests.e2e.scheduling import Scheduling
+
+REFUSED = "insufficient GCU Memory in one gcu device"
+EIGHT = NodePlan(name=NODE)
+TWO = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 2)
+
+StartNode = Callable[[NodePlan], Awaitable[NodeSide]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def machine(control_plane: ControlPlane) -> AsyncIterator[Machine]:
+    need_binaries("kube-scheduler")
+    running = Machine(control_plane)
+    try:
+        await running.start()
+        yield running
+    finally:
+        await running.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
+    """Start plugin, extender and scheduler for one test's cards."""
+    async with AsyncExitStack() as stack:
+        scheduling = await stack.enter_async_context(Scheduling(machine.control_plane))
+
+        async def start(plan: NodePlan) -> NodeSide:
+            side = NodeSide(machine, scheduling, plan)
+            side.set_health()
+            await side.start_plugin()
+            await scheduling.start_all()
+            await side.until_allocatable(side.units)
+            return side
+
+        yield start
+
+
+async def test_a_kubelet_offers_128_units_and_8_cards(start_node: StartNode) -> None:
+    side = await start_node(EIGHT)
+    node = side.scheduling.nodes.objects[NODE]
+    assert allocatable_of(node, ENFLAME.memory_resource) == 128
+    await side.scheduling.nodes.until(
+        lambda: allocatable_of(side.scheduling.nodes.objects[NODE], ENFLAME.count_resource) == 8, "8 cards are offered"
+    )
+
+
+async def test_the_manuals_pods_run_on_the_manuals_cards(start_node: StartNode) -> None:
+    side = await start_node(EIGHT)
+    for name, units, card in (("pod-1", 4, 0), ("pod-2", 8, 0), ("pod-3", 12, 1)):
+        await side.run_pods(real_pod(name, units))
+        assert side.recorded(name) == (card,)
+    await side.expect_true("pod-1", "pod-2", "pod-3")
+    environment = await side.seen("pod-2")
+    assert environment["ENFLAME_COM_GCU_MEM_CONTAINER"] == "8"
+    await side.scheduling.create_pods([real_pod("pod-4", 20)])
+    message = await side.scheduling.until_said("pod-4", "FailedScheduling")
+    assert message.startswith(f"0/1 nodes are available: 1 {REFUSED}.")
+
+
+async def test_twelve_equal_pods_at_once_end_with_true_records(start_node: StartNode) -> None:
+    side = await start_node(EIGHT)
+    names = [f"equal-{number}" for number in range(12)]
+    await side.run_pods(*(real_pod(name, 8) for name in names))
+    await side.expect_true(*names)
+
+
+async def test_pods_that_come_and_go_leave_no_unit_behind(start_node: StartNode) -> None:
+    side = await start_node(TWO)
+    for turn in range(3):
+        names = [f"turn-{turn}-{number}" for number in range(4)]
+        await side.run_pods(*(real_pod(name, 8) for name in names))
+        await side.expect_true(*names)
+        await side.scheduling.delete_pods(grace_s=1)
+
+
+async def test_a_pod_that_nobody_assigned_is_placed_and_recorded(start_node: StartNode) -> None:
+    side = await start_node(TWO)
+    await side.run_pods(real_pod("assigned", 12))
+    await side.run_pods(real_pod("by-hand", 12, nodeName=NODE))
+    await side.expect_true("assigned", "by-hand")
+    assert side.recorded("assigned") != side.recorded("by-hand")
+
+
+async def test_containers_of_one_pod_share_a_card(start_node: StartNode) -> None:
+    side = await start_node(TWO)
+    body = real_pod("several", 6)
+    (main,) = body["spec"]["containers"]
+    body["spec"]["containers"] = [main, main | {"name": "beside"}]
+    await side.run_pods(body)
+    (card,) = side.recorded("several")
+    assert side.granted("several") == {card: 12}
+
+
+async def test_a_sick_card_takes_no_new_pods_and_its_pods_run_on(start_node: StartNode) -> None:
+    side = await start_node(TWO)
+    await side.run_pods(real_pod("on-it", 4))
+    assert side.recorded("on-it") == (0,)
+    side.set_health({0: "ECC errors"})
+    await side.until_allocatable(16)
+    await side.run_pods(real_pod("elsewhere", 4))
+    assert side.recorded("elsewhere") == (1,)
+    assert phase_of(side.scheduling.pod("on-it")) == "Running"
+    side.set_health()
+    await side.until_allocatable(32)
+    await side.run_pods(real_pod("back", 12))
+    assert side.recorded("back") == (0,)
+    await side.expect_true("on-it", "elsewhere", "back")
+
+
+async def test_a_cordoned_card_takes_no_new_pods_and_its_pods_run_on(start_node: StartNode) -> None:
+    side = await start_node(TWO)
+    await side.run_pods(real_pod("on-it", 4))
+    assert side.recorded("on-it") == (0,)
+    await side.annotate(ENFLAME.cordon_annotation, "0")
+    try:
+        await side.run_pods(real_pod("elsewhere", 4))
+        assert side.recorded("elsewhere") == (1,)
+        await side.scheduling.create_pods([real_pod("waits", 13)])
+        await side.scheduling.until_said("waits", "FailedScheduling")
+        assert not node_of(side.scheduling.pod("waits"))
+        assert phase_of(side.scheduling.pod("on-it")) == "Running"
+    finally:
+        await side.annotate(ENFLAME.cordon_annotation, None)
+    await side.scheduling.client.delete(PODS, "on-it", namespace="default")
+    await side.until_running("waits")
+    await side.expect_true("elsewhere", "waits")
+
+
+@pytest.mark.parametrize("restarted", ["kubelet", "plugin", "both"])
+async def test_a_restart_under_running_pods_changes_nothing_for_them(start_node: StartNode, restarted: str) -> None:
+    side = await start_node(TWO)
+    await side.run_pods(real_pod("before", 10))
+    started = side.scheduling.pod("before")["status"]["containerStatuses"][0]["containerID"]
+    if restarted in ("plugin", "both"):
+        await side.plugin.kill()
+    if restarted in ("kubelet", "both"):
+        await side.machine.kill_kubelet()
+        await side.machine.start_kubelet()
+    if restarted in ("plugin", "both"):
+        await side.start_plugin()
+    await side.until_allocatable(32)
+    await side.run_pods(real_pod("after", 10))
+    await side.expect_true("before", "after")
+    assert side.recorded("before") != side.recorded("after")
+    now = side.scheduling.pod("before")["status"]["containerStatuses"][0]
+    assert (now["containerID"], now["restartCount"]) == (started, 0)

@@ -1,0 +1,135 @@
+"""kube-scheduler with our extender: the manual's four pods, their events, priorities, and bad requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from gcushare.core.errors import NotFoundError
+from gcushare.kube import PODS
+from gcushare.playground.picture import condition_of, node_of
+from tests.e2e.assets import need_binaries
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.objects import card_of, find_overcommitted, node, pod
+from tests.e2e.scheduling import PRIORITY_CLASSES, Scheduling
+
+REFUSED = "insufficient GCU Memory in one gcu device"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
+    need_binaries("kube-scheduler")
+    async with Scheduling(control_plane) as running:
+        await running.start_all()
+        yield running
+
+
+async def test_the_manuals_four_pods_get_the_manuals_cards(scheduling: Scheduling) -> None:
+    await scheduling.create_nodes([node("node-1", *[16] * 8)])
+    for name, units, card in (("pod-1", 4, 0), ("pod-2", 8, 0), ("pod-3", 12, 1)):
+        await scheduling.create_pods([pod(name, units)])
+        await scheduling.until_bound(name)
+        assert card_of(scheduling.pod(name)) == (card,)
+    await scheduling.create_pods([pod("pod-4", 20)])
+    message = await scheduling.until_said("pod-4", "FailedScheduling")
+    assert message.startswith(f"0/1 nodes are available: 1 {REFUSED}.")
+    assert not node_of(scheduling.pod("pod-4"))
+    record = scheduling.pod("pod-3")["metadata"]["annotations"]
+    assert record["enflame.com/gcu-device-memory"] == "16"
+    assert record["enflame.com/gcu-device-memory-request"] == "12"
+    assert record["enflame.com/gcu-device-assigned"] == "false"
+
+
+async def test_a_pod_that_waits_is_scheduled_when_another_ends(scheduling: Scheduling) -> None:
+    await scheduling.create_nodes([node("node-1", 16, 16)])
+    await scheduling.create_pods([pod("first", 10), pod("second", 10)])
+    await scheduling.until_bound("first", "second")
+    await scheduling.create_pods([pod("third", 10)])
+    await scheduling.until_said("third", "FailedScheduling", text=REFUSED)
+    freed = card_of(scheduling.pod("first"))
+    await scheduling.client.delete(PODS, "first", namespace="default", grace_s=0)
+    await scheduling.until_bound("third")
+    assert card_of(scheduling.pod("third")) == freed
+
+
+async def test_pods_without_a_share_never_meet_the_extender(scheduling: Scheduling) -> None:
+    await scheduling.create_nodes([node("node-1", 16)])
+    await scheduling.extender.kill()
+    await scheduling.create_pods([pod("plain", 0)])
+    await scheduling.until_bound("plain")
+    assert card_of(scheduling.pod("plain")) is None
+
+
+async def test_a_higher_priority_ends_just_what_stands_in_its_way(scheduling: Scheduling) -> None:
+    await _ensure_priorities(scheduling)
+    await scheduling.create_nodes([node("node-1", 16, 16)])
+    await scheduling.create_pods(
+        [pod(name, units, priorityClassName="low") for name, units in (("big", 16), ("small", 6), ("other", 6))]
+    )
+    await scheduling.until_bound("big", "small", "other")
+    assert card_of(scheduling.pod("small")) == card_of(scheduling.pod("other"))
+    shared = card_of(scheduling.pod("small"))
+    await scheduling.create_pods([pod("urgent", 9, priorityClassName="high")])
+    await scheduling.until_bound("urgent", deadline_s=60)
+    left = {each["metadata"]["name"] for each in scheduling.pods.objects.values()}
+    assert len(left) == 3, f"one of three had to end for 9 units: {left}"
+    assert card_of(scheduling.pod("urgent")) == shared or "big" not in left
+    assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())
+
+
+@pytest.mark.parametrize(
+    ("running", "units", "said"),
+    [
+        pytest.param(2, 3, REFUSED, id="the extender refuses the node"),
+        pytest.param(4, 4, "Insufficient enflame.com/gcu-memory", id="the node is too full for the scheduler already"),
+    ],
+)
+async def test_no_pod_is_ended_where_that_would_free_no_card(
+    scheduling: Scheduling, running: int, units: int, said: str
+) -> None:
+    await _ensure_priorities(scheduling)
+    await scheduling.create_nodes([node("node-1", 16, 16)])
+    names = [f"low-{number}" for number in range(running)]
+    await scheduling.create_pods([pod(name, units, priorityClassName="low") for name in names])
+    await scheduling.until_bound(*names)
+    await scheduling.create_pods([pod("too-big", 20, priorityClassName="high")])
+    message = await scheduling.until_said("too-big", "FailedScheduling", text=said)
+    assert "preemption: " in message
+    assert len(scheduling.bound()) == running
+    assert not scheduling.pod("too-big")["status"].get("nominatedNodeName")
+
+
+@pytest.mark.parametrize("forged", [{"enflame.com/gcu-device-id": "0", "enflame.com/gcu-device-memory-request": "1"}])
+async def test_a_forged_record_is_replaced_when_the_pod_is_bound(
+    scheduling: Scheduling, forged: dict[str, str]
+) -> None:
+    await scheduling.create_nodes([node("node-1", 4, 16)])
+    body = pod("forger", 12)
+    body["metadata"]["annotations"] = forged
+    await scheduling.create_pods([body])
+    await scheduling.until_bound("forger")
+    assert card_of(scheduling.pod("forger")) == (1,)
+    assert scheduling.pod("forger")["metadata"]["annotations"]["enflame.com/gcu-device-memory-request"] == "12"
+
+
+async def test_without_an_extender_pods_wait_and_say_so(scheduling: Scheduling) -> None:
+    await scheduling.create_nodes([node("node-1", 16)])
+    await scheduling.extender.kill()
+    await scheduling.create_pods([pod("waits", 4)])
+    await scheduling.until_said("waits", "FailedScheduling", text="/gcushare-scheduler/filter")
+    await scheduling.pods.until(
+        lambda: condition_of(scheduling.pod("waits"), "PodScheduled").get("reason") == "SchedulerError",
+        "the pod says that the scheduler met an error",
+    )
+    await scheduling.start_extender()
+    await scheduling.until_bound("waits")
+
+
+async def _ensure_priorities(scheduling: Scheduling) -> None:
+    for name, value in (("low", 1), ("high", 1000)):
+        try:
+            await scheduling.client.get(PRIORITY_CLASSES, name)
+        except NotFoundError:
+            await scheduling.client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})

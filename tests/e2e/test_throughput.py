@@ -1,0 +1,90 @@
+"""Pods per second through kube-scheduler, with our extender and without any, in one run, side by side."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.assets import need_binaries
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.figures import Figures
+from tests.e2e.objects import find_overcommitted, node, pod
+from tests.e2e.scheduling import Scheduling
+
+ROUNDS = 3
+PODS = 500
+PROCESSES = ("kube-scheduler", "kube-apiserver", "etcd", "gcushare-scheduler-extender")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round showed: pods bound per second, and CPU milliseconds per pod of each process."""
+
+    rate: float
+    cpu_ms: dict[str, float]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
+    need_binaries("kube-scheduler")
+    async with Scheduling(control_plane) as running:
+        yield running
+
+
+@pytest.mark.parametrize("nodes", [500, 5000])
+async def test_pods_per_second(scheduling: Scheduling, figures: Figures, nodes: int) -> None:
+    """Rounds alternate, so that whatever else the machine does meets both; how they compare is shown, not judged."""
+    await scheduling.create_nodes(node(f"node-{number}", *[16] * 8) for number in range(nodes))
+    await scheduling.start_extender()
+    rounds: dict[bool, list[Round]] = {False: [], True: []}
+    for _ in range(ROUNDS):
+        for extended in (False, True):
+            rounds[extended].append(await measure(scheduling, extended=extended))
+    without, with_it = (statistics.median(each.rate for each in rounds[extended]) for extended in (False, True))
+    figures.add(
+        f"pods per second, {nodes} nodes x 8 cards, {PODS} pods, {ROUNDS} rounds each, {os.cpu_count()} CPUs",
+        ("", "median", "each round", *(f"CPU ms per pod: {name}" for name in PROCESSES)),
+        ("kube-scheduler alone", f"{without:.0f}", *_shown(rounds[False])),
+        ("with the extender", f"{with_it:.0f}", *_shown(rounds[True])),
+        ("share", f"{with_it / without:.0%}", "", *("" for _ in PROCESSES)),
+    )
+
+
+async def measure(scheduling: Scheduling, *, extended: bool) -> Round:
+    """Let the scheduler find all pods waiting, and count from the first that it binds to the last."""
+    await scheduling.create_pods(pod(f"pod-{number}", 1 + number % 8) for number in range(PODS))
+    await scheduling.control_plane.start_scheduler(scheduling.settings if extended else None)
+    await scheduling.until_all_bound(1)
+    first, already, before = time.perf_counter(), len(scheduling.bound()), cpu_ms(scheduling)
+    await scheduling.until_all_bound(PODS)
+    taken_s, after = time.perf_counter() - first, cpu_ms(scheduling)
+    if extended:
+        assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())
+    await scheduling.control_plane.end("kube-scheduler")
+    await scheduling.delete_pods()
+    bound = PODS - already
+    return Round(bound / taken_s, {name: (after[name] - before[name]) / bound for name in PROCESSES})
+
+
+def cpu_ms(scheduling: Scheduling) -> dict[str, float]:
+    """Read how much CPU each process has used so far."""
+    per_tick = 1000 / os.sysconf("SC_CLK_TCK")
+    used = {}
+    for name in PROCESSES:
+        stat = Path(f"/proc/{scheduling.control_plane.children[name].pid}/stat").read_text()
+        # Fields 14 and 15, counted behind the name in parentheses, which may itself hold spaces.
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        used[name] = (int(user) + int(system)) * per_tick
+    return used
+
+
+def _shown(rounds: list[Round]) -> tuple[str, ...]:
+    rates = " ".join(f"{each.rate:.0f}" for each in rounds)
+    return (rates, *(f"{statistics.median(each.cpu_ms[name] for each in rounds):.1f}" for name in PROCESSES))

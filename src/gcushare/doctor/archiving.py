@@ -1,0 +1,88 @@
+"""The archive: one tar.gz of bounded size, complete or not there, with a manifest of what is in it and what is not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gcushare.core.errors import ConfigError
+
+MANIFEST = "MANIFEST.json"
+_MANIFEST_VERSION = 1
+_MODE = 0o600
+"""For its owner alone: names of machines, namespaces and images are in it."""
+
+
+@dataclass(slots=True)
+class Archive:
+    """Files by path, written as they come; ``left_out`` says of every other one why it is not there."""
+
+    folder: str
+    time: datetime
+    budget_bytes: int
+    _tar: tarfile.TarFile
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def add(self, path: str, content: bytes, what: str) -> None:
+        """Write a file, unless it no longer fits."""
+        if len(content) > self.budget_bytes:
+            self.leave_out(path, f"its {len(content)} bytes did not fit any more (--max-size)")
+            return
+        self.budget_bytes -= len(content)
+        self._write(path, content)
+        digest = hashlib.sha256(content).hexdigest()
+        self.entries.append({"path": path, "bytes": len(content), "sha256": digest, "what": what})
+
+    def leave_out(self, path: str, why: str) -> None:
+        """Say why something is missing."""
+        self.left_out[path] = why
+
+    def finish(self, about: dict[str, Any]) -> None:
+        """Write the manifest, which is outside the bounds: without it the rest cannot be judged."""
+        manifest = {
+            "version": _MANIFEST_VERSION,
+            "time": self.time.isoformat(),
+            **about,
+            "files": self.entries,
+            "leftOut": [{"path": path, "why": why} for path, why in sorted(self.left_out.items())],
+        }
+        self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+    def _write(self, path: str, content: bytes) -> None:
+        member = tarfile.TarInfo(f"{self.folder}/{path}")
+        member.size, member.mode, member.mtime = len(content), _MODE, int(self.time.timestamp())
+        self._tar.addfile(member, io.BytesIO(content))
+
+
+@contextmanager
+def new_archive(path: Path, time: datetime, budget_bytes: int) -> Iterator[Archive]:
+    """Yield an archive that stands at ``path`` once the block has ended well; otherwise nothing is left behind.
+
+    Raises:
+        ConfigError: there is a file already, or none can be written there.
+    """
+    if path.exists():
+        raise ConfigError(f"{str(path)!r} exists already: name another file, it is never overwritten")
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
+    except OSError as failure:
+        raise ConfigError(f"{str(path)!r} cannot be written: {failure.strerror}; name a file elsewhere") from failure
+    try:
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
+            folder = path.name.removesuffix(".gz").removesuffix(".tgz").removesuffix(".tar")
+            yield Archive(folder, time, budget_bytes, tar)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,105 @@
+"""When certificates end, read from their DER alone: no library that a laptop may lack.
+
+Source: RFC 5280, section 4.1: Certificate and TBSCertificate; times as UTCTime or GeneralizedTime.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+
+from gcushare.core.errors import RemoteContractError
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----\s*(.+?)\s*-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE, _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _EXPLICIT_VERSION = 0x30, 0x02, 0x17, 0x18, 0xA0
+
+
+def first_end(pem: bytes) -> datetime:
+    """The earliest end among the certificates of a PEM file: a chain is as good as its shortest link.
+
+    Raises:
+        RemoteContractError: there is none, or one that cannot be read.
+    """
+    found = _PEM.findall(pem)
+    if not found:
+        raise RemoteContractError("there is no certificate in PEM in it")
+    return min(_end_of(_decoded(text)) for text in found)
+
+
+def _decoded(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(b"".join(text.split()), validate=True)
+    except binascii.Error as failure:
+        raise RemoteContractError(f"its PEM is no base64: {failure}") from failure
+
+
+def _end_of(der: bytes) -> datetime:
+    """Read when a certificate ends: its notAfter."""
+    certificate = _Cursor(der).enter(_SEQUENCE)
+    body = certificate.enter(_SEQUENCE)
+    if body.tag == _EXPLICIT_VERSION:
+        body.skip(_EXPLICIT_VERSION)
+    body.skip(_INTEGER)  # serial number
+    body.skip(_SEQUENCE)  # signature algorithm
+    body.skip(_SEQUENCE)  # issuer
+    validity = body.enter(_SEQUENCE)
+    validity.take()
+    tag, value = validity.take()
+    return _time(tag, value)
+
+
+class _Cursor:
+    """Walks over one level of DER."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def tag(self) -> int:
+        """The tag of what comes next."""
+        return self._data[self._at] if self._at < len(self._data) else -1
+
+    def take(self) -> tuple[int, bytes]:
+        """Read the next value and step over it."""
+        tag, start = self.tag, self._at + 2
+        if start > len(self._data):
+            raise RemoteContractError("its certificate ends in the middle")
+        length = self._data[self._at + 1]
+        if length & 0x80:
+            digits = length & 0x7F
+            length = int.from_bytes(self._data[start : start + digits], "big")
+            start += digits
+        if start + length > len(self._data):
+            raise RemoteContractError("its certificate ends in the middle")
+        self._at = start + length
+        return tag, self._data[start : start + length]
+
+    def skip(self, expected: int) -> None:
+        """Step over a value of a known kind."""
+        self._take(expected)
+
+    def enter(self, expected: int) -> _Cursor:
+        """Walk inside a value of a known kind; this cursor stands behind it."""
+        return _Cursor(self._take(expected))
+
+    def _take(self, expected: int) -> bytes:
+        tag, value = self.take()
+        if tag != expected:
+            raise RemoteContractError(
+                f"its certificate is not X.509: tag {tag:#04x} stands where {expected:#04x} should"
+            )
+        return value
+
+
+def _time(tag: int, value: bytes) -> datetime:
+    text = value.decode("ascii", errors="replace")
+    form = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}.get(tag)
+    try:
+        if form is None:
+            raise ValueError(f"tag {tag:#04x}")
+        return datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError as failure:
+        raise RemoteContractError(f"its certificate has no readable end: {text!r} ({failure})") from failure

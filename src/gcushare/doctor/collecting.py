@@ -1,0 +1,237 @@
+"""Fills a bundle: findings and versions first, then objects, what the programs know, and logs, as far as it fits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from gcushare.core.errors import GcushareError
+from gcushare.doctor.archiving import Archive
+from gcushare.doctor.checks.views import asking
+from gcushare.doctor.facts import Facts
+from gcushare.doctor.findings import Finding
+from gcushare.doctor.objects import SeenPod
+from gcushare.doctor.probing import Endpoint, at_address, proxied_pod, proxied_service
+from gcushare.doctor.programs import EXTENDER_PORT, STATUS_PORT, Program
+from gcushare.doctor.reading import ANSWER_S, Progress, list_items
+from gcushare.doctor.redacting import Redactor
+from gcushare.doctor.rendering import document, render_json, render_text, versions
+from gcushare.doctor.slimming import JsonObject, secrets_of, slim_event, slim_node, slim_object, slim_pod, slim_workload
+from gcushare.kube import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, KubeClient, Resource, Selector
+
+_PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
+_NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
+_EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
+_DAEMON_SETS: Resource[JsonObject] = Resource("apis/apps/v1", "daemonsets", dict)
+_SERVICES: Resource[JsonObject] = Resource("api/v1", "services", dict)
+_LEASES: Resource[JsonObject] = Resource(LEASES.prefix, LEASES.plural, dict)
+
+_OURS = Selector(labels="app.kubernetes.io/part-of=gcushare")
+_MOST_EVENTS = 2000
+_MOST_EXPLAINED = 50
+_LOGS_AT_ONCE = 8
+_LOG_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How much of each log."""
+
+    lines: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Collector:
+    """Collects about one snapshot. What cannot be read is left out with its reason; nothing stops the rest."""
+
+    client: KubeClient
+    facts: Facts
+    archive: Archive
+    progress: Progress
+    redactor: Redactor
+
+    async def collect(self, findings: Sequence[Finding], logs: LogLimits) -> None:
+        """Fill the archive, the most telling first."""
+        pods = await self._list("cluster/pods.json", _PODS, EVERYTHING)
+        concerned = {pod.metadata.uid for pod in self.facts.pods}
+        raw_pods = [pod for pod in pods if pod.get("metadata", {}).get("uid") in concerned]
+        self.redactor = Redactor([*await self._own_secrets(), *(text for pod in raw_pods for text in secrets_of(pod))])
+        self._add_findings(findings)
+        self._add_pods(raw_pods)
+        await self._add_objects()
+        await self._add_programs()
+        if logs.lines:
+            await self._add_logs(logs)
+
+    async def _own_secrets(self) -> list[str]:
+        """What the caller shows the API server: it must not be in the bundle, whoever logged it."""
+        header = await self.client.config.credentials.header()
+        return [] if header is None else [header.split()[-1]]
+
+    def _add_findings(self, findings: Sequence[Finding]) -> None:
+        self._add_document("doctor.json", document(self.facts, findings), "what the doctor found")
+        text = render_text(self.facts, findings, width=100, color=False)
+        self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
+        self._add_document("versions.json", versions(self.facts), "releases of everything")
+        told = {"schedulers": self.facts.schedulers, "reports": self.facts.reports, "clocks": self.facts.clocks}
+        self._add_document("schedulers.json", msgspec.to_builtins(told), "schedulers, config managers, clocks")
+
+    def _add_pods(self, pods: Sequence[JsonObject]) -> None:
+        ours = {pod.metadata.uid for members in self.facts.programs.values() for pod in members}
+        slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
+        self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
+
+    async def _add_objects(self) -> None:
+        self.progress("collecting objects")
+        names = {node.metadata.name for node in self.facts.nodes}
+        nodes = [node for node in await self._list("cluster/nodes.json", _NODES) if node["metadata"]["name"] in names]
+        self._add_items("cluster/nodes.json", [slim_node(each) for each in nodes], "nodes")
+        for path, resource in (("deployments", DEPLOYMENTS), ("daemonsets", _DAEMON_SETS)):
+            found = await self._list(f"cluster/{path}.json", resource, _OURS)
+            self._add_items(f"cluster/{path}.json", [slim_workload(each) for each in found], path)
+        for path, listed in (("services", _SERVICES), ("configmaps", CONFIG_MAPS)):
+            found = await self._list(f"cluster/{path}.json", listed, _OURS)
+            slim = [slim_object(each) for each in found]
+            if path == "configmaps":
+                slim = [{**head, "data": each.get("data")} for head, each in zip(slim, found, strict=True)]
+            self._add_items(f"cluster/{path}.json", slim, path)
+        await self._add_leases()
+        policies = [{"name": each.name, "denies": each.denies, "spec": each.text} for each in self.facts.policies]
+        self._add_items("cluster/policies.json", policies, "admission policies")
+        await self._add_events(names)
+
+    async def _add_leases(self) -> None:
+        namespaces = {pod.metadata.namespace for members in self.facts.programs.values() for pod in members}
+        for namespace in sorted(namespaces):
+            path = f"cluster/leases-{namespace}.json"
+            found = await self._list(path, _LEASES, Selector(namespace=namespace))
+            self._add_items(path, [slim_object(each) for each in found], "who leads")
+
+    async def _add_events(self, nodes: set[str]) -> None:
+        pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
+
+        def concerns(event: JsonObject) -> bool:
+            about = event.get("involvedObject") or {}
+            if about.get("kind") == "Node":
+                return about.get("name") in nodes
+            return (about.get("namespace"), about.get("name")) in pods
+
+        found = [event for event in await self._list("cluster/events.json", _EVENTS) if concerns(event)]
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True)
+        slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
+        self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
+
+    async def _add_programs(self) -> None:
+        for pod in self.facts.running(Program.PLUGIN):
+            self.progress(f"asking the device plugin of {pod.spec.node_name}")
+            endpoint, folder = (
+                proxied_pod(self.client, pod, STATUS_PORT),
+                f"plugins/{pod.spec.node_name}/{pod.metadata.name}",
+            )
+            await self._add_page(endpoint, "/status", f"{folder}/status.json")
+            await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt")
+        async with self._extenders() as endpoints:
+            for name, endpoint in endpoints:
+                self.progress("asking the scheduler extender")
+                await self._add_extender(endpoint, f"extender/{name}")
+
+    async def _add_extender(self, endpoint: Endpoint, folder: str) -> None:
+        await self._add_page(endpoint, "/version", f"{folder}/version.txt")
+        await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt")
+        for vendor in self.facts.vendors():
+            await self._add_page(endpoint, f"{vendor.url_prefix}/inspect", f"{folder}/{vendor.name}-inspect.json")
+            waiting = [each.pod for each in asking(self.facts, vendor) if not each.pod.is_bound]
+            for pod in waiting[:_MOST_EXPLAINED]:
+                names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
+                file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
+                await self._add_page(endpoint, f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}", file)
+
+    @asynccontextmanager
+    async def _extenders(self) -> AsyncIterator[list[tuple[str, Endpoint]]]:
+        extender = self.facts.extender
+        if extender.url:
+            async with at_address(extender.url) as endpoint:
+                yield [("at-address", endpoint)]
+            return
+        pods = self.facts.running(Program.EXTENDER)
+        found = [(pod.metadata.name, proxied_pod(self.client, pod, EXTENDER_PORT)) for pod in pods]
+        if not found and extender.service is not None:
+            found = [("behind-service", proxied_service(self.client, extender.service))]
+        yield found
+
+    async def _add_page(self, endpoint: Endpoint, page: str, path: str) -> None:
+        try:
+            body = await endpoint.client.get_raw(f"{endpoint.prefix}{page}", endpoint.words, timeout_s=ANSWER_S)
+        except GcushareError as failure:
+            self._leave_out(path, failure)
+            return
+        self.archive.add(
+            path, self.redactor.text(body.decode("utf-8", errors="replace")).encode(), f"its answer to {page}"
+        )
+
+    async def _add_logs(self, limits: LogLimits) -> None:
+        wanted = list(self._logs())
+        for start in range(0, len(wanted), _LOGS_AT_ONCE):
+            self.progress(f"reading logs: {start} of {len(wanted)}")
+            batch = wanted[start : start + _LOGS_AT_ONCE]
+            texts = await asyncio.gather(*(self._read_log(*each, limits) for each in batch))
+            for (pod, container, is_previous), text in zip(batch, texts, strict=True):
+                if text is not None:
+                    self.archive.add(_log_path(pod, container, is_previous), text, "log")
+
+    def _logs(self) -> Iterator[tuple[SeenPod, str, bool]]:
+        for program in Program:
+            for pod in self.facts.running(program):
+                for container in pod.containers():
+                    yield pod, container.name, False
+                for state in pod.status.container_statuses:
+                    if state.restart_count:
+                        yield pod, state.name, True
+
+    async def _read_log(self, pod: SeenPod, container: str, is_previous: bool, limits: LogLimits) -> bytes | None:
+        query = {"container": container, "tailLines": str(limits.lines), "limitBytes": str(limits.size_bytes)}
+        if is_previous:
+            query["previous"] = "true"
+        path = _PODS.path(pod.metadata.name, namespace=pod.metadata.namespace, subresource="log")
+        try:
+            body = await self.client.get_raw(f"{path}?{urlencode(query)}", "pods/log", timeout_s=_LOG_S)
+        except GcushareError as failure:
+            self._leave_out(_log_path(pod, container, is_previous), failure)
+            return None
+        return self.redactor.text(body.decode("utf-8", errors="replace")).encode()
+
+    async def _list(
+        self, path: str, resource: Resource[JsonObject], selector: Selector = EVERYTHING
+    ) -> list[dict[str, Any]]:
+        """List objects, each once; what cannot be listed is left out under ``path``."""
+        found: dict[str, JsonObject] = {}
+        try:
+            async with aclosing(list_items(self.client, resource, selector)) as items:
+                async for raw in items:
+                    obj = msgspec.json.decode(raw, type=dict[str, Any])
+                    found[str(obj.get("metadata", {}).get("uid", len(found)))] = obj
+        except (GcushareError, msgspec.MsgspecError) as failure:
+            self._leave_out(path, failure)
+        return list(found.values())
+
+    def _add_items(self, path: str, items: Sequence[JsonObject], what: str) -> None:
+        if items or path not in self.archive.left_out:
+            self._add_document(path, {"items": list(items)}, what)
+
+    def _add_document(self, path: str, content: dict[str, Any], what: str) -> None:
+        self.archive.add(path, render_json(self.redactor.document(content)).encode(), what)
+
+    def _leave_out(self, path: str, failure: Exception) -> None:
+        self.archive.leave_out(path, self.redactor.text(str(failure)))
+
+
+def _log_path(pod: SeenPod, container: str, is_previous: bool) -> str:
+    ending = ".previous.log" if is_previous else ".log"
+    return f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}"

@@ -1,0 +1,63 @@
+"""A program's /metrics, read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gcushare.core.errors import RemoteContractError
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One figure."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Every figure of one answer; an empty one was never asked for."""
+
+    samples: tuple[Sample, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.samples)
+
+    def sum(self, name: str, **labels: str) -> float:
+        """The sum of the figures with this name and these labels; 0 where there is none."""
+        return sum(self._values(name, labels))
+
+    def least(self, name: str, **labels: str) -> float:
+        """The least of them; 0 where there is none."""
+        return min(self._values(name, labels), default=0.0)
+
+    def most(self, name: str, **labels: str) -> float:
+        """The greatest of them; 0 where there is none."""
+        return max(self._values(name, labels), default=0.0)
+
+    def _values(self, name: str, labels: dict[str, str]) -> list[float]:
+        wanted = set(labels.items())
+        return [each.value for each in self.samples if each.name == name and wanted <= set(each.labels)]
+
+
+def parse_figures(text: str) -> Figures:
+    """Read the text that Prometheus scrapes.
+
+    Raises:
+        RemoteContractError: it is no such text.
+    """
+    try:
+        return Figures(
+            tuple(
+                Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))
+                for family in text_string_to_metric_families(text)
+                for sample in family.samples
+                if family.name.startswith("gcushare")
+            )
+        )
+    except ValueError as failure:
+        raise RemoteContractError(f"the metrics cannot be read: {failure}") from failure

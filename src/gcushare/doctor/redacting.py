@@ -1,0 +1,88 @@
+"""Takes out of texts and documents what nobody else may read; pure. It would rather take out too much."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+MASK = "********"
+LEAST_KNOWN_CHARS = 4
+"""Known values shorter than this are words like ``on``, which stand everywhere."""
+
+_SECRET_WORD = (
+    r"(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|key[-_]?data|credential|"
+    r"authorization|cookie|session[-_]?id)"
+)
+_COMMAND_LINES = ("command", "args")
+_SECRET_NAME = re.compile(_SECRET_WORD, re.IGNORECASE)
+# Every repetition is bounded: a log's line of a megabyte must not take minutes.
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
+        ),
+        MASK,
+    ),
+    # JSON Web Tokens, service accounts' among them: three parts of base64, the first of which is a JSON object.
+    (re.compile(r"(?<![\w-])eyJ[\w-]{8,4096}\.[\w-]{8,8192}(?:\.[\w-]{0,8192})?"), MASK),
+    (re.compile(r"\b(Bearer|Basic)(\s{1,8})[\w.~+/=-]{4,8192}", re.IGNORECASE), rf"\1\2{MASK}"),
+    (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^/\s@\"']{1,512}@", re.IGNORECASE), rf"\1{MASK}@"),
+    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), MASK),
+    (
+        re.compile(
+            rf"({_SECRET_WORD}[\w.-]{{0,64}}\\?[\"']?\s{{0,8}}[:=]\s{{0,8}})"
+            r"(\\?\"(?:[^\"\\]|\\.){0,4096}\\?\"|'[^']{0,4096}'|[^\s\"',;&}\]]{1,8192})",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what stands under a name is likely to be secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+class Redactor:
+    """Masks what looks secret, and ``known`` values wherever they stand."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        # The longest first: one secret may begin with another.
+        values = sorted({each for each in known if len(each) >= LEAST_KNOWN_CHARS}, key=len, reverse=True)
+        self._known = re.compile("|".join(re.escape(value) for value in values)) if values else None
+
+    def text(self, text: str) -> str:
+        """Redact free text, such as a log."""
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        for pattern, replacement in _PATTERNS:
+            text = pattern.sub(replacement, text)
+        return text
+
+    def document(self, value: Any) -> Any:
+        """Redact a JSON value: every text, and whatever stands under a secret's name, numbers and switches aside."""
+        match value:
+            case str():
+                return self.text(value)
+            case dict():
+                return {self.text(str(key)): self._member(str(key), inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [self.document(inner) for inner in value]
+            case _:
+                return value
+
+    def _member(self, name: str, value: Any) -> Any:
+        if name in _COMMAND_LINES and isinstance(value, list):
+            return self.words([str(word) for word in value])
+        return MASK if isinstance(value, str) and value and is_secret_name(name) else self.document(value)
+
+    def words(self, words: Sequence[str]) -> list[str]:
+        """Redact a command line; the word after ``--password`` is one too."""
+        redacted: list[str] = []
+        is_value = False
+        for word in words:
+            redacted.append(MASK if is_value else self.text(word))
+            is_value = word.startswith("-") and "=" not in word and is_secret_name(word)
+        return redacted

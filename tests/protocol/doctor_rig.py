@@ -1,0 +1,339 @@
+"""A small healthy cluster on the API server double, with programs that answer what a test wants them to."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from gcushare._version import __version__
+from gcushare.core.cards import InventoryCard
+from gcushare.doctor import bundle_command, command
+from gcushare.kube.clock import rfc3339_micro
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
+from gcushare.playground.apiserver.objects import JsonObject, Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.runtime.entry import Surroundings
+from gcushare.vendors import ENFLAME
+from gcushare.wire.records import PodRecord
+from tests.builders import cards
+from tests.extender_objects import inventory_text, pod_document
+
+NODE, SYSTEM = "n1", "kube-system"
+EXTENDER, PLUGIN, SCHEDULER = "gcushare-scheduler-extender-1", "gcushare-device-plugin-n1", "kube-scheduler-master"
+SERVICE = "gcushare-scheduler-extender"
+LABEL = {"enflame.com/gcushare": "true"}
+CONFIG = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
+READY = [{"type": "Ready", "status": "True"}]
+Change = Callable[[JsonObject], object]
+
+
+class Responder:
+    """A program's HTTP side: what it answers by path, and how far its clock is ahead."""
+
+    def __init__(self, pages: Mapping[str, str]) -> None:
+        self.pages = dict(pages)
+        self.ahead_s = 0.0
+        self._runner = web.ServerRunner(web.Server(self._answer))
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=self.ahead_s), usegmt=True)
+        text = self.pages.get(request.path)
+        return web.Response(text=text or "no such page\n", status=404 if text is None else 200, headers={"Date": date})
+
+
+class Terminal(io.StringIO):
+    """Text that claims to be on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command did."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.stdout)
+
+    @property
+    def kinds(self) -> set[tuple[str, str]]:
+        """Severity and id of every finding."""
+        return {(each["severity"], each["id"]) for each in self.document["findings"]}
+
+    def finding(self, kind: str) -> Any:
+        found = [each for each in self.document["findings"] if each["id"] == kind]
+        assert found, self.stdout
+        return found[0]
+
+
+def metrics(*, leader: int = 1, filters: int = 5, age_s: float = 1.0, drifts: int = 0, started: float = 0.0) -> str:
+    return (
+        "# TYPE gcushare_leader gauge\n"
+        f"gcushare_leader {leader}\n"
+        f'gcushare_watch_age_seconds{{resource="pods"}} {age_s}\n'
+        f'gcushare_ledger_drifts_total{{vendor="enflame"}} {drifts}\n'
+        f'gcushare_ledger_drifts_created{{vendor="enflame"}} {started}\n'
+        f'gcushare_extender_request_seconds_count{{vendor="enflame",verb="filter"}} {filters}\n'
+    )
+
+
+def status(**parts: Any) -> str:
+    """A plugin's /status."""
+    whole = {"version": __version__, "node": NODE, "problems": {}, "unit": "1", "cards": [], "pods": [], **parts}
+    return json.dumps(whole)
+
+
+def node_object(name: str = NODE, offered: Sequence[InventoryCard] | None = None, **labels: str) -> JsonObject:
+    shown = cards(16, 16) if offered is None else offered
+    amounts = {ENFLAME.memory_resource: str(sum(card.units for card in shown)), ENFLAME.count_resource: str(len(shown))}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": labels or LABEL,
+            "annotations": {ENFLAME.inventory_annotation: inventory_text(shown)},
+        },
+        "status": {
+            "capacity": {**amounts, "cpu": "64"},
+            "allocatable": {**amounts, "cpu": "64"},
+            "conditions": READY,
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.2"},
+        },
+    }
+
+
+@dataclass
+class DoctorRig:
+    """``api`` holds the cluster; ``plugin`` and ``extender`` answer for their pods; ``run`` runs the command."""
+
+    folder: Path
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    plugin: Responder = field(default_factory=lambda: Responder({"/status": status()}))
+    extender: Responder = field(
+        default_factory=lambda: Responder({"/version": f"v{__version__}\n", "/metrics": metrics()})
+    )
+    version: str = "v1.36.2"
+    past_s: float = 0.0
+
+    async def __aenter__(self) -> Self:
+        config = ApiServerConfig(runs_controllers=False, version=self.version, clock=lambda: time.time() - self.past_s)
+        self.api = await self.stack.enter_async_context(ApiServer(config))
+        await self.stack.enter_async_context(self.plugin)
+        await self.stack.enter_async_context(self.extender)
+        self.kubeconfig = self.api.kubeconfig(self.folder / "kubeconfig")
+        self._build()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stack.aclose()
+
+    # The cluster
+
+    def put(self, obj: JsonObject, *, age_s: float = 0.0) -> JsonObject:
+        """Create an object, perhaps some time ago."""
+        self.past_s = age_s
+        made = self.api.registry.put(obj)
+        self.past_s = 0.0
+        return made
+
+    def put_pod(self, obj: JsonObject, *, age_s: float = 0.0, **state: Any) -> JsonObject:
+        """Create a pod in a state: bound where the object says so, Running and Ready unless told otherwise."""
+        wanted = {key: value for key, value in obj.items() if key != "status"}
+        wanted["metadata"] = {k: v for k, v in obj["metadata"].items() if k not in ("uid", "creationTimestamp")}
+        made = self.put(wanted, age_s=age_s)
+        shown = {"phase": "Running", "conditions": READY, "podIP": "127.0.0.1", **state}
+        self.change(
+            "pods", made["metadata"]["name"], lambda pod: pod.update(status=shown), made["metadata"]["namespace"]
+        )
+        return made
+
+    def put_asking(self, name: str, units: int, *, age_s: float = 600.0, **options: Any) -> JsonObject:
+        """Create a pod that asks for memory, some time ago."""
+        phase = "Running" if options.get("node") else "Pending"
+        return self.put_pod(pod_document(name, units, **options), age_s=age_s, phase=phase, conditions=[])
+
+    def change(self, kind: str, name: str, change: Change, namespace: str = "") -> None:
+        """Change a stored object in place; ``kind`` as in ``deployments.apps``."""
+
+        def mutate(obj: JsonObject) -> JsonObject:
+            change(obj)
+            return obj
+
+        self.api.registry.rewrite(BY_NAME[kind], Key(namespace, name), mutate)
+
+    def change_node(self, change: Change, name: str = NODE) -> None:
+        self.change("nodes", name, change)
+
+    def set_units(self, amount: str | None, part: str = "capacity", resource: str = ENFLAME.memory_resource) -> None:
+        def change(node: JsonObject) -> None:
+            node["status"][part].pop(resource)
+            if amount is not None:
+                node["status"][part][resource] = amount
+
+        self.change_node(change)
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        self.api.registry.delete(BY_NAME[kind], Key(namespace, name), Deletion(grace_s=0))
+
+    def found(self, kind: str, name: str, namespace: str = "") -> JsonObject:
+        return self.api.registry.read(BY_NAME[kind], Key(namespace, name)).copy()
+
+    # The healthy cluster
+
+    def _build(self) -> None:
+        self.put(node_object())
+        self.put(lease("kube-node-lease", NODE, NODE))
+        self.put(lease(SYSTEM, SERVICE, EXTENDER))
+        self.put_pod(program_pod(PLUGIN, "gcushare-device-plugin", self.plugin.port, "--vendor=enflame", node=NODE))
+        self.put_extender(EXTENDER, self.extender.port)
+        self.put_pod(program_pod(SCHEDULER, "kube-scheduler", 10259, f"--config={CONFIG}", node="master"))
+        self.put(service())
+        self.put(endpoints(self.extender.port))
+        self.put(policy())
+        self.put(policy_binding())
+
+    def put_extender(self, name: str, port: int, **spec: Any) -> None:
+        self.put_pod(program_pod(name, "gcushare-scheduler-extender", port, "--leader-elect", node="master", **spec))
+
+    # The commands
+
+    async def run(self, *argv: str, stdin: str | None = None, user: User | None = None, **environ: str) -> Answer:
+        """Run ``gcushare doctor``; ``stdin`` is what a person types at a terminal."""
+        answers = io.StringIO() if stdin is None else Terminal(stdin)
+        return await self._run(lambda around: command.main(around, stdin=answers), argv, user, environ)
+
+    async def examine(self, *argv: str, user: User | None = None) -> Answer:
+        """Run it for programs."""
+        return await self.run("-o", "json", *argv, user=user)
+
+    async def bundle(self, *argv: str, user: User | None = None) -> Answer:
+        """Run ``gcushare support-bundle``."""
+        return await self._run(bundle_command.main, argv, user, {})
+
+    async def _run(
+        self, main: Callable[[Surroundings], int], argv: Sequence[str], user: User | None, environ: Mapping[str, str]
+    ) -> Answer:
+        path = self.kubeconfig if user is None else self.api.kubeconfig(self.folder / user.name, user)
+        stdout, stderr = io.StringIO(), io.StringIO()
+        around = Surroundings(argv, {"KUBECONFIG": str(path), "HOME": str(self.folder), **environ}, stdout, stderr)
+        code = await asyncio.to_thread(main, around)
+        return Answer(code, stdout.getvalue(), stderr.getvalue())
+
+
+def program_pod(name: str, program: str, port: int, *flags: str, node: str, **spec: Any) -> JsonObject:
+    """A pod as the charts make it."""
+    container = {
+        "name": program,
+        "image": f"registry/enflame:{__version__}",
+        "command": [program],
+        "args": [*flags],
+        "ports": [{"name": "status", "containerPort": port}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": SYSTEM, "labels": {"app.kubernetes.io/part-of": "gcushare"}},
+        "spec": {"nodeName": node, "containers": [container], **spec},
+    }
+
+
+def lease(namespace: str, name: str, holder: str, *, ahead_s: float = 0.0) -> JsonObject:
+    renewed = rfc3339_micro(datetime.now(UTC) + timedelta(seconds=ahead_s))
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": renewed},
+    }
+
+
+def service(address: str = "10.96.1.37") -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVICE, "namespace": SYSTEM},
+        "spec": {"clusterIP": address, "ports": [{"name": "http", "port": 32766}]},
+    }
+
+
+def endpoints(port: int) -> JsonObject:
+    subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "http", "port": port}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": SERVICE, "namespace": SYSTEM},
+        "subsets": [subset],
+    }
+
+
+def policy(text: str = ENFLAME.record.card_index) -> JsonObject:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "records"},
+        "spec": {"validations": [{"expression": f"!('{text}' in object.metadata.annotations)"}]},
+    }
+
+
+def policy_binding(action: str = "Deny") -> JsonObject:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "records"},
+        "spec": {"policyName": "records", "validationActions": [action]},
+    }
+
+
+def config_map(name: str, namespace: str = SYSTEM, **data: str) -> JsonObject:
+    named = {key.replace("__", "."): value for key, value in data.items()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": named}
+
+
+def tls_secret(name: str, certificate: bytes) -> JsonObject:
+    data = {"tls.crt": base64.b64encode(certificate).decode(), "tls.key": base64.b64encode(b"very secret").decode()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": SYSTEM},
+        "type": "kubernetes.io/tls",
+        "data": data,
+    }
+
+
+def record(card: int, units: int, *, assigned: bool = True, age_s: float = 600.0) -> PodRecord:
+    when = time.time_ns() - int(age_s * 1e9)
+    return PodRecord(card_indexes=(card,), card_units=16, pod_units=units, assigned=assigned, assign_time_ns=when)

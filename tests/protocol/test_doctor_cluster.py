@@ -1,0 +1,388 @@
+"""Findings about the scheduler, the extender, trust and rights: each is made to happen, and nothing else is found."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
+from gcushare.playground.apiserver.objects import JsonObject
+from gcushare.vendors import ALIYUN
+from tests.protocol.doctor_rig import (
+    CONFIG,
+    EXTENDER,
+    NODE,
+    PLUGIN,
+    SCHEDULER,
+    SERVICE,
+    SYSTEM,
+    DoctorRig,
+    config_map,
+    lease,
+    metrics,
+    policy,
+    policy_binding,
+    program_pod,
+    status,
+    tls_secret,
+)
+from tests.unit.doctor_certificates import certificate_pem
+
+Scenario = Callable[[DoctorRig], object]
+ERROR, WARNING, INFO = "error", "warning", "info"
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        yield running
+
+
+async def test_a_healthy_cluster_gives_no_findings(rig: DoctorRig) -> None:
+    answer = await rig.examine()
+    assert (answer.code, answer.document["findings"]) == (0, [])
+    assert answer.document["lookedAt"] == {"nodes": 1, "plugins": 1, "extenders": 1, "schedulers": 1, "pods": 3}
+
+
+def set_scheduler_flags(rig: DoctorRig, *flags: str, **spec: Any) -> None:
+    def change(pod: JsonObject) -> None:
+        pod["spec"]["containers"][0]["args"] = list(flags)
+        pod["spec"]["containers"][0] |= spec.pop("container", {})
+        pod["spec"] |= spec
+
+    rig.change("pods", SCHEDULER, change, SYSTEM)
+
+
+def scheduler_without_configuration(rig: DoctorRig) -> None:
+    set_scheduler_flags(rig, "--leader-elect=true")
+
+
+def configure_by_config_map(rig: DoctorRig, url: str, resource: str = "enflame.com/gcu-memory") -> None:
+    """The scheduler reads a ConfigMap, as the chart's second scheduler does."""
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
+        f"  - urlPrefix: {url}\n    bindVerb: bind\n    managedResources:\n      - name: {resource}\n"
+    )
+    rig.put(config_map("second", scheduler__yaml=text))
+    mounts = {"volumeMounts": [{"name": "config", "mountPath": "/etc/gcushare"}]}
+    volumes = [{"name": "config", "configMap": {"name": "second"}}]
+    set_scheduler_flags(rig, "--config=/etc/gcushare/scheduler.yaml", container=mounts, volumes=volumes)
+
+
+def scheduler_with_another_extender_only(rig: DoctorRig) -> None:
+    configure_by_config_map(rig, "http://10.1.1.1/other", "example.com/widgets")
+
+
+def scheduler_calling_an_old_address(rig: DoctorRig) -> None:
+    configure_by_config_map(rig, "http://10.96.99.99:32766/gcushare-scheduler")
+
+
+def scheduler_that_does_not_manage_a_vendor(rig: DoctorRig) -> None:
+    configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler", "enflame.com/other")
+
+
+def extender_that_was_never_asked(rig: DoctorRig) -> None:
+    rig.extender.pages["/metrics"] = metrics(filters=0)
+    rig.put_asking("waits", 4)
+
+
+def scheduler_out_of_sight(rig: DoctorRig) -> None:
+    rig.delete("pods", SCHEDULER, SYSTEM)
+    rig.extender.pages["/metrics"] = metrics(filters=0)
+
+
+def scheduler_with_an_unseen_configuration(rig: DoctorRig) -> None:
+    set_scheduler_flags(rig, "--config=/etc/kubernetes/own.yaml")
+    rig.extender.pages["/metrics"] = metrics(filters=0)
+
+
+def config_manager_that_failed(rig: DoctorRig) -> None:
+    report = '{"state": "failed", "reason": "rolled back: unhealthy for 180s"}'
+    rig.put(config_map("gcushare-config-manager", mode="apply", node__master=report))
+
+
+def no_extender_at_all(rig: DoctorRig) -> None:
+    rig.delete("pods", EXTENDER, SYSTEM)
+    rig.delete("services", SERVICE, SYSTEM)
+
+
+def extender_that_does_not_answer(rig: DoctorRig) -> None:
+    rig.extender.pages.clear()
+
+
+def service_without_ready_replicas(rig: DoctorRig) -> None:
+    rig.delete("endpoints", SERVICE, SYSTEM)
+
+
+def nobody_leads(rig: DoctorRig) -> None:
+    rig.extender.pages["/metrics"] = metrics(leader=0)
+
+
+def two_lead(rig: DoctorRig) -> None:
+    rig.put_extender("gcushare-scheduler-extender-2", rig.extender.port)
+
+
+def extender_that_hears_nothing(rig: DoctorRig) -> None:
+    rig.extender.pages["/metrics"] = metrics(age_s=900)
+
+
+def ledger_that_drifted(rig: DoctorRig) -> None:
+    rig.extender.pages["/metrics"] = metrics(drifts=3)
+
+
+def plugin_of_another_release(rig: DoctorRig) -> None:
+    rig.plugin.pages["/status"] = status(version="0.9.4")
+
+
+def policy_removed(rig: DoctorRig) -> None:
+    rig.delete("validatingadmissionpolicies.admissionregistration.k8s.io", "records")
+
+
+def policy_that_only_warns(rig: DoctorRig) -> None:
+    kind = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
+    rig.delete(kind, "records")
+    rig.put(policy_binding("Warn"))
+
+
+def policy_of_somebody_else(rig: DoctorRig) -> None:
+    policy_removed(rig)
+    rig.put(policy("example.com/colour"))
+
+
+def plugin_with_a_fast_clock(rig: DoctorRig) -> None:
+    rig.plugin.ahead_s = 300
+
+
+def extender_with_a_slow_clock(rig: DoctorRig) -> None:
+    rig.extender.ahead_s = -300
+
+
+def set_node_lease(rig: DoctorRig, ahead_s: float) -> None:
+    rig.delete("leases.coordination.k8s.io", NODE, "kube-node-lease")
+    rig.put(lease("kube-node-lease", NODE, NODE, ahead_s=ahead_s))
+
+
+def kubelet_ahead(rig: DoctorRig) -> None:
+    set_node_lease(rig, 600)
+
+
+def kubelet_behind(rig: DoctorRig) -> None:
+    set_node_lease(rig, -600)
+
+
+def mount_certificate(rig: DoctorRig, pem: bytes) -> None:
+    rig.put(tls_secret("extender-tls", pem))
+    volume = {"name": "tls", "secret": {"secretName": "extender-tls"}}
+    rig.change("pods", EXTENDER, lambda pod: pod["spec"].update(volumes=[volume]), SYSTEM)
+
+
+def certificate_that_ends_soon(rig: DoctorRig) -> None:
+    mount_certificate(rig, certificate_pem(days=10))
+
+
+def certificate_that_ended(rig: DoctorRig) -> None:
+    mount_certificate(rig, certificate_pem(days=-1))
+
+
+def certificate_of_rubbish(rig: DoctorRig) -> None:
+    mount_certificate(rig, b"rubbish")
+
+
+def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
+    rig.api.faults.on(Fault(FailBefore(500, "InternalError", "etcd is away"), path="^/api/v1/pods"))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "severity", "kind", "subject", "number"),
+    [
+        (scheduler_without_configuration, ERROR, "scheduler-not-calling", SCHEDULER, "without --config"),
+        (scheduler_with_another_extender_only, ERROR, "scheduler-not-calling", SCHEDULER, "http://10.1.1.1/other"),
+        (scheduler_calling_an_old_address, ERROR, "scheduler-other-address", SCHEDULER, "10.96.99.99:32766"),
+        (scheduler_that_does_not_manage_a_vendor, ERROR, "scheduler-resource-unmanaged", SCHEDULER, "gcu-memory"),
+        (extender_that_was_never_asked, ERROR, "scheduler-not-calling", "kube-scheduler", "1 pods wait"),
+        (scheduler_out_of_sight, INFO, "scheduler-unseen", "kube-scheduler", "no call yet"),
+        (scheduler_with_an_unseen_configuration, INFO, "scheduler-unseen", SCHEDULER, "own.yaml"),
+        (config_manager_that_failed, ERROR, "config-manager-failed", "node master", "unhealthy for 180s"),
+        (no_extender_at_all, ERROR, "extender-missing", SERVICE, "no such Service"),
+        (nobody_leads, ERROR, "no-leader", "scheduler extender", f"held by {EXTENDER}"),
+        (two_lead, ERROR, "two-leaders", "scheduler extender", "2 replicas"),
+        (service_without_ready_replicas, ERROR, "extender-unreachable", SERVICE, "no endpoints"),
+        (extender_that_hears_nothing, WARNING, "extender-behind", EXTENDER, "15 min"),
+        (ledger_that_drifted, WARNING, "ledger-drift", EXTENDER, "3 pods"),
+        (plugin_of_another_release, WARNING, "versions-differ", "plugin of node n1", "0.9.4"),
+        (policy_removed, WARNING, "policy-missing", "vendor enflame", "of 0, none does"),
+        (policy_that_only_warns, WARNING, "policy-missing", "vendor enflame", "no binding that denies"),
+        (policy_of_somebody_else, WARNING, "policy-missing", "vendor enflame", "of 1, none does"),
+        (plugin_with_a_fast_clock, WARNING, "clocks-apart", "device plugin of node n1", "5 min ahead of"),
+        (extender_with_a_slow_clock, WARNING, "clocks-apart", EXTENDER, "5 min behind"),
+        (kubelet_ahead, WARNING, "clocks-apart", "kubelet of node n1", "10 min ahead of"),
+        (kubelet_behind, WARNING, "clocks-apart", "kubelet of node n1", "10 min behind"),
+        (certificate_that_ends_soon, WARNING, "certificate-expires", "extender-tls, tls.crt", "in 10 d"),
+        (certificate_that_ended, ERROR, "certificate-expires", "extender-tls, tls.crt", "24 h ago"),
+        (certificate_of_rubbish, WARNING, "certificate-unreadable", "extender-tls, tls.crt", "no certificate"),
+        (api_server_that_cannot_list_pods, WARNING, "not-readable", "API server", "etcd is away"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+async def test_each_trouble_is_found_and_nothing_beside_it(
+    rig: DoctorRig, scenario: Scenario, severity: str, kind: str, subject: str, number: str
+) -> None:
+    scenario(rig)
+    answer = await rig.examine()
+    assert answer.kinds == {(severity, kind)}
+    found = answer.finding(kind)
+    assert subject in found["subject"]
+    assert number in found["problem"]
+    assert found["remedy"]
+    assert answer.code == {ERROR: 4, WARNING: 3, INFO: 0}[severity]
+
+
+async def test_an_extender_that_does_not_answer_is_told_of_its_pod_and_its_service(rig: DoctorRig) -> None:
+    extender_that_does_not_answer(rig)
+    answer = await rig.examine()
+    assert answer.kinds == {(ERROR, "extender-unreachable")}
+    assert {each["subject"] for each in answer.document["findings"]} == {
+        f"extender {SYSTEM}/{EXTENDER}",
+        f"Service {SYSTEM}/{SERVICE}",
+    }
+
+
+async def test_a_configuration_on_this_machine_is_compared_with_the_service(rig: DoctorRig, tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    entry = (
+        "extenders: [{urlPrefix: 'http://%s/gcushare-scheduler', managedResources: [{name: enflame.com/gcu-memory}]}]"
+    )
+    config.write_text(entry % "10.96.1.37:32766")
+    assert (await rig.examine("--scheduler-config", str(config))).kinds == set()
+    config.write_text(entry % "10.96.1.38:32766")
+    assert (await rig.examine("--scheduler-config", str(config))).kinds == {(ERROR, "scheduler-other-address")}
+    config.write_text("extenders: [")
+    assert (await rig.examine("--scheduler-config", str(config))).kinds == {(ERROR, "scheduler-not-calling")}
+
+
+async def test_a_pod_that_came_before_the_extender_proves_nothing(rig: DoctorRig) -> None:
+    rig.extender.pages["/metrics"] = metrics(filters=0, started=4e9)
+    rig.put_asking("waits", 4)
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_another_address_is_asked_where_one_is_given(rig: DoctorRig) -> None:
+    no_extender_at_all(rig)
+    answer = await rig.examine("--extender-url", f"http://127.0.0.1:{rig.extender.port}")
+    assert answer.kinds == set()
+    assert list(answer.document["versions"]["extenders"]) == [f"at http://127.0.0.1:{rig.extender.port}"]
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        pytest.param("v1.29.4", set(), id="before policies"),
+        pytest.param("v1.19.16", {(ERROR, "kubernetes-too-old")}, id="before bindings carried records"),
+    ],
+)
+async def test_what_is_expected_follows_the_version_of_kubernetes(
+    tmp_path: Path, version: str, kinds: set[tuple[str, str]]
+) -> None:
+    async with DoctorRig(tmp_path, version=version) as rig:
+        policy_removed(rig)
+        assert (await rig.examine()).kinds == kinds
+
+
+async def test_the_other_vendor_is_looked_for_only_where_there_is_a_trace_of_it(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["metadata"]["labels"].update({"gpushare": "true"}))
+    answer = await rig.examine()
+    assert answer.kinds == {(ERROR, "node-without-plugin"), (WARNING, "policy-missing")}
+    assert ALIYUN.name in answer.finding("node-without-plugin")["problem"]
+
+
+async def test_an_empty_cluster_is_told_to_be_one(rig: DoctorRig) -> None:
+    for kind, name, namespace in (
+        ("pods", PLUGIN, SYSTEM), ("pods", EXTENDER, SYSTEM), ("services", SERVICE, SYSTEM), ("nodes", NODE, ""),
+    ):  # fmt: skip
+        rig.delete(kind, name, namespace)
+    answer = await rig.examine()
+    assert (answer.code, answer.kinds) == (0, {(INFO, "nothing-found")})
+
+
+# Rights
+
+
+def role(*rules: tuple[str, str, str]) -> list[JsonObject]:
+    granted = [{"apiGroups": [group], "resources": [resource], "verbs": [verb]} for verb, resource, group in rules]
+    head = "rbac.authorization.k8s.io/v1"
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looker"}
+    return [
+        {"apiVersion": head, "kind": "ClusterRole", "metadata": {"name": "looker"}, "rules": granted},
+        {
+            "apiVersion": head,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "looker"},
+            "roleRef": reference,
+            "subjects": [{"kind": "User", "name": "looker"}],
+        },
+    ]
+
+
+ALL_RIGHTS = (
+    ("list", "nodes", ""),
+    ("list", "pods", ""),
+    ("get", "pods/proxy", ""),
+    ("get", "services/proxy", ""),
+    ("get", "services", ""),
+    ("get", "configmaps", ""),
+    ("get", "leases", "coordination.k8s.io"),
+    ("list", "leases", "coordination.k8s.io"),
+    ("list", "validatingadmissionpolicies", "admissionregistration.k8s.io"),
+    ("list", "validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
+    ("get", "secrets", ""),
+)
+LOOKER = User("looker", ("system:authenticated",))
+
+
+async def examine_with(rig: DoctorRig, *rights: tuple[str, str, str]) -> Any:
+    for each in role(*rights):
+        rig.put(each)
+    rig.api.authorizer = RbacAuthorizer(rig.api.store)
+    return await rig.examine(user=LOOKER)
+
+
+async def test_the_rights_that_are_named_are_enough(rig: DoctorRig) -> None:
+    mount_certificate(rig, certificate_pem(days=100))
+    rig.put(config_map("gcushare-config-manager", mode="apply"))
+    answer = await examine_with(rig, *ALL_RIGHTS)
+    assert answer.kinds == set()
+    assert rig.api.requests.refused("looker") == []
+
+
+@pytest.mark.parametrize("left_out", ALL_RIGHTS, ids=lambda right: f"{right[0]} {right[1]}")
+async def test_a_missing_right_is_named_and_nothing_is_made_of_what_was_not_seen(
+    rig: DoctorRig, left_out: tuple[str, str, str]
+) -> None:
+    mount_certificate(rig, certificate_pem(days=100))
+    answer = await examine_with(rig, *(right for right in ALL_RIGHTS if right != left_out))
+    assert answer.kinds == {(WARNING, "missing-right")}
+    verb, resource, group = left_out
+    words = f"missing right to {verb} {resource}{'.' + group if group else ''}"
+    assert words in answer.finding("missing-right")["problem"]
+    # Asked beforehand: the audit log of the cluster shows no refusals.
+    assert rig.api.requests.refused("looker") == []
+
+
+async def test_somebody_without_any_right_learns_all_that_is_missing(rig: DoctorRig) -> None:
+    answer = await examine_with(rig)
+    assert answer.kinds == {(WARNING, "missing-right")}
+    assert len(answer.document["findings"]) == len(ALL_RIGHTS)
+
+
+async def test_the_second_scheduler_makes_the_first_ones_ignorance_right(rig: DoctorRig) -> None:
+    configure_by_config_map(rig, f"http://{SERVICE}.{SYSTEM}.svc:32766/gcushare-scheduler")
+    rig.put_pod(program_pod("kube-scheduler-other", "kube-scheduler", 10259, "--leader-elect", node="master"))
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_a_configuration_that_the_manager_wrote_needs_no_look(rig: DoctorRig) -> None:
+    set_scheduler_flags(rig, "--policy-config-file", CONFIG.replace("-v1.23+.yaml", ".json"))
+    assert (await rig.examine()).kinds == set()

@@ -1,0 +1,153 @@
+"""What ``gcushare doctor`` prints, repairs and returns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.playground.apiserver.objects import JsonObject
+from gcushare.vendors import ENFLAME
+from tests.builders import cards
+from tests.protocol.doctor_rig import NODE, DoctorRig, node_object, record, status
+
+OTHER = "n2"
+INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        yield running
+
+
+def leave_things_behind(rig: DoctorRig) -> None:
+    """A node that is no longer shared, and a cordon of which one card is there."""
+    rig.put(node_object(OTHER, cards(16), zone="a"))
+    rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.memory_resource: "0"}), OTHER)
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({CORDON: "1, GCU-of-last-year"}))
+
+
+def leftovers(rig: DoctorRig) -> JsonObject:
+    node, shared = rig.found("nodes", OTHER), rig.found("nodes", NODE)
+    return {
+        "inventory": INVENTORY in node["metadata"].get("annotations", {}),
+        "capacity": sorted(node["status"]["capacity"]),
+        "cordon": shared["metadata"]["annotations"].get(CORDON),
+    }
+
+
+BEHIND = {
+    "inventory": True,
+    "capacity": ["cpu", ENFLAME.count_resource, ENFLAME.memory_resource],
+    "cordon": "1, GCU-of-last-year",
+}
+TIDY = {"inventory": False, "capacity": ["cpu"], "cordon": "1"}
+
+
+async def test_nothing_is_changed_without_being_asked_to(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    answer = await rig.run()
+    assert (answer.code, leftovers(rig)) == (3, BEHIND)
+    assert f"→ --fix: node {OTHER}: remove the annotation {INVENTORY}" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "after", "code"),
+    [
+        pytest.param("y\n", TIDY, 0, id="yes"),
+        pytest.param("Yes\n", TIDY, 0, id="the whole word"),
+        pytest.param("n\n", BEHIND, 3, id="no"),
+        pytest.param("\n", BEHIND, 3, id="nothing"),
+    ],
+)
+async def test_changes_are_shown_and_made_when_somebody_says_yes(
+    rig: DoctorRig, typed: str, after: JsonObject, code: int
+) -> None:
+    leave_things_behind(rig)
+    answer = await rig.run("--fix", stdin=typed)
+    assert (answer.code, leftovers(rig)) == (code, after)
+    for line in (
+        f"1. node {NODE}: change the annotation {CORDON} from '1, GCU-of-last-year' to '1'",
+        f"2. node {OTHER}: remove {ENFLAME.count_resource} (1) from the capacity",
+        f"4. node {OTHER}: remove the annotation {INVENTORY}",
+    ):
+        assert line in answer.stderr
+    assert answer.stdout.count("done: ") == (4 if code == 0 else 0)
+    assert answer.stdout.endswith(")\n")
+
+
+async def test_nobody_to_ask_is_no_yes(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    answer = await rig.run("--fix")
+    assert (answer.code, leftovers(rig)) == (1, BEHIND)
+    assert "with --yes these changes are made" in answer.stderr
+
+
+async def test_unattended_repair_tells_what_it_did(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    answer = await rig.examine("--fix", "--yes")
+    assert (answer.code, leftovers(rig)) == (0, TIDY)
+    assert len(answer.document["fixed"]) == 4
+    assert answer.document["findings"] == []
+
+
+async def test_what_pods_still_hold_is_not_offered_for_repair(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    rig.put_asking("holder", 4, node=OTHER, record=record(0, 4))
+    answer = await rig.examine("--fix", "--yes")
+    assert answer.code == 3
+    assert leftovers(rig) == {**BEHIND, "cordon": "1"}
+    assert "1 pods still have records here, such as default/holder" in answer.finding("stale-inventory")["problem"]
+
+
+async def test_findings_are_told_worst_first(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    rig.plugin.pages["/status"] = status(problems={"cards": "no card\nwas \x1b[31mfound"})
+    answer = await rig.run()
+    words = [line.split()[0] for line in answer.stdout.splitlines() if line and not line.startswith(" ")]
+    assert words == ["ERROR", "WARNING", "WARNING", "WARNING", "WARNING", "1"]
+    assert "1 error, 4 warnings (looked at 2 nodes, 1 device plugin" in answer.stdout
+    # What others wrote cannot paint the terminal or start a new line.
+    assert "\x1b" not in answer.stdout
+    assert "no card was  [31mfound" in answer.stdout
+
+
+async def test_a_pipe_gets_whole_lines_and_a_narrow_screen_wrapped_ones(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    wide = await rig.run()
+    narrow = await rig.run(COLUMNS="70")
+    assert max(map(len, wide.stdout.splitlines())) > 120
+    told = [line for line in narrow.stdout.splitlines() if line.startswith("    ")]
+    assert max(map(len, told)) <= 70
+    assert " ".join(narrow.stdout.split()) == " ".join(wide.stdout.split())
+
+
+async def test_colours_come_when_they_are_asked_for(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    assert "\x1b[1;33mWARNING" in (await rig.run("--color")).stdout
+    assert "\x1b" not in (await rig.run()).stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        pytest.param(("--yes",), "yes has a meaning only with fix", id="yes to nothing"),
+        pytest.param(("-o", "json", "--fix"), "cannot ask", id="a question in a document"),
+        pytest.param(("--extender-service", "extender"), "NAMESPACE/NAME", id="half a Service"),
+        pytest.param(("--extender-url", "10.0.0.1:32766"), "must begin with http://", id="no scheme"),
+        pytest.param(("--scheduler-config", "/nowhere/config.yaml"), "/nowhere/config.yaml", id="no such file"),
+        pytest.param(("--nodes", "n1"), "--node", id="a flag misspelt"),
+    ],
+)
+async def test_wrong_settings_are_refused_by_name(rig: DoctorRig, argv: tuple[str, ...], words: str) -> None:
+    answer = await rig.run(*argv)
+    assert (answer.code, answer.stdout) == (2, "")
+    assert words in answer.stderr
+
+
+async def test_the_help_has_examples_and_the_exit_status(rig: DoctorRig) -> None:
+    page = " ".join((await rig.run("--help")).stdout.split())
+    for words in ("gcushare doctor --node gpu-7", "3 where the worst finding is a warning", "4 where it is an error"):
+        assert words in page

@@ -1,0 +1,373 @@
+"""Findings about nodes, plugins, inventories and pods: each is made to happen, and nothing else is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.units import GIB
+from gcushare.playground.apiserver import DropBefore, Fault
+from gcushare.playground.apiserver.objects import JsonObject
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.records import PodRecord
+from tests.builders import card, cards
+from tests.extender_objects import inventory_text, pod_document
+from tests.protocol.doctor_rig import LABEL, NODE, PLUGIN, SYSTEM, DoctorRig, node_object, record, status
+
+Scenario = Callable[[DoctorRig], object]
+ERROR, WARNING = "error", "warning"
+INVENTORY = ENFLAME.inventory_annotation
+MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
+OTHER = "n2"
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        yield running
+
+
+def annotate(rig: DoctorRig, **annotations: str) -> None:
+    found = {key.replace("__", "/"): value for key, value in annotations.items()}
+    rig.change_node(lambda node: node["metadata"]["annotations"].update(found))
+
+
+def set_inventory(rig: DoctorRig, offered: list[InventoryCard], unit: str = "1") -> None:
+    text = inventory_text(offered, unit)
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
+
+
+def set_status(rig: DoctorRig, **parts: Any) -> None:
+    rig.plugin.pages["/status"] = status(**parts)
+
+
+def set_plugin_state(rig: DoctorRig, **state: Any) -> None:
+    rig.change("pods", PLUGIN, lambda pod: pod["status"].update(state), SYSTEM)
+
+
+# Plugins
+
+
+def plugin_gone(rig: DoctorRig) -> None:
+    rig.delete("pods", PLUGIN, SYSTEM)
+
+
+def plugin_gone_and_node_away(rig: DoctorRig) -> None:
+    plugin_gone(rig)
+    rig.change_node(lambda node: node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]))
+
+
+def plugin_that_crashes(rig: DoctorRig) -> None:
+    crashed = [{"name": "gcushare-device-plugin", "restartCount": 17}]
+    set_plugin_state(rig, phase="Pending", reason="CrashLoopBackOff", containerStatuses=crashed)
+
+
+def plugin_of_another_system(rig: DoctorRig) -> None:
+    rig.plugin.pages.clear()
+
+
+def plugin_with_rubbish(rig: DoctorRig) -> None:
+    rig.plugin.pages["/status"] = "<html>"
+
+
+def plugin_that_cannot_register(rig: DoctorRig) -> None:
+    set_status(rig, problems={"registration": "kubelet.sock refused: unknown resource"})
+
+
+def plugin_that_cannot_read_its_cards(rig: DoctorRig) -> None:
+    set_status(rig, problems={"cards": "libefml.so was not found"})
+
+
+def plugin_that_cannot_write_its_node(rig: DoctorRig) -> None:
+    set_status(rig, problems={"node": "the Node could not be written: forbidden"})
+
+
+def plugin_without_capacity(rig: DoctorRig) -> None:
+    rig.set_units(None)
+
+
+def units_at_zero(rig: DoctorRig) -> None:
+    rig.set_units("0")
+    rig.set_units("0", "allocatable")
+
+
+# Inventories
+
+
+def inventory_of_a_newer_plugin(rig: DoctorRig) -> None:
+    newer = json.loads(inventory_text(cards(16, 16))) | {"version": 2}
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: json.dumps(newer)}))
+
+
+def unit_finer_than_the_kubelet_takes(rig: DoctorRig) -> None:
+    """The plugin was started anew with a finer unit and refuses; the node still shows what it offered before."""
+    big = [InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=48 * GIB), units=48) for i in range(8)]
+    set_inventory(rig, big)
+    for part in ("capacity", "allocatable"):
+        rig.set_units("384", part)
+        rig.set_units("8", part, COUNT)
+
+    def change(pod: JsonObject) -> None:
+        pod["spec"]["containers"][0]["args"].append("--memory-unit=0.001")
+
+    rig.change("pods", PLUGIN, change, SYSTEM)
+
+
+def capacity_of_another_plugin(rig: DoctorRig) -> None:
+    rig.set_units("24")
+    rig.set_units("24", "allocatable")
+
+
+def allocatable_below_the_healthy_cards(rig: DoctorRig) -> None:
+    rig.set_units("9", "allocatable")
+
+
+def count_missing(rig: DoctorRig) -> None:
+    rig.set_units(None, resource=COUNT)
+
+
+def sick_card(rig: DoctorRig) -> None:
+    sick = InventoryCard(card=card(1).card, units=16, health=Health.UNHEALTHY, reason="double-bit ECC error")
+    set_inventory(rig, [card(0), sick])
+    rig.set_units("16", "allocatable")
+
+
+def cordon_of_a_card_that_is_not_there(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({ENFLAME.cordon_annotation: "7"}))
+
+
+def node_no_longer_shared(rig: DoctorRig) -> None:
+    """Another node keeps its inventory and its capacity after label and plugin went."""
+    rig.put(node_object(OTHER, cards(16), zone="a"))
+    rig.change_node(lambda node: node["status"]["capacity"].pop(COUNT), OTHER)
+    rig.change_node(lambda node: node["status"]["capacity"].update({MEMORY: "16"}), OTHER)
+
+
+def count_left_behind(rig: DoctorRig) -> None:
+    rig.put(node_object(OTHER, cards(16), zone="a"))
+    rig.change_node(lambda node: node["metadata"]["annotations"].pop(INVENTORY), OTHER)
+    rig.change_node(lambda node: node["status"]["capacity"].pop(MEMORY), OTHER)
+
+
+def zero_left_behind(rig: DoctorRig) -> None:
+    count_left_behind(rig)
+    rig.change_node(lambda node: node["status"].update(capacity={MEMORY: "0"}), OTHER)
+
+
+# Pods
+
+
+def request_of_half_a_unit(rig: DoctorRig) -> None:
+    rig.put_asking("odd", 4, annotations={"gcushare.io/cards": "many"})
+
+
+def reservation_never_taken_up(rig: DoctorRig) -> None:
+    rig.put_asking("stuck", 4, node=NODE, record=record(0, 4, assigned=False))
+
+
+def pod_without_a_record(rig: DoctorRig) -> None:
+    rig.put_asking("bare", 4, node=NODE)
+
+
+def record_on_a_waiting_pod(rig: DoctorRig) -> None:
+    rig.put_asking("eager", 4, record=record(0, 4), age_s=5)
+
+
+def record_of_a_missing_card(rig: DoctorRig) -> None:
+    rig.put_asking("lost", 4, node=NODE, record=record(5, 4))
+
+
+def record_from_before_the_pod(rig: DoctorRig) -> None:
+    rig.put_asking("early", 4, node=NODE, record=record(0, 4, age_s=7200))
+
+
+def record_of_other_units(rig: DoctorRig) -> None:
+    rig.put_asking("small", 4, node=NODE, record=record(0, 1))
+
+
+def record_on_a_pod_that_asks_for_nothing(rig: DoctorRig) -> None:
+    rig.put_asking("idle", None, node=NODE, record=record(0, 4))  # type: ignore[arg-type] # it asks for nothing
+
+
+def record_of_rubbish(rig: DoctorRig) -> None:
+    rig.put_asking("rubbish", 4, node=NODE, annotations={ENFLAME.record.card_index: "first"})
+
+
+def told_pod(uid: str, **parts: Any) -> dict[str, Any]:
+    return {"pod": "default/moved", "uid": uid, "units": 4, "recordedCards": [0], "heldByCard": {"1": 4}, **parts}
+
+
+def kubelet_gave_another_card(rig: DoctorRig) -> None:
+    made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
+    set_status(rig, pods=[told_pod(made["metadata"]["uid"])])
+
+
+def too_much_on_one_card(rig: DoctorRig) -> None:
+    for name in ("a", "b"):
+        rig.put_asking(name, 10, node=NODE, record=record(0, 10))
+
+
+# Neighbours
+
+
+def node_with_hami_annotations(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({"hami.io/node-enflame-register": "x"}))
+
+
+def node_with_the_plain_plugin(rig: DoctorRig) -> None:
+    whole = ENFLAME.whole_card_resource
+    rig.change_node(lambda node: node["status"]["capacity"].update({whole: "2"}))
+    rig.put_pod(pod_document("whole", None, node=NODE) | {"spec": asks(whole)})
+
+
+def asks(resource: str) -> JsonObject:
+    limits = {resource: "1"}
+    container = {"name": "main", "image": "i", "resources": {"limits": limits, "requests": limits}}
+    return {"nodeName": NODE, "containers": [container]}
+
+
+def node_of_the_go_gcushare(rig: DoctorRig) -> None:
+    plugin_gone(rig)
+    rig.change_node(lambda node: node["metadata"]["annotations"].clear())
+    rig.change_node(lambda node: node["metadata"]["labels"].clear())
+
+
+def foreign_device_ids(rig: DoctorRig) -> None:
+    set_status(rig, foreignContainers=2)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "severity", "kind", "number"),
+    [
+        (plugin_gone, ERROR, "node-without-plugin", "enflame.com/gcushare=true"),
+        (plugin_gone_and_node_away, WARNING, "node-without-plugin", "not ready"),
+        (plugin_that_crashes, ERROR, "plugin-not-running", "CrashLoopBackOff; restarts: 17"),
+        (plugin_of_another_system, ERROR, "plugin-unreachable", "404"),
+        (plugin_with_rubbish, ERROR, "plugin-unreachable", "no document of gcushare-device-plugin"),
+        (plugin_that_cannot_register, ERROR, "plugin-not-registered", "unknown resource"),
+        (plugin_that_cannot_read_its_cards, ERROR, "plugin-problem", "libefml.so"),
+        (plugin_that_cannot_write_its_node, WARNING, "plugin-problem", "forbidden"),
+        (plugin_without_capacity, ERROR, "plugin-not-registered", "32 units"),
+        (units_at_zero, ERROR, "units-zero", "32 units"),
+        (inventory_of_a_newer_plugin, ERROR, "inventory-unreadable", "version 2"),
+        (unit_finer_than_the_kubelet_takes, ERROR, "message-limit", "6144000 bytes of 4194304"),
+        (capacity_of_another_plugin, ERROR, "inventory-capacity", "the kubelet counts 24"),
+        (allocatable_below_the_healthy_cards, ERROR, "inventory-capacity", "9 of them allocatable"),
+        (count_missing, WARNING, "card-count", "missing, and the inventory has 2 cards"),
+        (sick_card, WARNING, "sick-card", "double-bit ECC error; its 16 units"),
+        (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
+        (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
+        (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),
+        (zero_left_behind, WARNING, "leftover-capacity", f"{MEMORY} 0"),
+        (request_of_half_a_unit, WARNING, "request-unreadable", "'many'"),
+        (reservation_never_taken_up, WARNING, "stale-reservation", "card 0 of n1 is reserved for it since 10 min"),
+        (pod_without_a_record, WARNING, "unrecorded-pod", "bound to n1 10 min ago, asks for 4"),
+        (record_on_a_waiting_pod, WARNING, "forged-record", "not bound"),
+        (record_of_a_missing_card, ERROR, "forged-record", "names card 5, and node n1 has 0, 1"),
+        (record_from_before_the_pod, WARNING, "forged-record", "110 min before the pod"),
+        (record_of_other_units, WARNING, "forged-record", "says 1 units"),
+        (record_on_a_pod_that_asks_for_nothing, WARNING, "forged-record", "asks for no"),
+        (kubelet_gave_another_card, ERROR, "record-differs", "card 0 of n1, and the kubelet gave it ids of card 1"),
+        (too_much_on_one_card, ERROR, "overcommitted-card", "20 of 16 units, to default/a, default/b"),
+        (node_with_hami_annotations, ERROR, "other-sharing-system", "HAMi"),
+        (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pods hold them, such as default/whole"),
+        (node_of_the_go_gcushare, WARNING, "other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
+        (foreign_device_ids, WARNING, "foreign-device-ids", "2 containers"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+async def test_each_trouble_is_found_and_nothing_beside_it(
+    rig: DoctorRig, scenario: Scenario, severity: str, kind: str, number: str
+) -> None:
+    scenario(rig)
+    answer = await rig.examine()
+    assert answer.kinds == {(severity, kind)}
+    assert number in answer.finding(kind)["problem"]
+    assert answer.finding(kind)["remedy"]
+
+
+async def test_a_record_that_nobody_can_read_is_told_as_one(rig: DoctorRig) -> None:
+    record_of_rubbish(rig)
+    answer = await rig.examine()
+    assert (ERROR, "forged-record") in answer.kinds
+    assert "first" in answer.finding("forged-record")["problem"]
+
+
+async def test_the_finest_unit_that_fits_is_named(rig: DoctorRig) -> None:
+    unit_finer_than_the_kubelet_takes(rig)
+    assert "--memory-unit 0.01," in (await rig.examine()).finding("message-limit")["remedy"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param({"unconfirmed": ["main"]}, id="the kubelet has not confirmed it yet"),
+        pytest.param({"recordedCards": [1]}, id="the plugin has corrected it since"),
+        pytest.param({"heldByCard": {}}, id="it holds nothing yet"),
+        pytest.param({"uid": "of-a-pod-that-is-gone"}, id="the pod is gone"),
+    ],
+)
+async def test_a_record_under_correction_is_no_difference(rig: DoctorRig, parts: dict[str, Any]) -> None:
+    made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
+    set_status(rig, pods=[told_pod(made["metadata"]["uid"], **parts) if "uid" not in parts else told_pod(**parts)])
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_what_happened_a_moment_ago_is_no_trouble(rig: DoctorRig) -> None:
+    rig.put_asking("new", 4, node=NODE, record=record(0, 4, assigned=False, age_s=1), age_s=1)
+    rig.put_asking("newer", 4, node=NODE, age_s=1)
+    made = rig.put_asking("newest", 4, node=NODE, record=record(0, 4, age_s=1), age_s=1)
+    set_status(rig, pods=[told_pod(made["metadata"]["uid"])])
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_pods_that_ended_hold_and_forge_nothing(rig: DoctorRig) -> None:
+    for name in ("a", "b"):
+        made = pod_document(name, 10, node=NODE, record=record(7, 1))
+        rig.put_pod(made, age_s=600, phase="Succeeded", conditions=[])
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_whole_cards_that_we_grant_ourselves_are_no_neighbour(rig: DoctorRig) -> None:
+    ours = json.loads(inventory_text(cards(16, 16))) | {"modes": ["memory", "whole"]}
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: json.dumps(ours)}))
+    rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_a_node_is_examined_alone(rig: DoctorRig) -> None:
+    rig.put(node_object(OTHER, cards(16), **LABEL))
+    rig.put_asking("elsewhere", 4, node=OTHER)
+    whole = await rig.examine()
+    assert {each["subject"] for each in whole.document["findings"]} == {"node n2", "pod default/elsewhere"}
+    assert (await rig.examine("--node", NODE)).kinds == set()
+    assert (await rig.examine("--node", OTHER)).kinds == whole.kinds
+    missing = await rig.examine("--node", "n9")
+    assert (missing.code, "n9" in missing.stderr) == (1, True)
+
+
+async def test_an_api_server_that_is_away_is_an_error_and_no_health(rig: DoctorRig) -> None:
+    rig.api.faults.on(Fault(DropBefore()))
+    answer = await rig.run()
+    assert (answer.code, answer.stdout) == (75, "")
+    assert "GET /version" in answer.stderr
+
+
+async def test_an_nvidia_node_of_the_plain_plugin_is_not_ours(rig: DoctorRig) -> None:
+    rig.put(node_object(OTHER, cards(16), zone="a"))
+    rig.change_node(lambda node: node["metadata"]["annotations"].pop(INVENTORY), OTHER)
+    rig.change_node(lambda node: node["status"].update(capacity={ALIYUN.whole_card_resource: "8"}), OTHER)
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_several_cards_of_one_pod_are_compared_as_a_set(rig: DoctorRig) -> None:
+    both = PodRecord(card_indexes=(1, 0), card_units=16, pod_units=8, assigned=True)
+    made = rig.put_asking("pair", 8, node=NODE, record=both, annotations={"gcushare.io/cards": "2"})
+    told = told_pod(made["metadata"]["uid"], recordedCards=[1, 0], heldByCard={"0": 4, "1": 4})
+    set_status(rig, pods=[told])
+    assert (await rig.examine()).kinds == set()

@@ -1,0 +1,260 @@
+"""What a support bundle holds, and above all what it does not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.playground.apiserver import RbacAuthorizer, User
+from gcushare.playground.apiserver.objects import JsonObject
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import pod_document
+from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SYSTEM, DoctorRig, config_map, record, status, tls_secret
+from tests.protocol.test_doctor_cluster import role
+
+OURS = {"app.kubernetes.io/part-of": "gcushare"}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        for node in (NODE, "master"):
+            running.api.register_logs(node, print_log)
+        if not running.api.store.get("nodes", "master", ""):
+            running.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "master"}})
+        yield running
+
+
+async def print_log(pod: JsonObject, container: str) -> str:
+    return "".join(f"line {number} of {container}\n" for number in range(20))
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """Every file of an archive by its path, without the folder."""
+    found = {}
+    with tarfile.open(path) as tar:
+        for member in tar.getmembers():
+            content = tar.extractfile(member)
+            assert content is not None
+            found[member.name.partition("/")[2]] = content.read()
+    return found
+
+
+def manifest_of(path: Path) -> Any:
+    return json.loads(files_of(path)["MANIFEST.json"])
+
+
+async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, tmp_path: Path) -> None:
+    rig.put_asking("waits", 4)
+    rig.extender.pages["/gcushare-scheduler/inspect"] = '{"nodes": []}'
+    rig.extender.pages["/gcushare-scheduler/explain/default/waits"] = '{"pod": "default/waits"}'
+    path = tmp_path / "bundle.tar.gz"
+    answer = await rig.bundle(str(path))
+    assert (answer.code, answer.stderr) == (0, "")
+    assert answer.stdout.startswith(f"{path}: ")
+    files = files_of(path)
+    assert {
+        "doctor.json",
+        "doctor.txt",
+        "versions.json",
+        "schedulers.json",
+        "cluster/nodes.json",
+        "cluster/pods.json",
+        "cluster/events.json",
+        f"plugins/{NODE}/{PLUGIN}/status.json",
+        f"extender/{EXTENDER}/version.txt",
+        f"extender/{EXTENDER}/metrics.txt",
+        f"extender/{EXTENDER}/enflame-inspect.json",
+        f"extender/{EXTENDER}/enflame-explain/default_waits.json",
+        f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log",
+        f"logs/{SYSTEM}/{EXTENDER}/gcushare-scheduler-extender.log",
+    } <= files.keys()
+    assert files[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"].endswith(b"line 19 of gcushare-device-plugin\n")
+    pods = {pod["metadata"]["name"] for pod in json.loads(files["cluster/pods.json"])["items"]}
+    assert {"waits", PLUGIN, EXTENDER} <= pods
+
+
+async def test_the_manifest_lists_every_file_and_what_is_missing(rig: DoctorRig, tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    await rig.bundle(str(path))
+    files, manifest = files_of(path), manifest_of(path)
+    assert {each["path"] for each in manifest["files"]} == files.keys() - {"MANIFEST.json"}
+    for each in manifest["files"]:
+        content = files[each["path"]]
+        assert (each["bytes"], each["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    missing = {each["path"]: each["why"] for each in manifest["leftOut"]}
+    assert "404" in missing[f"plugins/{NODE}/{PLUGIN}/metrics.txt"]
+
+
+SECRETS = {
+    "environment": "env-hunter2-value",
+    "command line": "flag-hunter2-value",
+    "annotation": "annotation-hunter2-value",
+    "log": "log-hunter2-value",
+    "event": "event-hunter2-value",
+    "config map": "map-hunter2-value",
+    "status": "status-hunter2-value",
+    "secret": "secret-hunter2-value",
+    "shell": "shell-hunter2-value",
+}
+"""Planted where secrets are found in the field."""
+
+JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJlLW9mLWh1bnRlcjI"
+
+
+async def print_secrets(pod: JsonObject, container: str) -> str:
+    return (
+        f"password={SECRETS['log']} was refused\n"
+        f"connecting as {SECRETS['environment']}\n"
+        f"Authorization: Bearer {JWT}\n"
+        f"GET https://admin:{SECRETS['log']}@db:5432/ failed\n"
+        "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIhunter2\n-----END EC PRIVATE KEY-----\n"
+        "the end of the log\n"
+    )
+
+
+def plant(rig: DoctorRig) -> None:
+    """Put a secret everywhere where one is found in the field."""
+    rig.put(tls_secret("extender-tls", SECRETS["secret"].encode()))
+    rig.put(config_map("ours", data=f"token: {SECRETS['config map']}") | {
+        "metadata": {"name": "ours", "namespace": SYSTEM, "labels": OURS}
+    })  # fmt: skip
+    asking = pod_document(
+        "user", 4, node=NODE, record=record(0, 4), annotations={"example.com/note": SECRETS["annotation"]}
+    )
+    container = asking["spec"]["containers"][0]
+    container["env"] = [{"name": "DB_PASSWORD", "value": SECRETS["environment"]}, {"name": "MODE", "value": "fast"}]
+    container["command"] = ["sh", "-c", f"mysql -p{SECRETS['shell']}"]
+    rig.put_pod(asking, age_s=600, message=f"pull failed: https://bot:{SECRETS['status']}@registry/x")
+
+    def change(pod: JsonObject) -> None:
+        pod["spec"]["containers"][0]["args"] += [
+            "--token",
+            SECRETS["command line"],
+            f"--secret={SECRETS['command line']}",
+        ]
+        pod["spec"]["volumes"] = [{"name": "tls", "secret": {"secretName": "extender-tls"}}]
+
+    rig.change("pods", EXTENDER, change, SYSTEM)
+    rig.put(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "e", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "user"},
+            "message": f'mount failed: {{"apiKey": "{SECRETS["event"]}"}}',
+        }
+    )
+    rig.plugin.pages["/status"] = status(problems={"node": f"GET failed with token={SECRETS['status']}"})
+    for node in (NODE, "master"):
+        rig.api.register_logs(node, print_secrets)
+
+
+async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
+    plant(rig)
+    path = tmp_path / "bundle.tar.gz"
+    user = User("looker", ("system:masters",))
+    token = rig.api.add_user(user)
+    rig.extender.pages["/metrics"] += f"# somebody logged {token}\n"
+    answer = await rig.bundle(str(path), user=user)
+    assert answer.code == 0
+    files = files_of(path)
+    whole = b"\n".join(files.values()).decode()
+    found = {place for place, secret in SECRETS.items() if secret in whole}
+    assert found == set()
+    for fragment in ("hunter2", JWT[:30], "PRIVATE KEY", "fast"):
+        assert fragment not in whole
+    # The control: the places were collected, only the secrets are not in them.
+    log = files[f"logs/{SYSTEM}/{EXTENDER}/gcushare-scheduler-extender.log"].decode()
+    assert "password=******** was refused" in log
+    assert "the end of the log" in log
+    assert "https://********@db:5432/" in log
+    pods = {pod["metadata"]["name"]: pod for pod in json.loads(files["cluster/pods.json"])["items"]}
+    assert pods["user"]["spec"]["containers"][0]["environment"] == ["DB_PASSWORD", "MODE"]
+    assert pods["user"]["metadata"]["annotationsLeftOut"] == ["example.com/note"]
+    assert pods["user"]["metadata"]["annotations"][ENFLAME.record.card_index] == "0"
+    assert "--secret=********" in pods[EXTENDER]["spec"]["containers"][0]["args"]
+    assert json.loads(files["cluster/events.json"])["items"][0]["message"].startswith("mount failed")
+    assert len(json.loads(files["cluster/configmaps.json"])["items"]) == 1
+
+
+async def test_the_callers_own_token_is_not_in_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
+    async def print_tokens(pod: JsonObject, container: str) -> str:
+        (token,) = re.findall(r"playground\.[\w-]+", kubeconfig.read_text())
+        return f"seen <{token}>\n"
+
+    user = User("looker", ("system:masters",))
+    kubeconfig = tmp_path / user.name
+    rig.api.register_logs(NODE, print_tokens)
+    path = tmp_path / "bundle.tar.gz"
+    await rig.bundle(str(path), user=user)
+    assert files_of(path)[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"] == b"seen <********>\n"
+
+
+async def test_the_size_is_bounded_and_what_does_not_fit_is_named(rig: DoctorRig, tmp_path: Path) -> None:
+    async def print_much(pod: JsonObject, container: str) -> str:
+        return "x" * 100_000 + "\n"
+
+    rig.api.register_logs(NODE, print_much)
+    path = tmp_path / "bundle.tar.gz"
+    answer = await rig.bundle("--max-size", "64Ki", str(path))
+    assert "left out" in answer.stdout
+    manifest = manifest_of(path)
+    assert sum(each["bytes"] for each in manifest["files"]) <= 64 * 1024
+    missing = {each["path"]: each["why"] for each in manifest["leftOut"]}
+    assert "did not fit" in missing[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"]
+    # What is most telling is there.
+    assert "doctor.json" in files_of(path)
+
+
+async def test_logs_are_cut_to_their_last_lines(rig: DoctorRig, tmp_path: Path) -> None:
+    path, without = tmp_path / "bundle.tar.gz", tmp_path / "without.tar.gz"
+    await rig.bundle("--log-lines", "2", str(path))
+    log = files_of(path)[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"].decode()
+    assert log == "line 18 of gcushare-device-plugin\nline 19 of gcushare-device-plugin\n"
+    await rig.bundle("--log-lines", "0", str(without))
+    assert not [name for name in files_of(without) if name.startswith("logs/")]
+
+
+async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig, tmp_path: Path) -> None:
+    for each in role(("list", "pods", ""), ("list", "nodes", "")):
+        rig.put(each)
+    rig.api.authorizer = RbacAuthorizer(rig.api.store)
+    path = tmp_path / "bundle.tar.gz"
+    answer = await rig.bundle(str(path), user=User("looker", ("system:authenticated",)))
+    assert answer.code == 0
+    missing = {each["path"]: each["why"] for each in manifest_of(path)["leftOut"]}
+    assert "Forbidden" in missing[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"]
+    assert "Forbidden" in missing["cluster/events.json"]
+    assert "cluster/nodes.json" in files_of(path)
+
+
+async def test_a_file_that_is_there_is_not_overwritten(rig: DoctorRig, tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    path.write_bytes(b"precious")
+    answer = await rig.bundle(str(path))
+    assert (answer.code, path.read_bytes()) == (2, b"precious")
+    assert "exists already" in answer.stderr
+
+
+async def test_an_api_server_that_is_away_leaves_no_half_of_a_file(rig: DoctorRig, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    await rig.api.stop()
+    answer = await rig.bundle(str(folder / "bundle.tar.gz"))
+    assert answer.code == 75
+    assert list(folder.iterdir()) == []
+
+
+async def test_only_its_owner_may_read_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    await rig.bundle(str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

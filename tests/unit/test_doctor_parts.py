@@ -1,0 +1,191 @@
+"""The small pure parts of the doctor: command lines, configurations, figures, clocks, order, patches, words."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.doctor.checks.table import CHECKS, examine
+from gcushare.doctor.checks.views import span, words_of
+from gcushare.doctor.clocks import lease_clock
+from gcushare.doctor.facts import Facts, parse_time
+from gcushare.doctor.figures import parse_figures
+from gcushare.doctor.findings import (
+    RemoveAnnotation,
+    RemoveCapacity,
+    ReplaceAnnotation,
+    Severity,
+    error,
+    in_order,
+    info,
+    warning,
+    worst,
+)
+from gcushare.doctor.fixing import patch_of
+from gcushare.doctor.objects import SeenPod, flag_of
+from gcushare.doctor.programs import Program, port_of, program_of, vendor_of_plugin
+from gcushare.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
+from gcushare.kube.clock import rfc3339_micro
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (("p", "--vendor=aliyun"), "aliyun"),
+        (("p", "--vendor", "aliyun"), "aliyun"),
+        (("p", "--vendor=a", "--vendor=b"), "b"),
+        (("p", "--vendor"), "true"),
+        (("p", "--vendor", "--other"), "true"),
+        (("p", "--vendors=a", "vendor=b"), None),
+        (("p", "-vendor=a"), "a"),
+    ],
+)
+def test_flags_are_read_as_go_and_we_write_them(words: tuple[str, ...], value: str | None) -> None:
+    assert flag_of(words, "vendor") == value
+
+
+def a_pod(image: str = "i", command: list[str] | None = None, *args: str, phase: str = "Running") -> SeenPod:
+    container = {"name": "c", "image": image, "command": command or [], "args": args}
+    document = {"metadata": {"name": "p"}, "spec": {"containers": [container]}, "status": {"phase": phase}}
+    return msgspec.convert(document, SeenPod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "program"),
+    [
+        pytest.param(a_pod("r/e:1", ["gcushare-device-plugin"]), Program.PLUGIN, id="command"),
+        pytest.param(a_pod("r/e:1", ["/usr/bin/gcushare-scheduler-extender"]), Program.EXTENDER, id="path"),
+        pytest.param(a_pod("r/gcushare-device-plugin@sha256:0a"), Program.PLUGIN, id="image with digest"),
+        pytest.param(a_pod("r:5000/kube-scheduler:v1.30.1"), Program.SCHEDULER, id="image with tag"),
+        pytest.param(
+            a_pod("r/gcushare-scheduler-extender:1", ["gcushare-config-manager", "run"]),
+            Program.CONFIG_MANAGER,
+            id="the command beats the image",
+        ),
+        pytest.param(a_pod("r/gcushare-scheduler-extender:1", ["sleep"]), None, id="another command in our image"),
+        pytest.param(a_pod("r/e", ["gcushare-config-manager", "uninstall"]), None, id="a one-shot"),
+        pytest.param(a_pod("r/e", ["gcushare-device-plugin"], phase="Succeeded"), None, id="ended"),
+        pytest.param(a_pod(), None, id="anything"),
+    ],
+)
+def test_programs_are_recognised_however_they_were_installed(pod: SeenPod, program: Program | None) -> None:
+    assert program_of(pod) is program
+
+
+def test_a_plugins_vendor_and_port_come_from_its_pod() -> None:
+    plugin = a_pod("i", ["gcushare-device-plugin"], "--vendor=aliyun", "--listen-port=40000")
+    assert (vendor_of_plugin(plugin), port_of(plugin, 1)) == (ALIYUN, 40000)
+    assert (vendor_of_plugin(a_pod()), port_of(a_pod(), 1)) == (ENFLAME, 1)
+
+
+def test_a_schedulers_configuration_is_found_in_its_pod() -> None:
+    container = {
+        "name": "c",
+        "command": ["kube-scheduler"],
+        "args": ["--config=/etc/s/sub/c.yaml"],
+        "volumeMounts": [{"name": "h", "mountPath": "/etc"}, {"name": "v", "mountPath": "/etc/s/"}],
+    }
+    volumes = [{"name": "v", "configMap": {"name": "m"}}, {"name": "h", "hostPath": {"path": "/x"}}]
+    pod = msgspec.convert({"spec": {"containers": [container], "volumes": volumes}}, SeenPod)
+    assert config_map_of(pod, config_file_of(pod)) == ("m", "sub/c.yaml")
+    assert config_map_of(pod, "/etc/other/c.yaml") is None
+    assert config_file_of(a_pod("i", ["kube-scheduler"], "--config=a", "--policy-config-file=b")) == "b"
+
+
+def test_extenders_are_read_from_either_kind_of_document() -> None:
+    yaml = "extenders:\n- urlPrefix: https://10.0.0.1/gcushare-scheduler/\n  managedResources: [{name: a/b}]\n"
+    policy = '{"kind": "Policy", "extenders": [{"urlPrefix": "http://h:1/x", "bindVerb": "bind"}]}'
+    (first,), (second,) = parse_extenders(yaml), parse_extenders(policy)
+    assert (first.host, first.port, first.path, first.resources) == ("10.0.0.1", 443, "/gcushare-scheduler", ("a/b",))
+    assert second == ConfiguredExtender(url="http://h:1/x", binds=True)
+    assert parse_extenders("kind: KubeSchedulerConfiguration\nextenders: null\n") == ()
+
+
+@pytest.mark.parametrize("text", ["[", "- a", "just text", ""])
+def test_what_is_no_configuration_is_refused(text: str) -> None:
+    with pytest.raises(RemoteContractError):
+        parse_extenders(text)
+
+
+def test_figures_are_summed_over_the_labels_left_open() -> None:
+    figures = parse_figures(
+        '# TYPE gcushare_a gauge\ngcushare_a{v="1",w="x"} 2\ngcushare_a{v="2",w="x"} 3\n# TYPE other gauge\nother 9\n'
+    )
+    assert (figures.sum("gcushare_a", w="x"), figures.sum("gcushare_a", v="2")) == (5, 3)
+    assert (figures.least("gcushare_a"), figures.most("gcushare_a"), figures.sum("other")) == (2, 3, 0)
+    assert not parse_figures("")
+    with pytest.raises(RemoteContractError):
+        parse_figures("gcushare_a{ 1")
+
+
+@pytest.mark.parametrize(
+    ("renewed_s", "ahead_s", "within_s"),
+    [
+        pytest.param(30, 30, 1, id="ahead for sure"),
+        pytest.param(-8, -8, 61, id="as old as renewals are"),
+        pytest.param(-600, -600, 61, id="older than a ready node's can be"),
+    ],
+)
+def test_a_lease_bounds_its_holders_clock(renewed_s: float, ahead_s: float, within_s: float) -> None:
+    spec = LeaseSpec(renew_time=rfc3339_micro(NOW + timedelta(seconds=renewed_s)))
+    clock = lease_clock(Lease(metadata=ObjectMeta(name="n1"), spec=spec), NOW, 1)
+    assert clock is not None
+    assert (clock.ahead_s, clock.within_s) == (ahead_s, within_s)
+
+
+def test_a_lease_without_a_time_tells_nothing() -> None:
+    assert lease_clock(Lease(), NOW, 1) is None
+    assert parse_time("yesterday") is None
+    assert parse_time("2026-01-02T03:04:05") is None
+
+
+def test_findings_are_ordered_by_severity_kind_and_subject_and_told_once() -> None:
+    found = [info("i", "s", "", ""), warning("b", "s", "", ""), error("z", "s", "", ""), warning("a", "t", "", "")]
+    assert [each.id for each in in_order([*found, found[0]])] == ["z", "a", "b", "i"]
+    assert worst(found) is Severity.ERROR
+    assert worst([]) is None
+
+
+def test_every_check_is_silent_about_a_cluster_without_anything() -> None:
+    assert {each.id for each in examine(Facts(now=NOW))} == {"nothing-found"}
+    assert len(set(CHECKS)) == len(CHECKS)
+
+
+def test_a_change_is_guarded_by_what_was_seen() -> None:
+    path = "/metadata/annotations/gcushare.io~1enflame-inventory"
+    remove = patch_of(RemoveAnnotation("n", "gcushare.io/enflame-inventory", "old"))
+    assert remove.body == [{"op": "test", "path": path, "value": "old"}, {"op": "remove", "path": path}]
+    replace = patch_of(ReplaceAnnotation("n", "a~b", "old", "new"))
+    assert replace.body == [
+        {"op": "test", "path": "/metadata/annotations/a~0b", "value": "old"},
+        {"op": "replace", "path": "/metadata/annotations/a~0b", "value": "new"},
+    ]
+    capacity = patch_of(RemoveCapacity("n", "enflame.com/gcu-count", "8"))
+    assert capacity.body == [
+        {"op": "test", "path": "/status/capacity/enflame.com~1gcu-count", "value": "8"},
+        {"op": "remove", "path": "/status/capacity/enflame.com~1gcu-count"},
+    ]
+
+
+def test_words_of_many_and_lengths_of_time_are_short() -> None:
+    assert words_of(["a", "b"]) == "a, b"
+    assert words_of(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert [span(seconds) for seconds in (5, 119, 120, 7200, 200_000)] == ["5 s", "119 s", "2 min", "2 h", "2 d"]
+
+
+def test_every_finding_is_documented_and_nothing_else() -> None:
+    root = Path(__file__).parents[2]
+    sources = "".join(path.read_text() for path in sorted((root / "src/gcushare/doctor/checks").glob("*.py")))
+    made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
+    made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
+    told = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs/doctor.md").read_text(), re.MULTILINE))
+    assert told == made

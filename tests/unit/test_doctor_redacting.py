@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gcushare.doctor.redacting import MASK, Redactor, is_secret_name
+from gcushare.doctor.slimming import secrets_of, slim_node, slim_pod
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        pytest.param("password=hunter2 was wrong", f"password={MASK} was wrong", id="key=value"),
+        pytest.param('{"db_passwd": "hunter 2"}', f'{{"db_passwd": {MASK}}}', id="JSON"),
+        pytest.param("token: 'hunter 2', next: 1", f"token: {MASK}, next: 1", id="YAML"),
+        pytest.param("--api-key=hunter2 -v", f"--api-key={MASK} -v", id="flag"),
+        pytest.param("authorization: Bearer abcdef", f"authorization: {MASK} {MASK}", id="header"),
+        pytest.param("sent Basic aGk6aHVudGVy", f"sent Basic {MASK}", id="Basic"),
+        pytest.param("https://u:p@host/x", f"https://{MASK}@host/x", id="URL"),
+        pytest.param("key AKIAABCDEFGHIJKLMNOP.", f"key {MASK}.", id="AWS"),
+        pytest.param("at eyJhbGciOiJ9.eyJpc3MiOiJ9.c2ln end", f"at {MASK} end", id="JWT"),
+        pytest.param("-----BEGIN RSA PRIVATE KEY-----\nabc", MASK, id="a key that is cut off"),
+        pytest.param("tls_key_data: LS0t", f"tls_key_data: {MASK}", id="kubeconfig"),
+    ],
+)
+def test_what_looks_secret_is_masked(text: str, left: str) -> None:
+    assert Redactor().text(text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pod=default/train uid=1b2 node=n1 reason=fits",
+        "the kubelet's device-plugins/kubelet.sock is away; retry in 2s",
+        "http://10.96.1.37:32766/gcushare-scheduler/filter",
+        "missing right to get secrets in namespace kube-system",
+        "-----BEGIN CERTIFICATE-----",
+    ],
+)
+def test_what_people_need_stays(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_known_values_go_wherever_they_stand() -> None:
+    redactor = Redactor(["hunter", "hunter22", "on"])
+    assert redactor.text("hunter22 hunter on") == f"{MASK} {MASK} on"
+    assert redactor.document({"a": ["xhunterx"], "hunter": 1}) == {"a": [f"x{MASK}x"], MASK: 1}
+
+
+def test_a_document_is_masked_under_names_of_secrets_only() -> None:
+    redacted = Redactor().document(
+        {"token": "t", "tokens": 3, "name": "x", "deep": [{"adminPassword": "p"}], "key": None}
+    )
+    assert redacted == {"token": MASK, "tokens": 3, "name": "x", "deep": [{"adminPassword": MASK}], "key": None}
+
+
+def test_the_word_after_a_secret_flag_is_masked_on_command_lines() -> None:
+    words = ["run", "--token", "abc", "--node", "n1", "--token=abc"]
+    expected = ["run", "--token", MASK, "--node", "n1", f"--token={MASK}"]
+    assert Redactor().document({"args": words}) == {"args": expected}
+
+
+@given(st.text(alphabet="abcdefgh0123456789", min_size=4, max_size=12), st.text(), st.text())
+def test_a_known_value_never_survives(secret: str, before: str, after: str) -> None:
+    assert secret not in Redactor([secret]).text(before + secret + after)
+
+
+@settings(max_examples=25)
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_any_document_can_be_redacted(document: object) -> None:
+    Redactor().document(document)
+
+
+def test_names_of_secrets_are_known_in_any_writing() -> None:
+    assert all(map(is_secret_name, ("DB_PASSWORD", "apiKey", "x-access-key", "Authorization", "client_secret")))
+    assert not any(map(is_secret_name, ("MODE", "NODE_NAME", "monkey", "ENFLAME_VISIBLE_DEVICES")))
+
+
+POD = {
+    "metadata": {
+        "name": "p",
+        "annotations": {"example.com/x": "v", "gcushare.io/corrected": "0->1"},
+        "managedFields": [],
+    },
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "i",
+                "command": ["sh"],
+                "env": [{"name": "A_TOKEN", "value": "abcd"}, {"name": "B", "valueFrom": {"fieldRef": {}}}],
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            }
+        ],
+        "volumes": [{"name": "v", "secret": {"secretName": "s", "items": []}}, {"name": "e", "emptyDir": {}}],
+        "hostAliases": ["x"],
+    },
+}
+
+
+def test_only_listed_parts_of_a_pod_are_kept() -> None:
+    slim = slim_pod(POD, is_ours=False)
+    assert slim["metadata"] == {
+        "name": "p",
+        "annotations": {"gcushare.io/corrected": "0->1"},
+        "annotationsLeftOut": ["example.com/x"],
+    }
+    container = slim["spec"]["containers"][0]
+    assert container == {"name": "main", "image": "i", "environment": ["A_TOKEN", "B"], "mounts": {"/v": "v"}}
+    assert slim["spec"]["volumes"] == [
+        {"name": "v", "kind": "secret", "of": {"name": "s"}},
+        {"name": "e", "kind": "emptyDir"},
+    ]
+    assert "hostAliases" not in slim["spec"]
+    assert slim_pod(POD, is_ours=True)["spec"]["containers"][0]["command"] == ["sh"]
+    assert list(secrets_of(POD)) == ["abcd"]
+
+
+def test_objects_of_unexpected_shape_are_slimmed_to_nothing() -> None:
+    assert slim_node({}) == {"metadata": {}, "spec": {}, "status": {}}
+    assert slim_node({"metadata": None, "status": "?"}) == {"metadata": {}, "spec": {}, "status": {}}

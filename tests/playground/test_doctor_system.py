@@ -1,0 +1,142 @@
+"""The doctor over the real programs: silent while all is well, and right about what then breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gcushare.core.units import GIB
+from gcushare.doctor import bundle_command, command
+from gcushare.playground.apiserver.objects import JsonObject, Key
+from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.playground.commands import port_of
+from gcushare.playground.picture import POD_OBJECTS, poll_until
+from gcushare.playground.plans import ClusterPlan, NodePlan
+from gcushare.runtime.entry import Surroundings
+from tests.playground.census import Census, manifest
+from tests.playground.clusters import started
+from tests.protocol.doctor_rig import SERVICE, SYSTEM, policy, policy_binding, program_pod
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NODE = NodePlan(name="n1", card_bytes=(16 * GIB,) * 2)
+LISTENING = re.compile(r"\blistening\b.*\burl=(\S+)")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def census() -> AsyncIterator[Census]:
+    plan = ClusterPlan(nodes=(NODE,), wait_factor=0.1, plugin_flags=("--poll-interval", "0.2"))
+    async with started(plan) as running:
+        install(running)
+        for number in range(4):
+            await running.cluster.client.create(POD_OBJECTS, manifest(f"p{number}", 6), namespace="default")
+        await running.cluster.pods.until(lambda: len(running.running()) == 6, "four pods run beside the programs")
+        yield running
+
+
+def install(census: Census) -> None:
+    """Show the programs as a cluster shows them: pods, a Service, the policy."""
+    registry, cluster = census.doubles.api.registry, census.cluster
+    for obj in (policy(), policy_binding()):
+        registry.put(obj)
+    plugin_url = LISTENING.findall(cluster.plugins[NODE.name].log_file.read_text())[-1]
+    show_program(census, "gcushare-device-plugin", plugin_url)
+    show_program(census, "gcushare-scheduler-extender", cluster.extender_url)
+    ports = [{"name": "http", "port": 32766, "targetPort": "status"}]
+    spec = {"selector": {"app": "gcushare-scheduler-extender"}, "ports": ports}
+    metadata = {"name": SERVICE, "namespace": SYSTEM}
+    registry.put({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+
+
+def show_program(census: Census, name: str, url: str) -> None:
+    pod = program_pod(f"{name}-1", name, port_of(url), node="")
+    pod["metadata"]["labels"]["app"] = name
+    del pod["spec"]["nodeName"]
+    census.doubles.api.registry.put(pod)
+
+    def bind(obj: JsonObject) -> JsonObject:
+        """Bound with the address that it really has, before the kubelet sees it."""
+        return {
+            **obj,
+            "spec": {**obj["spec"], "nodeName": NODE.name},
+            "status": {**obj["status"], "podIP": "127.0.0.1"},
+        }
+
+    census.doubles.api.registry.rewrite(BY_NAME["pods"], Key(SYSTEM, f"{name}-1"), bind)
+
+
+async def examine(census: Census) -> Any:
+    place, stdout, stderr = census.cluster.place, io.StringIO(), io.StringIO()
+    argv = ("-o", "json", "--kubeconfig", str(place.kubeconfig), "--scheduler-config", str(place.scheduler_config))
+    await asyncio.to_thread(command.main, Surroundings(argv, {"HOME": str(place.root)}, stdout, stderr))
+    assert stderr.getvalue() == ""
+    return json.loads(stdout.getvalue())
+
+
+async def wait_for_finding(census: Census, kind: str) -> Any:
+    """Examine until something of this kind is found; returns the finding."""
+    found: list[Any] = []
+
+    async def look() -> str | None:
+        document = await examine(census)
+        found.extend(each for each in document["findings"] if each["id"] == kind)
+        return None if found else str(document["findings"])
+
+    await poll_until(look, f"{kind} is found")
+    return found[0]
+
+
+# Each test stands by itself, in whatever process it runs; what a test breaks, it and the later ones live with.
+
+
+async def test_a_system_at_work_gives_no_findings(census: Census) -> None:
+    async def look() -> str | None:
+        findings = (await examine(census))["findings"]
+        return str(findings) if findings else None
+
+    await poll_until(look, "nothing is found")
+    document = await examine(census)
+    assert document["versions"]["plugins"].keys() == {"n1"}
+    assert document["lookedAt"]["extenders"] == 1
+
+
+async def test_a_bundle_of_it_holds_what_the_programs_know(census: Census, tmp_path: Path) -> None:
+    place, path, stdout = census.cluster.place, tmp_path / "bundle.tar.gz", io.StringIO()
+    around = Surroundings(("--kubeconfig", str(place.kubeconfig), str(path)), {"HOME": "/"}, stdout, stdout)
+    assert await asyncio.to_thread(bundle_command.main, around) == 0
+    with tarfile.open(path) as tar:
+        names = {name.partition("/")[2]: name for name in tar.getnames()}
+        member = tar.extractfile(names["extender/gcushare-scheduler-extender-1/enflame-inspect.json"])
+        assert member is not None
+        assert sum(node["usedGCU"] for node in json.load(member)["nodes"]) == 24
+    assert "plugins/n1/gcushare-device-plugin-1/metrics.txt" in names
+    assert "logs/kube-system/gcushare-device-plugin-1/gcushare-device-plugin.log" in names
+
+
+async def test_a_sick_card_is_found_with_the_words_of_the_hardware(census: Census) -> None:
+    cards = census.cluster.place.cards_file(NODE)
+    cards.write_bytes(NODE.cards_document({1: "fell off the bus"}))
+    assert "fell off the bus" in (await wait_for_finding(census, "sick-card"))["problem"]
+
+
+async def test_a_forged_record_is_found_and_has_no_effect(census: Census) -> None:
+    forged = manifest("forger", 12, annotations={"enflame.com/gcu-device-id": "0"})
+    await census.cluster.client.create(POD_OBJECTS, forged, namespace="default")
+    assert (await wait_for_finding(census, "forged-record"))["subject"] == "pod default/forger"
+
+
+async def test_programs_that_died_are_found(census: Census) -> None:
+    cluster = census.cluster
+    assert cluster.extender is not None
+    await asyncio.gather(cluster.extender.kill(), cluster.plugins[NODE.name].kill())
+    found = {each["id"] for each in (await examine(census))["findings"]}
+    assert {"extender-unreachable", "plugin-unreachable"} <= found

@@ -28,6 +28,9 @@ from gcushare.playground.apiserver.watching import Verdict, Watches
 
 _log = logging.getLogger(__name__)
 
+_TURNS_TO_ACCEPT = 4
+"""Turns of the event loop from the acceptance of a connection to its protocol, and one to spare."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApiServerConfig:
@@ -133,13 +136,22 @@ class ApiServer:
             return
         listener, self._listener = self._listener, None
         listener.close()
-        for connection in list(self._web.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
+        # Connections that were accepted a moment ago get their protocol in the next turns of the loop: left alone they
+        # would stay open without anybody to answer, and their clients would wait for their own timeouts.
+        for _ in range(_TURNS_TO_ACCEPT):
+            self._break_connections(self._web)
+            await asyncio.sleep(0)
         await self._web.shutdown(0)
+        self._break_connections(self._web)
         await listener.wait_closed()
         await self._controllers.stop()
         _log.info("stopped url=%s", self.url)
+
+    @staticmethod
+    def _break_connections(server: web.Server) -> None:
+        for connection in list(server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
 
     async def restart(self, *, keep_history: bool = False) -> None:
         """Stop and start on the same port; without its history, as a real one, so that older watches get 410."""

@@ -191,12 +191,22 @@ class PluginEndpoint:
             raise PluginCallError(describe_status(error)) from error
         except grpc.aio.UsageError as error:  # the channel was closed under the call: the endpoint was replaced
             raise PluginCallError(f"endpoint {self.resource} has been stopped") from error
+        except asyncio.CancelledError as error:
+            if _is_own_task_cancelled():
+                raise
+            # A channel that closes cancels its calls; taken for our own end, it would end admission for good.
+            raise PluginCallError("rpc error: code = Canceled desc = grpc: the client connection is closing") from error
         return answer
 
     def _open_channel(self) -> grpc.aio.Channel:
         if self._channel is None:
             raise PluginCallError(f"endpoint {self.resource} has been stopped")
         return self._channel
+
+
+def _is_own_task_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def describe_status(error: grpc.aio.AioRpcError) -> str:

@@ -264,5 +264,5 @@ async def test_no_task_of_a_stopped_kubelet_is_left() -> None:
 
         # gRPC ends the plugin's side of a closed stream in its own time.
         async with asyncio.timeout(5):
-            while left():
-                await asyncio.sleep(0.01)  # noqa: ASYNC110 - tasks have no event for their end
+            while left():  # noqa: ASYNC110 - tasks have no event for their end
+                await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, InventoryCard
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.asking import Policies
 from gcushare.scheduler_extender.state import VendorState
@@ -21,8 +21,10 @@ from tests.builders import card
 Document = dict[str, Any]
 
 
-def inventory_text(offered: Sequence[InventoryCard], unit: str = "1") -> str:
-    return encode_inventory(Inventory(unit=parse_memory_unit(unit), cards=tuple(offered)))
+def inventory_text(
+    offered: Sequence[InventoryCard], unit: str = "1", *, modes: tuple[str, ...] = (SERVES_MEMORY,)
+) -> str:
+    return encode_inventory(Inventory(unit=parse_memory_unit(unit), cards=tuple(offered), modes=modes))
 
 
 def node_document(
@@ -31,20 +33,29 @@ def node_document(
     vendor: Vendor = ENFLAME,
     offered: Sequence[InventoryCard] | None = None,
     annotations: Mapping[str, str] | None = None,
+    modes: tuple[str, ...] = (SERVES_MEMORY,),
 ) -> Document:
-    """A node with cards of these sizes, or the cards offered."""
+    """A node with cards of these sizes, or the cards offered; ``modes``: what its plugin hands out."""
     shown = [card(index, size) for index, size in enumerate(sizes)] if offered is None else list(offered)
     total = str(sum(each.units for each in shown))
     capacity = {vendor.memory_resource: total, vendor.count_resource: str(len(shown)), "cpu": "64", "pods": "110"}
+    if SERVES_MEMORY not in modes:
+        del capacity[vendor.memory_resource]
+    if SERVES_WHOLE in modes:
+        capacity[vendor.whole_card_resource] = str(len(shown))
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": name,
             "uid": f"uid-of-{name}",
-            "annotations": {vendor.inventory_annotation: inventory_text(shown), **(annotations or {})},
+            "annotations": {vendor.inventory_annotation: inventory_text(shown, modes=modes), **(annotations or {})},
         },
-        "status": {"capacity": capacity, "allocatable": capacity},
+        "status": {
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     }
 
 
@@ -57,11 +68,14 @@ def pod_document(
     record: PodRecord | None = None,
     annotations: Mapping[str, str] | None = None,
     phase: str = "Pending",
+    whole: int = 0,
     **metadata: object,
 ) -> Document:
-    """A pod of one container that asks for ``units``; bound where a node is named."""
+    """A pod of one container that asks for ``units``, or for ``whole`` cards; bound where a node is named."""
     written = encode_record(vendor, record) if record is not None else {}
     amount = {vendor.memory_resource: units} if units is not None else {}
+    if whole:
+        amount = {vendor.whole_card_resource: str(whole)}
     document: Document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -85,6 +99,12 @@ def pod_document(
 
 def on_card(index: int, units: int, *, size: int = 16, when: int = 1) -> PodRecord:
     return PodRecord(card_indexes=(index,), card_units=size, pod_units=units, assign_time_ns=when)
+
+
+def as_whole(*indexes: int, size: int = 16, when: int = 1) -> PodRecord:
+    return PodRecord(
+        card_indexes=indexes, card_units=size, pod_units=size * len(indexes), assign_time_ns=when, whole=True
+    )
 
 
 def a_node(name: str, *sizes: int, **options: Any) -> Node:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import InventoryCard
-from gcushare.core.explanations import Explainer, Explanation, Verdict, judge, summarise
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
+from gcushare.core.explanations import HOPEFUL, Explainer, Explanation, Verdict, judge, summarise
 from gcushare.core.fitting import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
@@ -17,9 +17,11 @@ from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 
-def node_of(offered: Sequence[InventoryCard], *holders: tuple[int, int]) -> NodeState:
+def node_of(
+    offered: Sequence[InventoryCard], *holders: tuple[int, int], modes: Sequence[str] = BOTH_MODES
+) -> NodeState:
     ledger = Ledger()
-    ledger.set_node("node-1", offered, GIB_UNIT)
+    ledger.set_node("node-1", offered, GIB_UNIT, modes)
     for number, grant in enumerate(holders):
         ledger.apply(held(f"p{number}", "node-1", grant))
     return ledger.nodes["node-1"]
@@ -60,8 +62,15 @@ def manual_cluster() -> Ledger:
         ),
         pytest.param(node_of([]), asks(4), Verdict.NO_CARDS, id="no cards"),
         pytest.param(NodeState("gone"), asks(4), Verdict.NO_CARDS, id="unknown"),
-        pytest.param(node_of(cards(16, 16), (0, 1)), asks_whole(2), Verdict.FULL, id="a whole card in use"),
-        pytest.param(node_of(cards(16)), asks_whole(2), Verdict.TOO_SMALL, id="too few cards"),
+        pytest.param(node_of(cards(16, 16), (0, 1)), asks_whole(2), Verdict.IN_USE, id="a whole card in use"),
+        pytest.param(node_of(cards(16)), asks_whole(2), Verdict.TOO_FEW, id="too few cards"),
+        pytest.param(
+            node_of(cards(16), modes=[SERVES_MEMORY]), asks_whole(), Verdict.NO_WHOLE_CARDS, id="serves memory only"
+        ),
+        pytest.param(
+            node_of(cards(16), modes=[SERVES_WHOLE]), asks(4), Verdict.NO_MEMORY, id="serves whole cards only"
+        ),
+        pytest.param(node_of(cards(16), modes=[SERVES_WHOLE]), asks_whole(), Verdict.FITS, id="whole where served"),
     ],
 )
 def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardRequest, verdict: Verdict) -> None:
@@ -72,16 +81,20 @@ def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardReq
     st.lists(st.tuples(st.integers(0, 16), st.booleans(), st.booleans()), max_size=3),
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 16)), max_size=4),
     st.one_of(st.integers(1, 20).map(asks), st.integers(1, 2).map(asks_whole)),
+    st.sampled_from([BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)]),
 )
 def test_the_verdict_agrees_with_the_ledger(
-    made: list[tuple[int, bool, bool]], holders: list[tuple[int, int]], request_: CardRequest
+    made: list[tuple[int, bool, bool]],
+    holders: list[tuple[int, int]],
+    request_: CardRequest,
+    modes: tuple[str, ...],
 ) -> None:
     offered = [card(i, size, sick=sick, cordoned=cordoned) for i, (size, sick, cordoned) in enumerate(made)]
-    node = node_of(offered, *holders)
+    node = node_of(offered, *holders, modes=modes)
     verdict = judge(node, request_)
 
     assert (verdict is Verdict.FITS) == node.fits(request_)
-    assert (verdict in (Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL)) == can_ever_fit(node, request_)
+    assert (verdict in HOPEFUL) == can_ever_fit(node, request_)
 
 
 def test_the_summary_has_the_numbers_of_the_whole_cluster() -> None:
@@ -145,6 +158,41 @@ def test_only_the_cards_that_the_pod_allows_count_for_what_fits() -> None:
 
     assert (found.largest_now, found.largest_ever) == (8, 8)
     assert "among the cards that the pod allows" in summarise(found)
+
+
+def test_a_request_for_whole_cards_is_explained_in_cards() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16, 16), GIB_UNIT)
+    ledger.apply(held("shared", "node-1", (0, 4)))
+    ledger.apply(held("owner", "node-1", (1, 16), whole=True))
+    ledger.set_node("memory-only", cards(16, 16), GIB_UNIT, [SERVES_MEMORY])
+    found = explain(ledger, asks_whole(2))
+
+    assert summarise(found) == (
+        "needs 2 whole cards; whole cards free: card 2 of node-1; total free 1 of 5; 1 node: too few cards that nobody "
+        "uses; 1 node: no whole cards are served there (--mode of its device plugin); the largest request that fits "
+        "now is 1 whole card; it would fit on node-1 if these pods ended: default/shared"
+    )
+    assert (found.largest_now, found.largest_ever) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("request_", "served", "help_"),
+    [
+        pytest.param(asks_whole(), SERVES_MEMORY, "no node serves whole cards; start the device plugin", id="whole"),
+        pytest.param(asks(4), SERVES_WHOLE, "no node serves card memory; start the device plugin", id="memory"),
+        pytest.param(asks_whole(3), SERVES_WHOLE, "the most usable cards of one node that serves whole", id="many"),
+    ],
+)
+def test_what_is_not_served_anywhere_is_told_with_what_would_help(
+    request_: CardRequest, served: str, help_: str
+) -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT, [served])
+    found = explain(ledger, request_)
+
+    assert not found.can_ever_fit
+    assert f"it can never fit: {help_}" in summarise(found)
 
 
 def test_an_empty_cluster_has_an_explanation_too() -> None:

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.placement import CARD_POLICIES
+from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod, used_by_card
 
 BINPACK = CARD_POLICIES["binpack"]
@@ -137,10 +139,47 @@ def test_a_card_is_free_shared_or_whole() -> None:
     assert whole.grants[0].index == 1
     assert [s.mode for s in node.cards.values()] == [CardMode.SHARED, CardMode.WHOLE]
     assert (node.used, node.empty_cards, node.largest_free) == (20, 0, 12)
-    with pytest.raises(Refused, match="needs 1 whole cards of node n; 0 of 2 are free"):
+    with pytest.raises(Refused, match="needs 1 whole card of node n; 0 of 2 are free"):
         ledger.reserve(pod("w2"), "n", asks_whole(), BINPACK)
     ledger.forget("uid-w")
     assert node.empty_cards == 1
+
+
+@pytest.mark.parametrize(
+    ("modes", "fitting", "refused", "words"),
+    [
+        pytest.param(
+            ["memory"], asks(4), asks_whole(), r"serves no whole cards: .* memory only \(--mode\)", id="memory"
+        ),
+        pytest.param(
+            ["whole"], asks_whole(), asks(4), r"serves no card memory: .* whole cards only \(--mode\)", id="whole"
+        ),
+    ],
+)
+def test_a_node_grants_only_what_its_plugin_hands_out(
+    modes: list[str], fitting: CardRequest, refused: CardRequest, words: str
+) -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16, 16), GIB_UNIT, modes)
+    assert not ledger.nodes["n"].fits(refused)
+    with pytest.raises(Refused, match=words):
+        ledger.reserve(pod("a"), "n", refused, BINPACK)
+    assert ledger.reserve(pod("a"), "n", fitting, BINPACK).grants[0].index == 0
+    assert ledger.nodes["n"].copy().modes == tuple(modes)
+
+
+def test_what_was_granted_before_a_node_changed_its_mode_stays_counted() -> None:
+    ledger = ledger_of(n=(16, 16))
+    ledger.apply(held("whole", "n", (0, 16), whole=True))
+    ledger.apply(held("shared", "n", (1, 4)))
+    ledger.set_node("n", cards(16, 16), GIB_UNIT, ["memory"])
+    node = ledger.nodes["n"]
+    assert [s.mode for s in node.cards.values()] == [CardMode.WHOLE, CardMode.SHARED]
+    assert (node.used, node.largest_free, node.largest_shared_free, node.empty_cards) == (20, 12, 12, 0)
+    ledger.forget("uid-whole")
+    assert (node.largest_free, node.empty_cards) == (16, 0)
+    ledger.set_node("n", cards(16, 16), GIB_UNIT, ["whole"])
+    assert (node.largest_free, node.largest_shared_free, node.empty_cards) == (0, 0, 1)
 
 
 def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way() -> None:
@@ -179,6 +218,7 @@ EVENTS = st.lists(
         st.tuples(st.just("reserve_whole"), st.integers(0, 7), st.integers(1, 2), st.sampled_from(["n", "m"])),
         st.tuples(st.sampled_from(["confirm", "roll_back", "forget"]), st.integers(0, 7), st.just(0), st.just("")),
         st.tuples(st.sampled_from(["sick", "well"]), st.integers(0, 1), st.just(0), st.sampled_from(["n", "m"])),
+        st.tuples(st.just("serve"), st.just(0), st.integers(1, 2), st.sampled_from(["n", "m"])),
     ),
     max_size=60,
 )
@@ -200,6 +240,8 @@ def replay(ledger: Ledger, kind: str, number: int, amount: int, node: str) -> No
             ledger.roll_back(uid)
         case "forget":
             ledger.forget(uid)
+        case "serve":
+            ledger.set_node(node, cards(16, 8), GIB_UNIT, BOTH_MODES[:1] if amount == 1 else BOTH_MODES[1:])
         case _:
             ledger.set_node(node, [card(0, sick=kind == "sick" and number == 0), card(1, 8)], GIB_UNIT)
 
@@ -233,7 +275,7 @@ def assert_fits_agrees(node: NodeState) -> None:
 def test_the_state_is_the_same_from_any_order_of_the_same_events(order: list[int]) -> None:
     facts: list[Callable[[Ledger], None]] = [
         lambda ledger: ledger.set_node("n", cards(16, 16), GIB_UNIT),
-        lambda ledger: ledger.set_node("m", cards(8), GIB_UNIT),
+        lambda ledger: ledger.set_node("m", cards(8), GIB_UNIT, ["whole"]),
         lambda ledger: ledger.apply(held("a", "n", (0, 4))),
         lambda ledger: ledger.apply(held("b", "n", (0, 8))),
         lambda ledger: ledger.apply(held("c", "m", (0, 2))),

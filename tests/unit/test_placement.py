@@ -1,15 +1,20 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, choose_cards, score_node
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 
-def node(offered: list[InventoryCard], *grants: tuple[int, int], name: str = "n") -> NodeState:
+def node(
+    offered: list[InventoryCard], *grants: tuple[int, int], name: str = "n", modes: Sequence[str] = BOTH_MODES
+) -> NodeState:
     state = NodeState(name)
-    state.set_cards(offered, GIB_UNIT)
+    state.set_cards(offered, GIB_UNIT, modes)
     for number, grant in enumerate(grants):
         state.add(held(f"p{number}", name, grant))
     return state
@@ -63,6 +68,72 @@ def test_node_binpack_prefers_cards_in_use_then_fuller_nodes() -> None:
     scores = [score_node(state, asks(4), NODE_POLICIES["binpack"]) for state in (empty, tight, full)]
     assert scores == sorted(scores)
     assert scores[0] < scores[1] < scores[2]
+
+
+def linked(groups: str) -> list[InventoryCard]:
+    """Cards of 16 in the link groups that the letters name; a dot is a card without a link, alone on its NUMA node."""
+    made = []
+    for index, group in enumerate(groups):
+        place = {"numa_node": index} if group == "." else {"numa_node": 100, "link_group": group}
+        offered = card(index)
+        made.append(replace(offered, card=replace(offered.card, **place)))
+    return made
+
+
+def test_memory_goes_to_cards_in_use_so_that_whole_ones_stay_free() -> None:
+    state = node(cards(16, 16, 16, 16))
+    for number, units in enumerate((4, 8, 4, 6, 10)):
+        index = choose_cards(state, asks(units), CARD_POLICIES["binpack"])
+        assert index is not None
+        state.add(held(f"pod-{number}", "n", (index[0].index, units)))
+
+    assert [s.used for s in state.cards.values()] == [16, 16, 0, 0]
+    assert state.empty_cards == 2
+
+
+def test_a_card_is_opened_for_memory_where_nobody_could_have_had_it_whole() -> None:
+    both, full_both = node(cards(16, 16)), node(cards(16, 16), (0, 16))
+    memory_only = node(cards(16, 16), modes=[SERVES_MEMORY])
+    shared = node(cards(16, 16), (0, 1))
+    policy = NODE_POLICIES["binpack"]
+    worth = [policy(state, asks(4)) for state in (both, full_both, memory_only, shared)]
+
+    assert worth == sorted(worth)
+    assert len(set(worth)) == 4
+
+
+def test_a_whole_card_is_taken_where_no_pod_could_have_shared_it() -> None:
+    both, whole_only = node(cards(16, 16), (0, 8)), node(cards(16, 16), modes=[SERVES_WHOLE])
+    policy = NODE_POLICIES["binpack"]
+
+    assert policy(both, asks_whole()) < policy(whole_only, asks_whole())
+
+
+def test_a_single_whole_card_comes_from_the_tightest_group_so_that_pairs_stay_whole() -> None:
+    assert chosen(node(linked("aab")), asks_whole(), "binpack") == [2]
+
+
+def test_several_whole_cards_are_close_together_or_spare_the_groups() -> None:
+    state = node(linked("a.bb.a"))
+    assert chosen(state, asks_whole(2), "binpack") == [0, 5]
+    assert chosen(state, replace(asks_whole(2), whole_policy="loose"), "binpack") == [1, 4]
+
+
+def test_among_equally_close_whole_cards_the_card_policy_decides() -> None:
+    state = node([card(0, 32), card(1, 16), card(2, 24)])
+    assert chosen(state, asks_whole(), "binpack") == [1]
+    assert chosen(state, asks_whole(2), "binpack") == [1, 2]
+    assert chosen(state, asks_whole(2), "spread") == [0, 2]
+
+
+@pytest.mark.parametrize("name", ["binpack", "spread"])
+def test_the_node_where_several_whole_cards_are_close_is_preferred(name: str) -> None:
+    apart, near, linked_pair = node(linked("..")), node(linked("ab")), node(linked("aa"))
+    worth = [NODE_POLICIES[name](state, asks_whole(2)) for state in (apart, near, linked_pair)]
+    assert worth == sorted(worth)
+    assert len(set(worth)) == 3
+    loose = replace(asks_whole(2), whole_policy="loose")
+    assert len({NODE_POLICIES[name](state, loose) for state in (apart, near, linked_pair)}) == 1
 
 
 def test_node_spread_prefers_the_emptier_node_and_scores_stay_in_bounds() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.preemption import Victim, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
@@ -55,6 +55,9 @@ def crowded_nodes(draw: st.DrawFn) -> tuple[NodeState, list[Victim]]:
     sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))
     offered = [card(index, size, sick=draw(st.integers(0, 9)) == 0) for index, size in enumerate(sizes)]
     node = node_with(offered)
+    node.set_cards(
+        offered, GIB_UNIT, draw(st.sampled_from([BOTH_MODES, BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)]))
+    )
     for number in range(draw(st.integers(0, 8))):
         index = draw(st.integers(0, len(sizes) - 1))
         state = node.cards[index]
@@ -157,6 +160,14 @@ def test_a_whole_card_is_freed_only_when_everybody_on_it_ends() -> None:
 
     assert names(choose_victims(node, asks_whole(), victims_of(node))) == ["c"]
     assert names(choose_victims(node, asks_whole(), victims_of(node)[:1])) is None
+
+
+@pytest.mark.parametrize(("request_", "served"), [(asks_whole(), SERVES_MEMORY), (asks(4), SERVES_WHOLE)])
+def test_nobody_ends_on_a_node_that_does_not_serve_what_is_asked_for(request_: CardRequest, served: str) -> None:
+    node = node_with(cards(16), holds("a", (0, 16)))
+    node.set_cards(cards(16), GIB_UNIT, [served])
+
+    assert choose_victims(node, request_, victims_of(node)) is None
 
 
 def test_nobody_ends_for_room_on_a_node_that_settles() -> None:

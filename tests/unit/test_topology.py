@@ -1,10 +1,11 @@
 import itertools
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.topology import CardPlace, choose_close_cards, spread_over_numa
+from gcushare.core.topology import CardPlace, choose_close_cards, choose_loose_cards, closeness, spread_over_numa
 
 EIGHT_ON_TWO = [CardPlace(index, index // 4, "ab"[index // 2 % 2]) for index in range(8)]
 
@@ -30,6 +31,44 @@ def test_several_cards_are_chosen_close_together(
 
 def test_where_the_machine_tells_nothing_the_lowest_indexes_are_taken() -> None:
     assert choose_close_cards([CardPlace(index) for index in (5, 3, 1)], 2) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("free", "count", "chosen"),
+    [
+        pytest.param((0, 1, 2, 4, 5), 1, (2,), id="one card: the odd one"),
+        pytest.param((0, 1, 2, 3, 4, 6), 2, (4, 6), id="two odd cards leave the pairs to others"),
+        pytest.param((0, 1, 2, 4, 5), 2, (2, 4), id="a pair is broken only where the odd ones are too few"),
+        pytest.param((0, 1), 3, None, id="too few"),
+        pytest.param((0, 1), 0, None, id="none at all"),
+    ],
+)
+def test_loose_cards_spare_the_tight_groups(free: tuple[int, ...], count: int, chosen: tuple[int, ...] | None) -> None:
+    assert choose_loose_cards([EIGHT_ON_TWO[index] for index in free], count) == chosen
+
+
+@pytest.mark.parametrize("choose", [choose_close_cards, choose_loose_cards])
+def test_among_equally_close_cards_the_rank_decides(
+    choose: Callable[[Sequence[CardPlace], int], tuple[int, ...] | None],
+) -> None:
+    places = [CardPlace(index, rank=(rank,)) for index, rank in enumerate((3, 1, 2))]
+    assert choose(places, 2) == (1, 2)
+
+
+@pytest.mark.parametrize(("free", "level"), [((0, 1), 2), ((0, 2), 1), ((0, 4), 0), ((0,), 0)])
+def test_closeness_says_how_near_two_cards_can_be(free: tuple[int, ...], level: int) -> None:
+    assert closeness([EIGHT_ON_TWO[index] for index in free], 2) == level
+
+
+UNLINKED_FIRST = [CardPlace(0, 0), CardPlace(1, 0), CardPlace(2, 0, "a"), CardPlace(3, 0, "a"), CardPlace(4, 0)]
+
+
+def test_linked_cards_go_before_cards_of_which_no_link_is_told() -> None:
+    assert choose_close_cards(UNLINKED_FIRST, 2) == (2, 3)
+    assert choose_close_cards(UNLINKED_FIRST, 1) == (0,)
+    assert choose_close_cards(UNLINKED_FIRST, 3) == (0, 1, 2)
+    assert choose_loose_cards(UNLINKED_FIRST, 3) == (0, 1, 4)
+    assert [closeness(part, 2) for part in (UNLINKED_FIRST, UNLINKED_FIRST[:2])] == [2, 1]
 
 
 @given(

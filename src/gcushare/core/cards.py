@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 
 from gcushare.core.units import MemoryUnit
 
+SERVES_MEMORY = "memory"
+SERVES_WHOLE = "whole"
+BOTH_MODES = (SERVES_MEMORY, SERVES_WHOLE)
+"""What a node's plugin may hand out of its cards: memory units, whole cards, or either."""
+
 
 class Health(enum.Enum):
     """Whether new pods may be placed on a card; the values are the kubelet's words."""
@@ -70,13 +75,16 @@ class LeftOutCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The cards of one node, by index, with the unit in which they are granted. Cards of one node may differ."""
+    """The cards of one node, by index, with the unit in which they are granted. Cards of one node may differ.
+
+    ``modes``: what of them the plugin hands out, ``SERVES_MEMORY``, ``SERVES_WHOLE`` or both.
+    """
 
     unit: MemoryUnit
     cards: tuple[InventoryCard, ...]
     driver: str = ""
     left_out: tuple[LeftOutCard, ...] = ()
-    modes: tuple[str, ...] = ("memory",)
+    modes: tuple[str, ...] = (SERVES_MEMORY,)
 
     @property
     def total_units(self) -> int:

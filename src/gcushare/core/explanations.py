@@ -29,15 +29,23 @@ class Verdict(enum.Enum):
     FITS = "room"
     FRAGMENTED = "enough free memory, but not in one card"
     FULL = "too little free memory"
+    IN_USE = "too few cards that nobody uses"
     UNUSABLE = "the cards that are large enough are sick or cordoned"
     NOT_ALLOWED = "no card that the pod's annotations allow"
     TOO_SMALL = "no card that is large enough"
+    TOO_FEW = "fewer cards than the pod asks for"
+    NO_WHOLE_CARDS = "no whole cards are served there (--mode of its device plugin)"
+    NO_MEMORY = "only whole cards are served there (--mode of its device plugin)"
     NO_CARDS = "no cards, or none that can be read"
+
+
+HOPEFUL = frozenset({Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE})
+"""The verdicts of nodes that hold the request now, or would if pods ended."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FreeCard:
-    """What one card could still give; orders by units."""
+    """What one card could still give, all of it to a request for whole cards; orders by units."""
 
     units: int
     node: str
@@ -46,7 +54,10 @@ class FreeCard:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """The nodes with the same cards and the same verdict; ``cards`` are the sizes, smallest first, of one of them."""
+    """The nodes with the same cards and the same verdict; ``cards`` are the sizes, smallest first, of one of them.
+
+    ``free`` and ``total`` are units; ``cards_free``: how many of all their cards could give anything to this request.
+    """
 
     verdict: Verdict
     cards: tuple[int, ...]
@@ -55,6 +66,11 @@ class NodeClass:
     best: tuple[FreeCard, ...]
     free: int
     total: int
+    cards_free: int = 0
+
+    @property
+    def cards_total(self) -> int:
+        return self.nodes * len(self.cards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +85,8 @@ class Remedy:
 class Explanation:
     """What keeps a request from fitting, or where it fits.
 
-    ``largest_now`` and ``largest_ever``: the most units that one allowed card could give now, and if every pod ended.
+    ``largest_now`` and ``largest_ever``: the most units that one allowed card could give now, and if every pod ended;
+    for whole cards, the most such cards of one node.
     """
 
     request: CardRequest
@@ -85,15 +102,7 @@ class Explanation:
     @property
     def can_ever_fit(self) -> bool:
         """Whether it fits now, or would if pods ended."""
-        return any(each.verdict in (Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL) for each in self.classes)
-
-    @property
-    def free(self) -> int:
-        return sum(each.free for each in self.classes)
-
-    @property
-    def total(self) -> int:
-        return sum(each.total for each in self.classes)
+        return any(each.verdict in HOPEFUL for each in self.classes)
 
     @property
     def best(self) -> tuple[FreeCard, ...]:
@@ -117,13 +126,18 @@ class Explainer:
         verdict = judge(node, self._request)
         sizes = tuple(sorted(state.total for state in node.cards.values() if state.card is not None))
         gathered = self._classes.setdefault((verdict, sizes), _Gathered())
-        gathered.add(node)
-        for state in allowed:
-            self._largest_now = max(self._largest_now, state.grantable)
-            if state.card is not None and state.card.is_usable:
-                self._largest_ever = max(self._largest_ever, state.total)
-        if verdict in (Verdict.FRAGMENTED, Verdict.FULL):
-            entry = (max((state.grantable for state in allowed), default=0), node.name, node)
+        gathered.add(node, self._request)
+        rooms = [_room(state, self._request) for state in allowed]
+        sizes_ever = [state.total for state in allowed if _can_ever_hold(state, self._request)]
+        if self._request.whole:
+            self._largest_now = max(self._largest_now, sum(map(bool, rooms)))
+            self._largest_ever = max(self._largest_ever, len(sizes_ever))
+        else:
+            self._largest_now = max(self._largest_now, *rooms, 0)
+            self._largest_ever = max(self._largest_ever, *sizes_ever, 0)
+        if verdict in HOPEFUL and verdict is not Verdict.FITS:
+            nearness = sum(map(bool, rooms)) if self._request.whole else max(rooms, default=0)
+            entry = (nearness, node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop
             push(self._near, entry)
 
@@ -148,15 +162,19 @@ def judge(node: NodeState, request: CardRequest) -> Verdict:
         return Verdict.NO_CARDS
     if node.fits(request):
         return Verdict.FITS
+    if not node.serves(request):
+        return Verdict.NO_WHOLE_CARDS if request.whole else Verdict.NO_MEMORY
     allowed = [state for state in node.cards.values() if _is_allowed(state, request)]
     if len(allowed) < request.cards:
-        return Verdict.NOT_ALLOWED if request.selection is not None else Verdict.TOO_SMALL
+        return Verdict.NOT_ALLOWED if request.selection is not None else Verdict.TOO_FEW
     large = [state for state in allowed if state.total >= max(1, request.units)]
     if len(large) < request.cards:
         return Verdict.TOO_SMALL
     if sum(state.card is not None and state.card.is_usable for state in large) < request.cards:
         return Verdict.UNUSABLE
-    if not request.whole and sum(state.grantable for state in allowed) >= request.units * request.cards:
+    if request.whole:
+        return Verdict.IN_USE
+    if sum(state.grantable for state in allowed) >= request.units * request.cards:
         return Verdict.FRAGMENTED
     return Verdict.FULL
 
@@ -172,8 +190,11 @@ def describe_request(request: CardRequest) -> str:
     )
 
 
-def describe_cards(best: Sequence[FreeCard]) -> str:
+def describe_cards(best: Sequence[FreeCard], *, whole: bool = False) -> str:
     """Name the cards with most room: "best card free: 7 (card 2 of node-1), 4 (card 0 of node-3)"."""
+    if whole:
+        named = ", ".join(f"card {card.index} of {card.node}" for card in best)
+        return f"whole cards free: {named}" if named else "no whole card is free"
     words = ", ".join(f"{card.units} (card {card.index} of {card.node})" for card in best)
     return f"best card free: {words}" if words else "no card is free"
 
@@ -183,12 +204,19 @@ def summarise(explanation: Explanation) -> str:
     parts = [describe_request(explanation.request)]
     if explanation.request.selection is not None:
         parts[0] += " among the cards that the pod allows"
-    parts.append(describe_cards(explanation.best))
-    parts.append(f"total free {explanation.free} of {explanation.total}")
+    parts.append(describe_room(explanation.request, explanation.best, explanation.classes))
     counts = _count_by(explanation, lambda each: each.verdict)
     parts += [f"{count} node{'s' if count > 1 else ''}: {verdict.value}" for verdict, count in counts.items()]
     parts.append(describe_help(explanation))
     return "; ".join(parts)
+
+
+def describe_room(request: CardRequest, best: Sequence[FreeCard], classes: Sequence[NodeClass]) -> str:
+    """Say what is free on nodes: the best cards and the sum, in units, or for whole cards in cards."""
+    free, total = sum(each.free for each in classes), sum(each.total for each in classes)
+    if request.whole:
+        free, total = sum(each.cards_free for each in classes), sum(each.cards_total for each in classes)
+    return f"{describe_cards(best, whole=request.whole)}; total free {free} of {total}"
 
 
 def describe_help(explanation: Explanation) -> str:
@@ -196,14 +224,27 @@ def describe_help(explanation: Explanation) -> str:
     if explanation.nodes_fit:
         return "it fits now"
     if not explanation.can_ever_fit:
-        return f"it can never fit: the largest usable card has {explanation.largest_ever}"
+        return _describe_impossible(explanation)
     now = f"the largest request that fits now is {explanation.largest_now}"
     if explanation.request.whole:
-        now = "no further whole card is free"
+        now = f"{now} whole card{'s' if explanation.largest_now != 1 else ''}"
     if explanation.remedy is None:
         return now
     ended = ", ".join(str(victim.pod) for victim in explanation.remedy.victims)
     return f"{now}; it would fit on {explanation.remedy.node} if these pods ended: {ended}"
+
+
+def _describe_impossible(explanation: Explanation) -> str:
+    whole, ever = explanation.request.whole, explanation.largest_ever
+    if not ever and any(each.verdict in (Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY) for each in explanation.classes):
+        wanted, mode = ("whole cards", "whole") if whole else ("card memory", "memory")
+        return (
+            f"it can never fit: no node serves {wanted}; start the device plugin of nodes that should with "
+            f"--mode {mode} or --mode both"
+        )
+    if whole:
+        return f"it can never fit: the most usable cards of one node that serves whole cards are {ever}"
+    return f"it can never fit: the largest usable card has {ever}"
 
 
 def _count_by(explanation: Explanation, key: Callable[[NodeClass], Verdict]) -> dict[Verdict, int]:
@@ -222,21 +263,45 @@ class _Gathered:
         self._best: list[FreeCard] = []
         self._free = 0
         self._total = 0
+        self._cards_free = 0
 
-    def add(self, node: NodeState) -> None:
+    def add(self, node: NodeState, request: CardRequest) -> None:
         self.nodes += 1
         self._total += node.total
         self._examples = sorted([*self._examples, node.name])[:MAX_EXAMPLES]
-        found = [FreeCard(s.grantable, node.name, s.index) for s in node.cards.values() if s.grantable]
+        rooms = ((_room(state, request), state.index) for state in node.cards.values())
+        found = [FreeCard(units, node.name, index) for units, index in rooms if units]
+        self._cards_free += len(found)
         self._free += sum(card.units for card in found)
         self._best = sorted([*self._best, *found], key=_best_first)[:MAX_BEST_CARDS]
 
     def close(self, verdict: Verdict, cards: tuple[int, ...]) -> NodeClass:
-        return NodeClass(verdict, cards, self.nodes, tuple(self._examples), tuple(self._best), self._free, self._total)
+        return NodeClass(
+            verdict=verdict,
+            cards=cards,
+            nodes=self.nodes,
+            examples=tuple(self._examples),
+            best=tuple(self._best),
+            free=self._free,
+            total=self._total,
+            cards_free=self._cards_free,
+        )
 
 
 def _best_first(card: FreeCard) -> tuple[int, str, int]:
     return (-card.units, card.node, card.index)
+
+
+def _room(state: CardState, request: CardRequest) -> int:
+    """What a card could give such a request now: the units free there, or all of it where nobody uses it."""
+    if request.whole:
+        return state.total if state.is_empty else 0
+    return state.grantable
+
+
+def _can_ever_hold(state: CardState, request: CardRequest) -> bool:
+    """Whether a card could give such a request anything if every pod ended."""
+    return state.card is not None and state.card.is_usable and state.serves(request) and state.total > 0
 
 
 def _is_allowed(state: CardState, request: CardRequest) -> bool:

@@ -216,10 +216,17 @@ class FitIndexes:
         index.refresh()
         return index
 
+    def find(self, shape: Shape) -> FitIndex | None:
+        """Return the shape's index, refreshed, where somebody asked for it lately; makes none and keeps none longer."""
+        index = self._by_shape.get(shape)
+        if index is not None:
+            index.refresh()
+        return index
+
 
 def can_ever_fit(node: NodeState, request: CardRequest) -> bool:
     """Whether a request would fit if every pod of the node ended: enough usable, allowed and large cards."""
-    if not node.known:
+    if not node.known or not node.serves(request):
         return False
     able = 0
     for state in node.cards.values():

@@ -6,10 +6,10 @@ counted even where they exceed a card, for the hardware is right; grants (``rese
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import BOTH_MODES, InventoryCard
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.placement import CardPolicy, choose_cards
@@ -41,10 +41,19 @@ class Ledger:
 
     # Facts
 
-    def set_node(self, name: str, cards: Iterable[InventoryCard], unit: MemoryUnit | None) -> None:
-        """Say which cards a node has now; repeatable. Pods already counted there stay counted."""
+    def set_node(
+        self,
+        name: str,
+        cards: Iterable[InventoryCard],
+        unit: MemoryUnit | None,
+        modes: Collection[str] = BOTH_MODES,
+    ) -> None:
+        """Say which cards a node has now, and what its plugin hands out of them: memory, whole cards, or both.
+
+        Repeatable. Pods already counted there stay counted.
+        """
         node = self._nodes.setdefault(name, NodeState(name))
-        node.set_cards(cards, unit)
+        node.set_cards(cards, unit, modes)
         self._tell(node)
 
     def remove_node(self, name: str) -> None:
@@ -172,9 +181,15 @@ class Ledger:
 
 def describe_shortage(node: NodeState, request: CardRequest) -> str:
     """Say with numbers why a request does not fit a node."""
+    if not node.serves(request):
+        wanted, served = ("whole cards", "memory") if request.whole else ("card memory", "whole cards")
+        return f"node {node.name} serves no {wanted}: its device plugin hands out {served} only (--mode)"
     if request.whole:
+        word = "card" if request.cards == 1 else "cards"
+        allowed = sum(state.can_hold(request) for state in node.cards.values())
+        chosen = ", of those that the pod allows" if request.selection is not None else ""
         return (
-            f"needs {request.cards} whole cards of node {node.name}; {node.empty_cards} of {len(node.cards)} are free"
+            f"needs {request.cards} whole {word} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
         )
     able = sorted(((s.grantable, -s.index) for s in node.cards.values()), reverse=True)
     best = f"best card free: {able[0][0]} (card {-able[0][1]} of {node.name})" if able else f"{node.name} has no cards"

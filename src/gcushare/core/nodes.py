@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import MemoryUnit
 
@@ -60,7 +60,7 @@ class CardMode(enum.Enum):
 class CardState:
     """One card of a node with what it holds. ``card`` is None for a card that pods name but the node does not have."""
 
-    __slots__ = ("card", "index", "is_settling", "pods", "used", "whole")
+    __slots__ = ("card", "index", "is_settling", "pods", "serves_memory", "serves_whole", "used", "whole")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -70,6 +70,8 @@ class CardState:
         self.pods = 0
         self.is_settling = False
         """Whether a pod of this node is about to be recorded on another card, so that free room may be its own."""
+        self.serves_memory = self.serves_whole = True
+        """What the node's plugin hands out of this card."""
 
     @property
     def total(self) -> int:
@@ -94,13 +96,20 @@ class CardState:
     @property
     def grantable(self) -> int:
         """Units that a new pod may be given here: none on a sick or cordoned card, or while the node settles."""
-        return self.free if self.card is not None and self.card.is_usable and not self.is_settling else 0
+        is_open = self.serves_memory and self.card is not None and self.card.is_usable and not self.is_settling
+        return self.free if is_open else 0
 
     @property
     def is_empty(self) -> bool:
         """Whether a pod may be given this card whole."""
         card = self.card
-        return card is not None and card.is_usable and not self.pods and card.units > 0 and not self.is_settling
+        if card is None or self.pods or not self.serves_whole:
+            return False
+        return card.is_usable and card.units > 0 and not self.is_settling
+
+    def serves(self, request: CardRequest) -> bool:
+        """Whether the node's plugin hands out of this card what the request is for, whoever uses it now."""
+        return self.serves_whole if request.whole else self.serves_memory
 
     def can_hold(self, request: CardRequest) -> bool:
         """Whether this card can be one of the request's cards."""
@@ -116,6 +125,8 @@ class NodeState:
 
     ``largest_free``: the most units one card can grant; ``largest_shared_free``: the same among cards in shared use;
     ``empty_cards``: cards that can be granted whole. They follow every change; reading them is a look-up.
+    ``serves_memory`` and ``serves_whole``: what the node's plugin hands out; a pod that holds the other, from before
+    the plugin was told so, stays counted.
     """
 
     __slots__ = (
@@ -127,6 +138,8 @@ class NodeState:
         "largest_free",
         "largest_shared_free",
         "name",
+        "serves_memory",
+        "serves_whole",
         "total",
         "unit",
         "used",
@@ -136,18 +149,23 @@ class NodeState:
         self.name = name
         self.known = False
         self.is_settling = False
+        self.serves_memory = self.serves_whole = True
         self.unit: MemoryUnit | None = None
         self.cards: dict[int, CardState] = {}
         self.assignments: dict[str, Assignment] = {}
         self.largest_free = self.largest_shared_free = self.empty_cards = self.total = self.used = 0
 
-    def set_cards(self, cards: Iterable[InventoryCard], unit: MemoryUnit | None) -> None:
+    def set_cards(
+        self, cards: Iterable[InventoryCard], unit: MemoryUnit | None, modes: Collection[str] = BOTH_MODES
+    ) -> None:
         """Replace the node's cards; what pods hold stays counted, also on cards that are gone."""
+        self.serves_memory, self.serves_whole = SERVES_MEMORY in modes, SERVES_WHOLE in modes
         offered = {card.index: card for card in cards}
         for index in offered.keys() - self.cards.keys():
             self.cards[index] = CardState(index)
         for index, state in self.cards.items():
             state.card = offered.get(index)
+            state.serves_memory, state.serves_whole = self.serves_memory, self.serves_whole
         self.known, self.unit = True, unit
         self._settle()
 
@@ -194,11 +212,22 @@ class NodeState:
     def copy(self) -> NodeState:
         """An independent copy for trying a plan: assignments are values and are shared."""
         twin = NodeState(self.name)
-        twin.set_cards((state.card for state in self.cards.values() if state.card is not None), self.unit)
+        offered = (state.card for state in self.cards.values() if state.card is not None)
+        twin.set_cards(offered, self.unit, self.modes)
         twin.known = self.known
         for assignment in self.assignments.values():
             twin.add(assignment)
         return twin
+
+    def serves(self, request: CardRequest) -> bool:
+        """Whether the node's plugin hands out what the request is for: memory, or whole cards."""
+        return self.serves_whole if request.whole else self.serves_memory
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """What the node's plugin hands out, in the words of the inventory."""
+        served = ((SERVES_MEMORY, self.serves_memory), (SERVES_WHOLE, self.serves_whole))
+        return tuple(word for word, is_served in served if is_served)
 
     def is_void(self) -> bool:
         """Whether nothing is known of the node and nobody names it, so that it can be dropped."""

@@ -5,11 +5,11 @@ All policies are deterministic: equal candidates are told apart by the lowest ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.requests import CardRequest
-from gcushare.core.topology import CardPlace, choose_close_cards
+from gcushare.core.topology import CLOSE, LOOSE, CardPlace, choose_close_cards, choose_loose_cards, closeness
 
 MAX_NODE_SCORE = 10
 """kube-scheduler accepts 0 to 10 from an extender and multiplies it by the extender's weight."""
@@ -19,6 +19,10 @@ CardPolicy = Callable[[CardState], tuple[int, ...]]
 
 NodePolicy = Callable[[NodeState, CardRequest], float]
 """How good a node is for a request that fits there, from 0.0 to 1.0."""
+
+
+WholeCardPolicy = Callable[[Sequence[CardPlace], int], tuple[int, ...] | None]
+"""Chooses so many cards of those that can be given whole; None when there are fewer."""
 
 
 def _fullest_card(state: CardState) -> tuple[int, ...]:
@@ -34,40 +38,60 @@ CARD_POLICIES: Mapping[str, CardPolicy] = {"binpack": _fullest_card, "spread": _
 for pods that want it whole. ``spread``: the card with the most free units."""
 
 
+WHOLE_CARD_POLICIES: Mapping[str, WholeCardPolicy] = {CLOSE: choose_close_cards, LOOSE: choose_loose_cards}
+"""``close``: cards of one link group or NUMA node, of the tightest that is large enough. ``loose``: cards of the
+smallest groups, however far apart. Among equally good ones the card policy decides."""
+
+
 def _fullest_node(node: NodeState, request: CardRequest) -> float:
     fill = min(1.0, node.used / node.total) if node.total else 0.0
-    shares_a_card = not request.whole and node.largest_shared_free >= request.units * request.cards
-    return (1.0 + fill) / 2 if shares_a_card else fill / 2
+    if request.whole:
+        # Where nothing but whole cards is served, no pod that shares could have used them.
+        return _preferring_close(node, request, fill / 2 if node.serves_memory else (1.0 + fill) / 2)
+    if node.largest_shared_free >= request.units * request.cards:
+        return (1.0 + fill) / 2
+    # An untouched card has to be opened: rather where nobody could have been given it whole.
+    return fill / 4 if node.serves_whole else (1.0 + fill) / 4
 
 
 def _emptiest_node(node: NodeState, request: CardRequest) -> float:
-    return max(0.0, 1.0 - node.used / node.total) if node.total else 0.0
+    return _preferring_close(node, request, max(0.0, 1.0 - node.used / node.total) if node.total else 0.0)
 
 
 NODE_POLICIES: Mapping[str, NodePolicy] = {"binpack": _fullest_node, "spread": _emptiest_node}
-"""``binpack``: nodes where the request fits beside others come first, then the fullest, so that untouched cards stay
-whole. ``spread``: the node with the largest free share."""
+"""``binpack``: nodes where the request fits beside others come first, then those that serve no whole cards, then the
+fullest, so that untouched cards stay whole. ``spread``: the node with the largest free share. Both prefer, for a pod
+that wants several whole cards close together, the node where they are closest."""
+
+
+def _preferring_close(node: NodeState, request: CardRequest, base: float) -> float:
+    """Rank nodes by how close several whole cards would be, and only then by ``base``."""
+    if not request.whole or request.cards == 1 or request.whole_policy != CLOSE:
+        return base
+    places = [_place(state) for state in node.cards.values() if state.can_hold(request)]
+    return (closeness(places, request.cards) + base) / 3
 
 
 def choose_cards(node: NodeState, request: CardRequest, policy: CardPolicy) -> tuple[CardState, ...] | None:
     """Choose the request's cards on one node; None when it does not fit. Walks the node's cards, not its pods.
 
-    Several whole cards are chosen close together, whatever the policy.
+    For whole cards the request's own policy decides, and ``policy`` only between cards that are equally good to it.
     """
     able = [state for state in node.cards.values() if state.can_hold(request)]
     if len(able) < request.cards:
         return None
+    if request.whole:
+        places = [_place(state, policy(state)) for state in able]
+        chosen = WHOLE_CARD_POLICIES[request.whole_policy](places, request.cards)
+        return None if chosen is None else tuple(node.cards[index] for index in chosen)
     if request.cards == 1:
         return (min(able, key=policy),)
-    if request.whole:
-        close = choose_close_cards([_place(state) for state in able], request.cards)
-        return None if close is None else tuple(node.cards[index] for index in close)
     return tuple(sorted(sorted(able, key=policy)[: request.cards], key=lambda state: state.index))
 
 
-def _place(state: CardState) -> CardPlace:
+def _place(state: CardState, rank: tuple[int, ...] = ()) -> CardPlace:
     card = state.card.card if state.card is not None else None
-    return CardPlace(state.index, card.numa_node if card else None, card.link_group if card else "")
+    return CardPlace(state.index, card.numa_node if card else None, card.link_group if card else "", rank)
 
 
 def score_node(node: NodeState, request: CardRequest, policy: NodePolicy) -> int:

@@ -40,9 +40,10 @@ def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Vict
 
     Exact where the request needs one card. For several cards at once the set is minimal (each of its pods is needed),
     found by sparing the most important pods first; the smallest would need a search over all combinations. None too
-    while the node settles: what is free there is known in a moment, and nobody must end for it.
+    while the node settles: what is free there is known in a moment, and nobody must end for it; and where the node
+    serves no whole cards, or nothing else, whoever ends.
     """
-    if node.is_settling:
+    if node.is_settling or not node.serves(request):
         return None
     held = [victim for victim in victims if victim.pod.uid in node.assignments]
     if node.fits(request):

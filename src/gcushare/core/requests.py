@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
+from gcushare.core.topology import CLOSE
 
 
 class ContainerKind(enum.Enum):
@@ -58,13 +59,15 @@ class CardSelection:
 class CardRequest:
     """What placement has to find on one node: ``cards`` cards with ``units`` free units each, or that many whole ones.
 
-    For whole cards ``units`` is 0: a whole card is granted whatever its size.
+    For whole cards ``units`` is 0: a whole card is granted whatever its size. ``whole_policy``, a name of
+    ``placement.WHOLE_CARD_POLICIES``, says which are taken; it is the default's where nobody asks for whole cards.
     """
 
     units: int
     cards: int = 1
     whole: bool = False
     selection: CardSelection | None = None
+    whole_policy: str = CLOSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,11 @@ class ContainerRequest:
     kind: ContainerKind
     units: int = 0
     whole_cards: int = 0
+
+    @property
+    def amount(self) -> int:
+        """What the kubelet asks for: units, or whole cards."""
+        return self.whole_cards or self.units
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,7 @@ def parse_pod_request(
     *,
     cards_per_pod: int = 1,
     selection: CardSelection | None = None,
+    whole_policy: str = CLOSE,
 ) -> PodRequest | None:
     """Read a pod's request; None when no container asks for a card.
 
@@ -114,7 +123,9 @@ def parse_pod_request(
     if units and whole_cards:
         raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
     if whole_cards:
-        return PodRequest(asking, CardRequest(0, whole_cards, whole=True, selection=selection))
+        return PodRequest(
+            asking, CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
+        )
     for container in asking:
         if container.units % cards_per_pod:
             raise Refused(

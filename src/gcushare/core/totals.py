@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gcushare.core.fitting import ChangeLog
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import NodeState
+from gcushare.core.nodes import CardMode, NodeState
+from gcushare.core.requests import CardRequest
+
+Counted = TypeVar("Counted", int, CardMode)
 
 
 @dataclass(slots=True)
 class UnitTotals:
     """The sums of the nodes that count in one unit.
 
-    ``free_of_cards``: how many cards have how many grantable units; what a fragmented cluster shows.
+    ``free_of_cards``: how many cards have how many grantable units; what a fragmented cluster shows. ``modes``: how
+    many cards are free, shared or held whole; ``unusable``: sick or cordoned ones, whatever their mode.
+    ``sizes_of_cards``: how many usable cards have how many units; ``empty_of_nodes`` and ``usable_of_nodes``: how many
+    nodes have how many cards that a pod may be given whole, now and if every pod ended.
     """
 
     nodes: int = 0
@@ -22,12 +30,22 @@ class UnitTotals:
     total: int = 0
     granted: int = 0
     pods: int = 0
+    unusable: int = 0
     free_of_cards: Counter[int] = field(default_factory=Counter)
+    modes: Counter[CardMode] = field(default_factory=Counter)
+    sizes_of_cards: Counter[int] = field(default_factory=Counter)
+    empty_of_nodes: Counter[int] = field(default_factory=Counter)
+    usable_of_nodes: Counter[int] = field(default_factory=Counter)
 
     @property
     def free(self) -> int:
         """Units that new pods may be given, over all usable cards."""
         return sum(units * count for units, count in self.free_of_cards.items())
+
+    @property
+    def largest_free(self) -> int:
+        """The most units that one card can still give."""
+        return max(self.free_of_cards, default=0)
 
     def fragmentation(self, request_units: int) -> float:
         """The share of the free units that a request of this size cannot use, 0.0 to 1.0; 0.0 where nothing is free."""
@@ -37,8 +55,25 @@ class UnitTotals:
 
     def sizes(self) -> list[int]:
         """The powers of two up to the largest number of free units: sizes that are worth asking about."""
-        largest = max(self.free_of_cards, default=0)
-        return [1 << power for power in range(largest.bit_length())]
+        return [1 << power for power in range(self.largest_free.bit_length())]
+
+    def fits(self, request: CardRequest) -> bool:
+        """Whether some node has room for a plain request: whole cards, or memory of one card, whichever it is."""
+        if request.whole:
+            return max(self.empty_of_nodes, default=0) >= request.cards
+        return self.largest_free >= request.units
+
+    def can_ever_fit(self, request: CardRequest) -> bool:
+        """Whether some node would have room for a plain request if every pod ended."""
+        if request.whole:
+            return max(self.usable_of_nodes, default=0) >= request.cards
+        return max(self.sizes_of_cards, default=0) >= request.units
+
+    def would_do(self, request: CardRequest) -> bool:
+        """Whether the free units, or the empty cards, would do if all of them were in one place."""
+        if request.whole:
+            return sum(cards * nodes for cards, nodes in self.empty_of_nodes.items()) >= request.cards
+        return self.free >= request.units * request.cards
 
     def _add(self, part: _Part, sign: int) -> None:
         self.nodes += sign
@@ -46,10 +81,20 @@ class UnitTotals:
         self.total += sign * part.total
         self.granted += sign * part.granted
         self.pods += sign * part.pods
-        for units in part.free:
-            self.free_of_cards[units] += sign
-            if not self.free_of_cards[units]:
-                del self.free_of_cards[units]
+        self.unusable += sign * part.unusable
+        _count(self.modes, part.modes, sign)
+        _count(self.free_of_cards, part.free, sign)
+        _count(self.sizes_of_cards, part.sizes, sign)
+        _count(self.empty_of_nodes, (part.empty,), sign)
+        _count(self.usable_of_nodes, (part.usable,), sign)
+
+
+def _count(counts: Counter[Counted], found: Iterable[Counted], sign: int) -> None:
+    """Add or take away; what counts nothing is left out, so that the greatest key is one that is there."""
+    for each in found:
+        counts[each] += sign
+        if not counts[each]:
+            del counts[each]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +105,12 @@ class _Part:
     total: int
     granted: int
     pods: int
+    unusable: int
     free: tuple[int, ...]
+    modes: tuple[CardMode, ...]
+    sizes: tuple[int, ...]
+    empty: int
+    usable: int
 
 
 class ClusterTotals:
@@ -97,10 +147,16 @@ class ClusterTotals:
 
 def _part_of(node: NodeState) -> _Part:
     offered = [state for state in node.cards.values() if state.card is not None]
+    usable = tuple(state.total for state in offered if state.card is not None and state.card.is_usable and state.total)
     return _Part(
-        node.unit.name if node.unit else "",
-        node.total,
-        node.used,
-        len(node.assignments),
-        tuple(state.grantable for state in offered),
+        unit=node.unit.name if node.unit else "",
+        total=node.total,
+        granted=node.used,
+        pods=len(node.assignments),
+        unusable=sum(state.card is not None and not state.card.is_usable for state in offered),
+        free=tuple(state.grantable for state in offered),
+        modes=tuple(state.mode for state in offered),
+        sizes=usable if node.serves_memory else (),
+        empty=node.empty_cards,
+        usable=len(usable) if node.serves_whole else 0,
     )

@@ -32,6 +32,7 @@ ALIYUN = Vendor(
     ),
     cdi_kind="nvidia.com/gpu",
     refused_reason="insufficient GPU Memory in one device",
+    refused_whole_reason="insufficient whole GPU cards",
     default_unit="GiB",
     auto_units=("GiB", "MiB"),
     inventory_annotation="gcushare.io/aliyun-inventory",

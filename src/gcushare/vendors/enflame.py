@@ -30,6 +30,7 @@ ENFLAME = Vendor(
     device_nodes=DeviceNodes(card="/dev/gcu{index}", control=("/dev/gcuctl",)),
     cdi_kind="enflame.com/gcu",
     refused_reason="insufficient GCU Memory in one gcu device",
+    refused_whole_reason="insufficient whole GCU cards",
     default_unit="1",
     auto_units=("1", "0.1", "0.01", "0.001"),
     inventory_annotation="gcushare.io/enflame-inventory",

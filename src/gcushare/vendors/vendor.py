@@ -54,6 +54,9 @@ class Vendor:
     device_nodes: DeviceNodes
     cdi_kind: str
     refused_reason: str
+    """Filter's reason for a request of memory, in the seeds' words; it lands in the FailedScheduling event."""
+    refused_whole_reason: str
+    """Filter's reason for a request of whole cards."""
     default_unit: str
     auto_units: tuple[str, ...]
     inventory_annotation: str

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gcushare.core.explanations import Explanation, NodeClass, describe_cards, describe_help, describe_request
+from gcushare.core.explanations import Explanation, NodeClass, describe_help, describe_request, describe_room
 from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.requests import CardRequest
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -43,7 +44,7 @@ class RemedyDocument(_Document, frozen=True):
 
 
 class RequestDocument(_Document, frozen=True):
-    """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards."""
+    """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy."""
 
     units: int
     cards: int
@@ -52,10 +53,14 @@ class RequestDocument(_Document, frozen=True):
     card_policy: str
     use_cards: tuple[str, ...] = ()
     avoid_cards: tuple[str, ...] = ()
+    whole_card_policy: str = ""
 
 
 class ExplainDocument(_Document, frozen=True):
-    """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``."""
+    """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
+
+    ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in one card, or whole cards of one node.
+    """
 
     namespace: str
     name: str
@@ -81,7 +86,9 @@ def explain_bound(assignment: Assignment, problem: str = "") -> ExplainDocument:
     """Describe a pod that has a node."""
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
-    summary = problem or f"bound to {assignment.node}: {words}, {assignment.units} units"
+    is_whole = any(grant.whole for grant in assignment.grants)
+    amount = f"whole ({assignment.units} units)" if is_whole else f"{assignment.units} units"
+    summary = problem or f"bound to {assignment.node}: {words}, {amount}"
     pod = assignment.pod
     return ExplainDocument(pod.namespace, pod.name, pod.uid, "bound", summary, assignment.node, cards, assignment.units)
 
@@ -107,7 +114,7 @@ def explain_waiting(
         largest_that_fits_now=found.largest_now,
         largest_that_ever_fits=found.largest_ever,
         remedy=None if remedy is None else RemedyDocument(remedy.node, tuple(str(v.pod) for v in remedy.victims)),
-        classes=tuple(map(_class_document, found.classes)),
+        classes=tuple(_class_document(each, found.request) for each in found.classes),
         unreadable_nodes=unreadable,
     )
 
@@ -121,7 +128,9 @@ def render_explanation(document: ExplainDocument) -> str:
     """Write it for people."""
     lines = [f"pod {document.namespace}/{document.name} ({document.uid}): {document.state}", f"  {document.summary}"]
     if document.request is not None:
-        lines.append(f"  node policy {document.request.node_policy}, card policy {document.request.card_policy}")
+        request = document.request
+        whole = f", whole-card policy {request.whole_card_policy}" if request.whole_card_policy else ""
+        lines.append(f"  node policy {request.node_policy}, card policy {request.card_policy}{whole}")
     for each in document.classes:
         lines += ["", *_render_class(each)]
     for name, problem in sorted(document.unreadable_nodes.items()):
@@ -138,11 +147,10 @@ def _render_class(each: ClassDocument) -> Sequence[str]:
     ]
 
 
-def _class_document(found: NodeClass) -> ClassDocument:
-    text = f"{describe_cards(found.best)}; total free {found.free} of {found.total}"
+def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:
     return ClassDocument(
         reason=found.verdict.value,
-        text=text,
+        text=describe_room(request, found.best, [found]),
         nodes=found.nodes,
         examples=found.examples,
         cards=found.cards,

@@ -17,14 +17,15 @@ from gcushare.vendors.enflame import ENFLAME
 from gcushare.vendors.vendor import Vendor
 
 
-class EnflamePod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A pod on a card; ``used_gcu`` is what it holds of this card."""
+class EnflamePod(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """A pod on a card; ``used_gcu`` is what it holds of this card. ``whole`` is ours and left out for shared memory."""
 
     name: str
     namespace: str
     uid: str
     create_time: str
     used_gcu: int = msgspec.field(name="usedGCU")
+    whole: bool = False
 
 
 class EnflameDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -49,12 +50,13 @@ class EnflameNode(msgspec.Struct, frozen=True, gc=False):
     devices: list[EnflameDevice]
 
 
-class AliyunPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod on a card; ``used_gpu`` is what it holds of this card."""
+class AliyunPod(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A pod on a card; ``used_gpu`` is what it holds of this card. ``whole`` is ours and left out for shared memory."""
 
     name: str
     namespace: str
     used_gpu: int = msgspec.field(name="usedGPU")
+    whole: bool = False
 
 
 class AliyunDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -77,6 +79,7 @@ class AliyunNode(msgspec.Struct, frozen=True, gc=False):
     devs: list[AliyunDevice]
 
 
+_Holder = tuple[Assignment, int, bool]
 NodeDocument = EnflameNode | AliyunNode
 _encoder = msgspec.json.Encoder()
 
@@ -111,8 +114,10 @@ def _enflame_node(node: NodeState) -> EnflameNode:
     )
 
 
-def _enflame_device(state: CardState, holders: list[tuple[Assignment, int]]) -> EnflameDevice:
-    pods = [EnflamePod(a.pod.name, a.pod.namespace, a.pod.uid, a.pod.created, units) for a, units in holders]
+def _enflame_device(state: CardState, holders: list[_Holder]) -> EnflameDevice:
+    pods = [
+        EnflamePod(a.pod.name, a.pod.namespace, a.pod.uid, a.pod.created, units, whole) for a, units, whole in holders
+    ]
     health, cordoned = _condition(state)
     return EnflameDevice(state.index, state.total, state.held, state.free, pods, health, cordoned)
 
@@ -124,22 +129,22 @@ def _aliyun_node(node: NodeState) -> AliyunNode:
     )
 
 
-def _aliyun_device(state: CardState, holders: list[tuple[Assignment, int]]) -> AliyunDevice:
-    pods = [AliyunPod(a.pod.name, a.pod.namespace, units) for a, units in holders]
+def _aliyun_device(state: CardState, holders: list[_Holder]) -> AliyunDevice:
+    pods = [AliyunPod(a.pod.name, a.pod.namespace, units, whole) for a, units, whole in holders]
     health, cordoned = _condition(state)
     return AliyunDevice(state.index, state.total, state.held, pods, health, cordoned)
 
 
-def _assignments_by_card(node: NodeState) -> dict[int, list[tuple[Assignment, int]]]:
-    """Per card index, who holds how many units of it, in the order of assigning."""
-    held: dict[int, list[tuple[Assignment, int]]] = {index: [] for index in node.cards}
+def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
+    """Per card index, who holds how many units of it and whether all of it, in the order of assigning."""
+    held: dict[int, list[_Holder]] = {index: [] for index in node.cards}
     order = sorted(
         node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.namespace, a.pod.name)
     )
     for assignment in order:
         for grant in assignment.grants:
             units = max(grant.units, node.cards[grant.index].total) if grant.whole else grant.units
-            held[grant.index].append((assignment, units))
+            held[grant.index].append((assignment, units, grant.whole))
     return held
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gcushare.core.cards import Card, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.cards import SERVES_MEMORY, Card, Health, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.core.units import parse_memory_unit
 
@@ -88,7 +88,7 @@ def decode_inventory(text: str) -> Inventory:
         cards=tuple(sorted(cards, key=lambda card: card.index)),
         driver=document.driver,
         left_out=tuple(LeftOutCard(index=c.index, uuid=c.uuid, reason=c.reason) for c in document.left_out),
-        modes=tuple(document.modes) or ("memory",),
+        modes=tuple(document.modes) or (SERVES_MEMORY,),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, Card, InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
@@ -18,10 +18,14 @@ MAX_FALLBACK_CARDS = 64
 
 @dataclass(frozen=True, slots=True)
 class NodeCards:
-    """A node's cards of one vendor. ``unit`` is None where only the seeds' capacity figures are known."""
+    """A node's cards of one vendor. ``unit`` is None where only the seeds' capacity figures are known.
+
+    ``modes``: what its plugin hands out; memory alone where no inventory says otherwise.
+    """
 
     cards: tuple[InventoryCard, ...]
     unit: MemoryUnit | None
+    modes: tuple[str, ...] = (SERVES_MEMORY,)
 
 
 def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping[str, object]) -> NodeCards | None:
@@ -39,7 +43,7 @@ def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping
     inventory = decode_inventory(text)
     cordoned = parse_card_words(annotations.get(vendor.cordon_annotation, ""))
     cards = tuple(_with_cordon(card, cordoned) for card in inventory.cards)
-    return NodeCards(cards, inventory.unit)
+    return NodeCards(cards, inventory.unit, inventory.modes)
 
 
 def parse_card_words(text: str) -> frozenset[str]:

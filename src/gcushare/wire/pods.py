@@ -5,12 +5,12 @@ The extender, the plugin and the inspect tables all read pods through this modul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gcushare.core.errors import RemoteContractError
+from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
-from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES
+from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, WHOLE_CARD_POLICIES
 from gcushare.core.requests import (
     CardSelection,
     ContainerKind,
@@ -20,6 +20,7 @@ from gcushare.core.requests import (
     parse_pod_request,
     split_over_cards,
 )
+from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire import keys
 from gcushare.wire.objects import Container, Pod
@@ -38,11 +39,13 @@ class PodWishes:
 
     node_policy: str | None = None
     card_policy: str | None = None
+    whole_card_policy: str | None = None
     selection: CardSelection | None = None
     cards: int = 1
 
 
 NO_WISHES = PodWishes()
+_RARE_WISHES = frozenset((keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS))
 
 
 def resource_names(vendor: Vendor) -> ResourceNames:
@@ -64,13 +67,14 @@ def pod_wishes(annotations: Mapping[str, str]) -> PodWishes:
     Raises:
         RemoteContractError: a wish is malformed; names the key, the value and what is accepted.
     """
-    if not any(key in annotations for key in (keys.NODE_POLICY, keys.CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS)):
+    if _RARE_WISHES.isdisjoint(annotations):
         cards = _cards_wish(annotations)
         return NO_WISHES if cards == 1 else PodWishes(cards=cards)
     use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
     return PodWishes(
         node_policy=_policy(annotations, keys.NODE_POLICY, NODE_POLICIES),
         card_policy=_policy(annotations, keys.CARD_POLICY, CARD_POLICIES),
+        whole_card_policy=_policy(annotations, keys.WHOLE_CARD_POLICY, WHOLE_CARD_POLICIES),
         selection=CardSelection(use, avoid) if use or avoid else None,
         cards=_cards_wish(annotations),
     )
@@ -93,7 +97,29 @@ def pod_request(pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None) ->
     if not any(name in c.limits or name in c.requests for c in containers for name in (names.memory, names.whole_card)):
         return None
     wishes = pod_wishes(pod.metadata.annotations) if wishes is None else wishes
-    return parse_pod_request(containers, names, cards_per_pod=wishes.cards, selection=wishes.selection)
+    if wishes.cards > 1:
+        _check_several_cards(vendor, containers, wishes.cards)
+    return parse_pod_request(
+        containers,
+        names,
+        cards_per_pod=wishes.cards,
+        selection=wishes.selection,
+        whole_policy=wishes.whole_card_policy or CLOSE,
+    )
+
+
+def _check_several_cards(vendor: Vendor, containers: Iterable[ContainerResources], cards: int) -> None:
+    whole = vendor.whole_card_resource
+    if any(whole in container.limits or whole in container.requests for container in containers):
+        raise Refused(
+            f"annotation {keys.CARDS}={cards} spreads memory over cards, and the pod asks for whole ones; leave the "
+            f"annotation out and ask for {whole}: {cards}"
+        )
+    if not vendor.multi_card_runtime:
+        raise Refused(
+            f"annotation {keys.CARDS}={cards} is not granted: the container runtime of {vendor.name} hands one card to "
+            "a container; leave the annotation out"
+        )
 
 
 def is_finished(pod: Pod) -> bool:
@@ -114,7 +140,8 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     """The cards that a bound, unfinished pod holds; None when it holds none.
 
     The cards come from the record, the units from the pod's spec, which nobody can change. A pod without a record
-    (bound by others, not yet corrected by the plugin) has no cards: its assignment has no grants.
+    (bound by others, not yet corrected by the plugin) has no cards: its assignment has no grants. One that asks for
+    whole cards and has no record is nobody of ours, as far as it tells: another plugin may serve that resource.
 
     Raises:
         RemoteContractError, Refused: the request or the record cannot be read.
@@ -127,7 +154,7 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
         return None
     record = pod_record(pod, vendor)
     if record is None:
-        return Assignment(pod_ref(pod), pod.spec.node_name, ())
+        return None if request.cards.whole else Assignment(pod_ref(pod), pod.spec.node_name, ())
     return Assignment(
         pod_ref(pod), pod.spec.node_name, grants_of(request, record), record.assigned, record.assign_time_ns
     )

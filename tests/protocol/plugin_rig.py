@@ -32,7 +32,9 @@ from gcushare.vendors import ENFLAME
 
 NODE = "node-1"
 RESOURCE = ENFLAME.memory_resource
+WHOLE = ENFLAME.whole_card_resource
 NOTHING: Mapping[str, Any] = {}
+NO_ANNOTATIONS: Mapping[str, str] = {}
 
 
 class PluginRig:
@@ -163,10 +165,15 @@ class PluginRig:
         await self.until(holds, f"{units} units, {allocatable} allocatable: {self.kubelet.counts()}")
 
     def bind(
-        self, name: str, *units: int, card: int | None = 0, init: Sequence[dict[str, Any]] = (), uid: str = ""
+        self,
+        name: str,
+        *units: int,
+        card: int | str | None = 0,
+        init: Sequence[dict[str, Any]] = (),
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
     ) -> None:
         """Put a bound pod into the API server, recorded on a card as the extender would."""
-        annotations = {} if card is None else {
+        record = {} if card is None else {
             "enflame.com/gcu-device-id": str(card),
             "enflame.com/gcu-device-memory": "16",
             "enflame.com/gcu-device-memory-request": str(sum(units)),
@@ -178,10 +185,38 @@ class PluginRig:
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+                "metadata": {"name": name, "namespace": "default", "annotations": record | dict(annotations)},
                 "spec": {"nodeName": NODE, "containers": containers, "initContainers": list(init)},
             }
         )
+
+    def bind_whole(self, name: str, count: int = 1, cards: str = "") -> None:
+        """Put a bound pod into the API server that asks for whole cards, recorded on ``cards`` where there are any."""
+        annotations = {} if not cards else {
+            "enflame.com/gcu-device-id": cards,
+            "enflame.com/gcu-device-memory": "16",
+            "enflame.com/gcu-device-memory-request": str(16 * count),
+            "enflame.com/gcu-device-assigned": "false",
+            "enflame.com/gcu-device-assign-time": str(next(self._times)),
+            "gcushare.io/card-mode": "whole",
+        }  # fmt: skip
+        self.api.registry.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+                "spec": {"nodeName": NODE, "containers": [container("c0", count, WHOLE)]},
+            }
+        )
+
+    async def until_allocatable(self, resource: str, count: int) -> None:
+        """Wait until the kubelet could hand out so many of a resource."""
+
+        def holds() -> bool:
+            counted = self.kubelet.counts().get(resource)
+            return counted is not None and counted.allocatable == count
+
+        await self.until(holds, f"{count} of {resource} allocatable")
 
     def pod(self, name: str) -> dict[str, Any]:
         found = self.api.store.get("pods", name)
@@ -278,5 +313,5 @@ def _changed(settings: PluginSettings, changes: Mapping[str, Any]) -> PluginSett
     return PluginSettings(**groups)
 
 
-def container(name: str, units: int, **extra: Any) -> dict[str, Any]:
-    return {"name": name, "image": "x", "resources": {"limits": {RESOURCE: str(units)}}, **extra}
+def container(name: str, units: int, resource: str = RESOURCE, **extra: Any) -> dict[str, Any]:
+    return {"name": name, "image": "x", "resources": {"limits": {resource: str(units)}}, **extra}

@@ -7,6 +7,7 @@ import pytest
 
 from gcushare.playground.kubelet import by_creation
 from gcushare.playground.kubelet.podspec import Pod
+from gcushare.wire.device_ids import device_ids_of_card
 from tests.protocol.plugin_rig import PluginRig, container
 
 
@@ -120,7 +121,7 @@ async def test_ids_of_two_cards_in_one_call_are_refused_with_the_reason() -> Non
         rig.bind("a", 3, card=0)
         await rig.until(lambda: rig.pod("a")["status"].get("phase") == "Failed", "the pod is refused")
         message = rig.pod("a")["status"]["message"]
-        assert "3 units were taken from 2 cards (1 of card 0, 2 of card 1), and a container gets one card" in message
+        assert "3 units were taken from 2 cards (1 of card 0, 2 of card 1), and the container gets one: " in message
 
 
 async def test_a_deleted_pods_units_are_free_again_and_its_name_may_come_back() -> None:
@@ -140,3 +141,16 @@ async def test_a_bound_pod_that_the_watch_shows_late_is_waited_for() -> None:
         rig.kubelet.faults.admission_open.set()
         await rig.until_recorded("a")
         assert rig.visible("a") == "6"
+
+
+async def test_memory_over_two_cards_is_given_as_recorded_whatever_is_written_on_the_pod_afterwards() -> None:
+    async with PluginRig() as rig:
+        rig.bind("two", 8, card="0,2", annotations={"gcushare.io/cards": "5"})
+        await rig.until_recorded("two")
+        assert rig.record("two")[0] == rig.visible("two") == "0,2"
+        assert rig.held_cards("two") == {card[0] for card in (device_ids_of_card(0, 1)[0], device_ids_of_card(2, 1)[0])}
+        assert rig.annotation("two", "gcushare.io/card-uuid") == "GCU-0,GCU-2"
+        view = rig.kubelet.container_view(rig.pod("two")["metadata"]["uid"], "c0")
+        assert view is not None
+        assert view.environment["ENFLAME_COM_GCU_MEM_CONTAINER"] == "8"
+        assert {device.container_path for device in view.devices} == {"/dev/gcu0", "/dev/gcu2", "/dev/gcuctl"}

@@ -42,7 +42,7 @@ async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> N
         await rig.until_recorded("a")
         code, text, _ = await run_command(rig, "--status")
         assert "No problem" in text
-        assert "  1      GCU-1  16     4     0         0         healthy" in text
+        assert "  1      GCU-1  shared  16     4     0         0         healthy" in text
         assert "  default/a  4      1         4 of card 1  assigned" in text
         assert code == 0
 
@@ -89,7 +89,7 @@ async def test_readiness_asks_the_plugins_own_socket() -> None:
         socket.unlink()
         code, text = await rig.get("/readyz")
         assert code == 503
-        assert json.loads(text)["checks"]["socket"]["reason"].startswith(f"{socket} does not answer")
+        assert json.loads(text)["checks"]["memory socket"]["reason"].startswith(f"{socket} does not answer")
         assert (await rig.get("/healthz"))[0] == 200
 
 
@@ -104,7 +104,9 @@ async def test_metrics_count_calls_refusals_requests_and_units() -> None:
         assert 'gcushare_card_granted_units{card="0",model="Simulated",node="node-1",uuid="GCU-0"' in text
         assert 'gcushare_plugin_call_seconds_count{call="GetPreferredAllocation",outcome="Refused"} 1.0' in text
         assert 'gcushare_plugin_api_requests_total{code="200",resource="pods",verb="patch"} 1.0' in text
-        assert 'gcushare_plugin_registered{node="node-1",vendor="enflame"} 1.0' in text
+        assert (
+            'gcushare_plugin_registered{node="node-1",resource="enflame.com/gcu-memory",vendor="enflame"} 1.0' in text
+        )
 
 
 async def test_a_call_that_no_kubelet_makes_is_answered_with_a_status() -> None:
@@ -145,7 +147,7 @@ async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
         await rig.stop_plugin()
         cdi = CdiSpecFile(rig.root / "cdi", ENFLAME)
-        traces = Traces(vendor=ENFLAME, node="gone", socket=rig.root / "no.sock", cdi=cdi)
+        traces = Traces(vendor=ENFLAME, node="gone", sockets=(rig.root / "no.sock",), cdi=cdi)
         told: list[str] = []
         async with KubeClient(load_config(ConfigSources(kubeconfig=rig.root / "kubeconfig", environ={}))) as client:
             await remove_from_node(traces, ApiPatcher(client, "gone"), told.append)

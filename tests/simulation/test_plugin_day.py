@@ -20,6 +20,7 @@ from gcushare.device_plugin.delivery import Delivery, Strategy
 from gcushare.device_plugin.kubelet_record import KubeletRecord
 from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.waiting import PodChanges
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
 from gcushare.wire.records import PodRecord, decode_record, encode_record
@@ -90,6 +91,7 @@ class PluginModel:
         self.allocator = Allocator(
             self.book,
             Delivery(ENFLAME, (Strategy.ENV,)),
+            PodChanges(),
             wait_for_pod_s=0.0,
             clock=lambda: kubelet.now_s,
             on_allocated=self.keeper.note_allocation,

@@ -38,7 +38,7 @@ def test_every_unit_of_every_card_is_told_once() -> None:
     table = DeviceTable()
     assert offer(table, inventory(3, 2))
     assert told(table.message) == dict.fromkeys([*device_ids_of_card(0, 3), *device_ids_of_card(1, 2)], "Healthy")
-    assert table.units == {0: 3, 1: 2}
+    assert table.size == 5
 
 
 def test_a_sick_cards_units_are_unhealthy_held_or_not() -> None:

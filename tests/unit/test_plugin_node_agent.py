@@ -13,13 +13,15 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.allocating import Allocator
 from gcushare.device_plugin.cdi import CdiKeeper, CdiSpecFile
 from gcushare.device_plugin.delivery import Delivery, Strategy
-from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.device_table import DeviceTable, WholeCardTable
 from gcushare.device_plugin.kubelet_record import KubeletRecord
 from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.planning import CardStatus, Offer
+from gcushare.device_plugin.planning import CardStatus, Mode, Offer
 from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.waiting import PodChanges
+from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.vendors import ENFLAME
 from gcushare.wire.device_ids import device_ids_of_card
 from gcushare.wire.device_lists import device_ids
@@ -115,20 +117,29 @@ def rig(tmp_path: Path) -> Rig:
     return make_rig(tmp_path)
 
 
-def make_rig(tmp_path: Path, unit: str = "1") -> Rig:
-    away, book, heard = Away(), PodBook(ENFLAME), Heard()
+def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
+    away, book, heard, pods = Away(), PodBook(ENFLAME), Heard(), PodChanges()
+    delivery = Delivery(ENFLAME, (Strategy.ENV,))
+
+    def note() -> None:
+        made.agent.allocated()
+
     parts = Parts(
         book=book,
+        pods=pods,
         table=DeviceTable(),
-        allocator=Allocator(
-            book, Delivery(ENFLAME, (Strategy.ENV,)), wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=lambda: None
+        allocator=Allocator(book, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=note),
+        whole_table=WholeCardTable(),
+        whole_allocator=WholeCardAllocator(
+            book, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=note
         ),
         keeper=RecordKeeper(book, away, away, Silent(), clock=lambda: 0.0, wall_clock_ns=lambda: 0),
         publisher=Publisher(ENFLAME, away),
         announcer=heard,
         cdi=CdiKeeper(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
     )
-    return Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit), parts), parts, heard)
+    made = Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts), parts, heard)
+    return made
 
 
 def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:

@@ -1,7 +1,7 @@
 """The status document as a person reads it."""
 
-from gcushare.device_plugin.status import CardStatus, LeftOutStatus, NodeStatus, PodStatus, UnreadableStatus
 from gcushare.device_plugin.status_text import render_status
+from gcushare.wire.node_status import CardStatus, LeftOutStatus, NodeStatus, PodStatus, UnreadableStatus
 
 
 def card(index: int, **changes: object) -> CardStatus:
@@ -45,7 +45,7 @@ def test_cards_and_pods_stand_in_tables_with_their_states_in_words() -> None:
     text = render_status(
         node(
             cards=(
-                card(0, held_units=4, promised_units=2, reserved_units=1),
+                card(0, held_units=4, promised_units=2, reserved_units=1, mode="shared"),
                 card(1, health="Unhealthy", reason="lost", cordoned=True),
             ),
             left_out=(LeftOutStatus(index=2, uuid="GCU-2", reason="MIG is on"),),
@@ -65,9 +65,9 @@ def test_cards_and_pods_stand_in_tables_with_their_states_in_words() -> None:
         "No problem",
         "",
         "Cards",
-        "  INDEX  UUID   UNITS  HELD  PROMISED  RESERVED  STATE",
-        "  0      GCU-0  16     4     2         1         healthy",
-        "  1      GCU-1  16     0     0         0         unhealthy: lost, cordoned",
+        "  INDEX  UUID   MODE    UNITS  HELD  PROMISED  RESERVED  STATE",
+        "  0      GCU-0  shared  16     4     2         1         healthy",
+        "  1      GCU-1  -       16     0     0         0         unhealthy: lost, cordoned",
         "",
         "Pods",
         "  POD  UNITS  RECORDED  HELD                      STATE",

@@ -32,6 +32,7 @@ PROGRAM = Program(
     examples=(
         ("gcushare-device-plugin --node-name node-1", "share the cards that are found, in the vendor's own unit"),
         ("gcushare-device-plugin --memory-unit 0.1 --reserve 5%", "tenths of a GB, a twentieth of each card kept back"),
+        ("gcushare-device-plugin --mode both", "memory of cards and whole cards, from the same cards"),
         ("gcushare-device-plugin --cards simulated:cards.yaml", "cards from a file, for trying it out"),
         ("gcushare-device-plugin --status", "what the plugin that runs here believes"),
         ("gcushare-device-plugin --remove-from-node", "take back what it wrote, after it was stopped for good"),
@@ -75,7 +76,7 @@ async def _remove(settings: PluginSettings, around: Surroundings) -> int:
     traces = Traces(
         vendor=vendor,
         node=kubelet.node_name,
-        socket=kubelet.device_plugin_dir / vendor.plugin_socket,
+        sockets=tuple(kubelet.device_plugin_dir / name for name in (vendor.plugin_socket, vendor.whole_card_socket)),
         cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
     )
 

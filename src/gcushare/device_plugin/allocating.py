@@ -13,6 +13,7 @@ from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.device_plugin.allocation import Preference, card_of_ids, choose_ids
 from gcushare.device_plugin.delivery import Delivery, Grant
 from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.waiting import PodChanges
 from gcushare.runtime.logs import fields
 from gcushare.wire.device_lists import DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -42,6 +43,7 @@ class Allocator:
         self,
         book: PodBook,
         delivery: Delivery,
+        pods: PodChanges,
         *,
         wait_for_pod_s: float,
         clock: Callable[[], float],
@@ -49,21 +51,16 @@ class Allocator:
     ) -> None:
         self._book = book
         self._delivery = delivery
+        self._pods = pods
         self._wait_for_pod_s = wait_for_pod_s
         self._clock = clock
         self._on_allocated = on_allocated
         self._inventory: Inventory | None = None
         self._expected: _Expected | None = None
-        self._pods_changed = asyncio.Event()
 
     def set_inventory(self, inventory: Inventory) -> None:
         """Use these cards for the calls that follow."""
         self._inventory = inventory
-
-    def pods_changed(self) -> None:
-        """Wake calls that wait for a pod: the book has changed."""
-        self._pods_changed.set()
-        self._pods_changed = asyncio.Event()
 
     async def prefer(self, request: PreferredRequest) -> list[bytes]:
         """Choose the ids of one container.
@@ -74,7 +71,11 @@ class Allocator:
         inventory = self._require_inventory()
         await self._wait_for_candidate(request.size, request.available.count_by_card())
         totals = {card.index: card.units for card in inventory.cards}
-        preference = choose_ids(request, self._book.candidates(), self._book.promised(), totals)
+        promised = self._book.promised()
+        for index in self._book.promised_whole():
+            promised[index] = promised.get(index, 0) + totals.get(index, 0)
+        whole = self._book.cards_in_use(whole=True)
+        preference = choose_ids(request, self._book.candidates(), promised, totals, whole)
         self._expected = _Expected(preference, request.size)
         _log_preference(preference, request.size)
         return preference.entries
@@ -83,7 +84,8 @@ class Allocator:
         """Grant one container the cards that its ids name.
 
         Raises:
-            Refused, RemoteContractError: the ids name no card of this node, several cards, or another layout.
+            Refused, RemoteContractError: the ids name no card of this node, several cards, a card that is in use as
+                a whole, or another layout.
         """
         inventory = self._require_inventory()
         counts = ids.count_by_card()
@@ -92,6 +94,7 @@ class Allocator:
         limit = candidate.request.cards.cards if candidate else 1
         indexes = card_of_ids(ids, {index: card.units for index, card in known.items()}, cards_per_pod=limit)
         self._check_same_card(candidate, indexes)
+        self._check_not_whole(indexes)
         cards = tuple(known[index] for index in indexes)
         uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
         self._book.note_allocated(uid, container, counts, self._clock())
@@ -107,9 +110,9 @@ class Allocator:
         """
         now = asyncio.get_running_loop().time()
         settled = min(self._wait_for_pod_s, RECORD_PATIENCE_S)
-        await self._wait_until(lambda: not self._book.may_continue_another(size), now + settled)
+        await self._pods.until(lambda: not self._book.may_continue_another(size), now + settled)
         deadline = now + self._wait_for_pod_s
-        if not await self._wait_until(lambda: self._has_candidate(size, free), deadline):
+        if not await self._pods.until(lambda: self._has_candidate(size, free), deadline):
             facts = fields(units=size, waited_s=self._wait_for_pod_s)
             logger.warning("no bound pod with room on its card asks for this size %s", facts)
 
@@ -118,17 +121,6 @@ class Allocator:
             not candidate.card_indexes or has_room(candidate, size, free)
             for candidate in order_candidates(self._book.candidates(), size)
         )
-
-    async def _wait_until(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Wait for a change of the book that makes the condition true; False when the time is up first."""
-        while not condition():
-            changed = self._pods_changed
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await changed.wait()
-            except TimeoutError:
-                return False
-        return True
 
     def _meant_by(self, size: int, counts: dict[int, int]) -> Candidate | None:
         expected, self._expected = self._expected, None
@@ -148,6 +140,14 @@ class Allocator:
             raise Refused(
                 f"container {candidate.next_container!r} of pod {candidate.pod} was given card {list(indexes)}, and "
                 f"its other containers hold card {list(held)}: all containers of a pod share one card; delete the pod"
+            )
+
+    def _check_not_whole(self, indexes: tuple[int, ...]) -> None:
+        for index in self._book.cards_in_use(whole=True).intersection(indexes):
+            pods = ", ".join(self._book.users_of(index, whole=True)) or "a pod of this node"
+            raise Refused(
+                f"card {index} is in use as a whole by {pods}, so no memory of it can be given; "
+                "the pod must be scheduled again"
             )
 
     def _pod_units(self, size: int, candidate: Candidate | None) -> int | None:

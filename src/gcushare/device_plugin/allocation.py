@@ -5,7 +5,7 @@ Pure. The preferred answer is ids of the pod's recorded card; the answer to Allo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.errors import Refused
@@ -25,12 +25,38 @@ class Preference:
     """The recorded cards, where they had no room and others were chosen; the record is corrected afterwards."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What the node has: units per card that are free, promised and there at all; ``whole`` cards are no choice."""
+
+    free: Mapping[int, int]
+    promised: Mapping[int, int]
+    totals: Mapping[int, int]
+    whole: Collection[int]
+
+    def describe_shortage(self, size: int) -> str:
+        """Say what was asked for and what each card has; the kubelet shows it on the pod."""
+        cards = ", ".join(f"card {index}: {self._state(index)}" for index in sorted(self.totals))
+        return (
+            f"no card of this node has {size} free units ({cards or 'it has no cards'}); "
+            "the pod must be scheduled again"
+        )
+
+    def _state(self, index: int) -> str:
+        return "in use as a whole" if index in self.whole else f"{self.free.get(index, 0)} of {self.totals[index]}"
+
+
 def choose_ids(
-    request: PreferredRequest, candidates: Sequence[Candidate], promised: Mapping[int, int], totals: Mapping[int, int]
+    request: PreferredRequest,
+    candidates: Sequence[Candidate],
+    promised: Mapping[int, int],
+    totals: Mapping[int, int],
+    whole: Collection[int] = (),
 ) -> Preference:
     """Choose a container's ids of those available: of the pod's card, or where that has no room of one that fits.
 
-    ``promised`` are units per card that records of waiting pods name; ``totals`` the units per card, for the message.
+    ``promised`` are units per card that records of waiting pods name; ``totals`` the units per card, for the message;
+    ``whole`` the cards that are in use as a whole, which the kubelet may not have been told yet.
 
     Raises:
         Refused: no card has that many free ids; names the cards and their free units.
@@ -38,13 +64,13 @@ def choose_ids(
     """
     check_no_foreign(request.must_include)
     available = request.available
-    free = available.count_by_card()
+    free = {index: count for index, count in available.count_by_card().items() if index not in whole}
     included = request.must_include.count_by_card()
     candidate = match(candidates, request.size, free)
     wanted = tuple(included) or (candidate.card_indexes if candidate else ())
     shares = split_over_cards(request.size, wanted)
     if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
-        shares = _other_cards(request, candidate, free, promised, totals)
+        shares = _other_cards(request, candidate, _Room(free, promised, totals, whole))
     entries = _entries(request, shares)
     cards = tuple(sorted(shares))
     recorded = candidate.card_indexes if candidate else ()
@@ -68,41 +94,30 @@ def card_of_ids(ids: DeviceIds, known: Mapping[int, int], *, cards_per_pod: int 
     if len(counts) > cards_per_pod:
         spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
         raise Refused(
-            f"{len(ids)} units were taken from {len(counts)} cards ({spread}), and a container gets one card: the "
-            "kubelet did not follow the plugin's preference; delete the pod to have it placed again"
+            f"{len(ids)} units were taken from {len(counts)} cards ({spread}), and the "
+            f"container gets {'one' if cards_per_pod == 1 else cards_per_pod}: the kubelet did not follow the plugin's "
+            "preference; delete the pod to have it placed again"
         )
     return tuple(sorted(counts))
 
 
-def describe_no_room(size: int, free: Mapping[int, int], totals: Mapping[int, int]) -> str:
-    """Say what was asked for and what each card has; the kubelet shows it on the pod."""
-    cards = ", ".join(f"card {index}: {free.get(index, 0)} of {total}" for index, total in sorted(totals.items()))
-    return f"no card of this node has {size} free units ({cards or 'it has no cards'}); the pod must be scheduled again"
-
-
-def _other_cards(
-    request: PreferredRequest,
-    candidate: Candidate | None,
-    free: Mapping[int, int],
-    promised: Mapping[int, int],
-    totals: Mapping[int, int],
-) -> dict[int, int]:
+def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _Room) -> dict[int, int]:
     """Cards other than the recorded ones: none may be guessed for a pod whose other containers hold ids already."""
     if request.must_include or (candidate is not None and candidate.served):
         held = sorted(request.must_include.count_by_card()) or list(candidate.card_indexes if candidate else ())
         raise Refused(
             f"the pod holds card {held}, which has no room for {request.size} units more: "
-            f"{describe_no_room(request.size, free, totals)}"
+            f"{room.describe_shortage(request.size)}"
         )
-    others = _promised_to_others(promised, candidate)
+    others = _promised_to_others(room.promised, candidate)
     count = candidate.request.cards.cards if candidate else 1
     share = request.size // count
-    left = dict(free)
+    left = dict(room.free)
     shares: dict[int, int] = {}
     for _ in range(count):
         index = choose_card(left, others, share)
         if index is None:
-            raise Refused(describe_no_room(share, free, totals))
+            raise Refused(room.describe_shortage(share))
         shares[index] = share
         del left[index]
     return shares

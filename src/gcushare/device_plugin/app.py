@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
@@ -13,25 +14,29 @@ from aiohttp import web
 from gcushare._version import __version__
 from gcushare.cards.auto import open_source
 from gcushare.cards.monitor import CardMonitor
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.allocating import Allocator
 from gcushare.device_plugin.api_edges import ApiPatcher, EventAnnouncer, NodeSink, PodSink, decode_node, decode_pod
 from gcushare.device_plugin.cdi import CdiKeeper, CdiSpecFile
 from gcushare.device_plugin.configuring import find_api_server, monitor_settings, source_options
 from gcushare.device_plugin.delivery import Delivery, Strategy
-from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.device_table import DeviceList, DeviceTable, WholeCardTable
 from gcushare.device_plugin.endpoint import Endpoint, EndpointSettings
 from gcushare.device_plugin.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.kubelet_record import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
 from gcushare.device_plugin.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.planning import CardStatus, Offer
+from gcushare.device_plugin.planning import CardStatus, Mode, Offer
 from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.device_plugin.publishing import Publisher
-from gcushare.device_plugin.record_keeping import RecordKeeper, RecordObserver
-from gcushare.device_plugin.service import DevicePluginService
+from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.rival import RivalWatch
+from gcushare.device_plugin.service import DevicePluginService, Granting
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.device_plugin.status import describe_node
+from gcushare.device_plugin.waiting import PodChanges
+from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
@@ -58,11 +63,23 @@ class _Observer:
 
     agent: NodeAgent
 
+    def allocated(self) -> None:
+        self.agent.allocated()
+
     def record_written(self, write: RecordWrite) -> None:
         self.agent.record_written(write)
 
     def kubelet_record_read(self, record: KubeletRecord) -> None:
         self.agent.kubelet_record_read(record)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceEndpoint:
+    """One of the resources that this plugin serves: which part of the mode it is, and the proof of its progress."""
+
+    part: str
+    endpoint: Endpoint
+    pulse: Heartbeat
 
 
 class PluginApp:
@@ -77,6 +94,7 @@ class PluginApp:
         self.server: RunningServer | None = None
         self._reader = KubeletRecordReader(
             self._vendor.memory_resource,
+            whole=self._vendor.whole_card_resource,
             pod_resources_socket=settings.kubelet.pod_resources_socket,
             checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
             clock=time.monotonic,
@@ -84,10 +102,9 @@ class PluginApp:
         self._parts = self._make_parts(observer := _Observer())
         unit = settings.cards.memory_unit or self._vendor.default_unit
         self._agent = observer.agent = NodeAgent(
-            Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve), self._parts
+            Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode), self._parts
         )
-        self._pulse = Heartbeat("kubelet registration", REGISTRATION_AGE_S)
-        self._endpoint = self._make_endpoint()
+        self._endpoints = self._make_endpoints()
         self._monitor = CardMonitor(
             open_source(source_options(settings)), lambda _changes: self._take_cards(), monitor_settings(settings)
         )
@@ -95,19 +112,32 @@ class PluginApp:
         self.observed = self._observe()
         self.metrics.follow(self.observed)
 
-    def _make_parts(self, observer: RecordObserver) -> Parts:
+    def _make_parts(self, observer: _Observer) -> Parts:
         kubelet, vendor = self._settings.kubelet, self._vendor
-        book, patcher = PodBook(vendor), ApiPatcher(self._client, kubelet.node_name)
+        book, patcher, pods = PodBook(vendor), ApiPatcher(self._client, kubelet.node_name), PodChanges()
         keeper = RecordKeeper(book, self._reader, patcher, observer, clock=time.monotonic, wall_clock_ns=time.time_ns)
+        delivery = Delivery(vendor, kubelet.device_list_strategy)
+        is_alone = self._settings.cards.mode is Mode.WHOLE
         return Parts(
             book=book,
+            pods=pods,
             table=DeviceTable(),
             allocator=Allocator(
                 book,
-                Delivery(vendor, kubelet.device_list_strategy),
+                delivery,
+                pods,
                 wait_for_pod_s=kubelet.wait_for_pod,
                 clock=time.monotonic,
-                on_allocated=keeper.note_allocation,
+                on_allocated=observer.allocated,
+            ),
+            whole_table=WholeCardTable(),
+            whole_allocator=WholeCardAllocator(
+                book,
+                delivery,
+                pods,
+                wait_for_pod_s=0.0 if is_alone else kubelet.wait_for_pod,
+                clock=time.monotonic,
+                on_allocated=observer.allocated,
             ),
             keeper=keeper,
             publisher=Publisher(vendor, patcher),
@@ -115,18 +145,48 @@ class PluginApp:
             cdi=CdiKeeper(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy),
         )
 
-    def _make_endpoint(self) -> Endpoint:
-        parts, vendor = self._parts, self._vendor
-        service = DevicePluginService(
-            parts.table, parts.allocator, clock=time.perf_counter, observe=self.metrics.observe_call
+    def _make_endpoints(self) -> tuple[ResourceEndpoint, ...]:
+        """One for each way in which this node's cards are granted."""
+        makers = {SERVES_MEMORY: self._make_memory_endpoint, SERVES_WHOLE: self._make_whole_endpoint}
+        return tuple(
+            makers[part](Heartbeat(f"{part} registration", REGISTRATION_AGE_S))
+            for part in self._settings.cards.mode.parts
         )
-        return Endpoint(
-            EndpointSettings(self._settings.kubelet.device_plugin_dir, vendor.memory_resource, vendor.plugin_socket),
-            service.handler(),
+
+    def _make_memory_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
+        parts, vendor = self._parts, self._vendor
+        settings = EndpointSettings(
+            self._settings.kubelet.device_plugin_dir, vendor.memory_resource, vendor.plugin_socket
+        )
+        endpoint = Endpoint(
+            settings,
+            self._service(parts.table, parts.allocator).handler(),
             parts.table,
             on_registered=parts.keeper.check_soon,
-            on_turn=self._pulse.beat,
+            on_turn=pulse.beat,
         )
+        return ResourceEndpoint(SERVES_MEMORY, endpoint, pulse)
+
+    def _make_whole_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
+        parts, vendor, kubelet = self._parts, self._vendor, self._settings.kubelet
+        rivals = RivalWatch(
+            vendor.whole_card_resource,
+            kubelet.device_plugin_dir / CHECKPOINT_NAME,
+            lambda: parts.publisher.allocatable(vendor.whole_card_resource),
+            lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
+        )
+        endpoint = Endpoint(
+            EndpointSettings(kubelet.device_plugin_dir, vendor.whole_card_resource, vendor.whole_card_socket),
+            self._service(parts.whole_table, parts.whole_allocator).handler(),
+            parts.whole_table,
+            find_rival=rivals.find,
+            on_registered=parts.keeper.check_soon,
+            on_turn=pulse.beat,
+        )
+        return ResourceEndpoint(SERVES_WHOLE, endpoint, pulse)
+
+    def _service(self, table: DeviceList, granting: Granting) -> DevicePluginService:
+        return DevicePluginService(table, granting, clock=time.perf_counter, observe=self.metrics.observe_call)
 
     def _make_watches(self) -> None:
         node_name = self._settings.kubelet.node_name
@@ -154,7 +214,7 @@ class PluginApp:
             agent=self._agent,
             book=parts.book,
             keeper=parts.keeper,
-            endpoint=self._endpoint,
+            endpoints={served.part: served.endpoint for served in self._endpoints},
             publisher=parts.publisher,
             cdi=parts.cdi,
             states=lambda: self._monitor.states,
@@ -182,7 +242,8 @@ class PluginApp:
         tasks.start("kubelet record", self._parts.keeper.run_checks())
         tasks.start("pod records", self._parts.keeper.run_writes())
         tasks.start("node publishing", self._parts.publisher.run())
-        tasks.start("kubelet registration", self._register())
+        for served in self._endpoints:
+            tasks.start(f"{served.part} registration", self._register(served))
 
     async def _run_cards(self) -> None:
         await self._wait_for_facts()
@@ -201,13 +262,13 @@ class PluginApp:
         except TimeoutError:
             logger.warning("starting without the Node object %s", fields(node=self._settings.kubelet.node_name))
 
-    async def _register(self) -> None:
+    async def _register(self, served: ResourceEndpoint) -> None:
         """Register once there is a list to tell, and stay registered."""
         while not self._agent.offered.is_set():
-            self._pulse.beat()
+            served.pulse.beat()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._agent.offered.wait(), _OFFER_WAIT_S)
-        await self._endpoint.run()
+        await served.endpoint.run()
 
     def _take_cards(self) -> None:
         statuses = tuple(CardStatus(state.card, state.health, state.reason) for state in self._monitor.states)
@@ -218,7 +279,7 @@ class PluginApp:
     def _web(self) -> web.Application:
         app = web.Application()
         pulses = Pulses(
-            self._pulse,
+            {served.part: served.pulse for served in self._endpoints},
             record_reads=lambda: self._parts.keeper.counters.checks,
             card_looks=lambda: self._monitor.looks,
             poll_interval_s=self._settings.cards.poll_interval,

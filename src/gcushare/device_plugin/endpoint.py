@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from gcushare.core.errors import RetryableError
-from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.device_table import DeviceList
 from gcushare.device_plugin.kubelet_calls import probe_plugin, register_plugin
 from gcushare.device_plugin.service import MAX_REQUEST_BYTES
 from gcushare.runtime.logs import fields
@@ -58,25 +58,29 @@ class Endpoint:
 
     ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list. ``on_turn``
     is called at every turn of the owner task, at least once in some seconds, as the proof of its progress.
+    ``find_rival`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
     """
 
     def __init__(
         self,
         settings: EndpointSettings,
         handler: grpc.GenericRpcHandler,
-        table: DeviceTable,
+        table: DeviceList,
         *,
+        find_rival: Callable[[], str] = lambda: "",
         on_registered: Callable[[], None] = lambda: None,
         on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._handler = handler
         self._table = table
+        self._find_rival = find_rival
         self._on_registered = on_registered
         self._on_turn = on_turn
         self._server: grpc.aio.Server | None = None
         self._own: Identity = None
         self.problem = "not registered with the kubelet yet"
+        self.resource = settings.resource
         self.registrations = 0
         self._failures = 0
 
@@ -121,9 +125,11 @@ class Endpoint:
         """Listen on the plugin's socket.
 
         Raises:
-            RetryableError: another program serves it, or it cannot be created.
+            RetryableError: another program serves it or the resource, or it cannot be created.
         """
         await self.close()
+        if rival := self._find_rival():
+            raise RetryableError(rival)
         socket = self._settings.socket
         if socket.exists() and await probe_plugin(socket) is None:
             raise RetryableError(
@@ -151,7 +157,7 @@ class Endpoint:
         self.problem = ""
         logger.info(
             "registered with the kubelet %s",
-            fields(resource=settings.resource, units=sum(self._table.units.values())),
+            fields(resource=settings.resource, devices=self._table.size),
         )
         self._on_registered()
 
@@ -160,7 +166,8 @@ class Endpoint:
         delay_s = _RETRY_S[min(self._failures, len(_RETRY_S) - 1)]
         self._failures += 1
         if problem != self.problem:
-            logger.warning("not registered; will retry %s", fields(reason=problem, delay_s=delay_s))
+            facts = fields(resource=self._settings.resource, reason=problem, delay_s=delay_s)
+            logger.warning("not registered; will retry %s", facts)
         self.problem = problem
         loop = asyncio.get_running_loop()
         until = loop.time() + delay_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gcushare.device_plugin.metrics import Observed
@@ -39,9 +39,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Pulses:
-    """What proves progress: the registration's heartbeat, and how often records were read and cards looked at."""
+    """What proves progress: the registrations' heartbeats, and how often records were read and cards looked at."""
 
-    registration: Heartbeat
+    registrations: Mapping[str, Heartbeat]
     record_reads: Callable[[], int]
     card_looks: Callable[[], int]
     poll_interval_s: float
@@ -50,11 +50,13 @@ class Pulses:
 def make_health(observed: Observed, pulses: Pulses) -> Health:
     """Return the checks behind /healthz and /readyz."""
     health = Health()
-    health.add_live("registration task", pulses.registration.check)
+    for part, pulse in pulses.registrations.items():
+        health.add_live(f"{part} registration task", pulse.check)
     health.add_live("record task", Progress("kubelet record", pulses.record_reads, RECORD_AGE_S).check)
     look_age_s = 3 * pulses.poll_interval_s + LOOK_GRACE_S
     health.add_live("cards task", Progress("cards", pulses.card_looks, look_age_s).check)
-    health.add_ready("socket", observed.endpoint.probe)
+    for part, endpoint in observed.endpoints.items():
+        health.add_ready(f"{part} socket", endpoint.probe)
 
     async def check_problems() -> str | None:
         return "; ".join(f"{part}: {problem}" for part, problem in problems(observed).items()) or None

@@ -7,7 +7,7 @@ counted apart and never read as cards of ours.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from gcushare.wire.device_ids import UNITS_PER_CARD
 from gcushare.wire.device_lists import DeviceIds, device_ids
 from gcushare.wire.pod_resources import decode_holdings
 from gcushare.wire.protos import services
+from gcushare.wire.whole_cards import decode_whole_card_id, is_whole_card_id
 
 logger = logging.getLogger(__name__)
 
@@ -42,21 +43,43 @@ class ForeignHolding:
 
 @dataclass(slots=True)
 class KubeletRecord:
-    """Units per pod, container and card, and ids not ours; ``source`` is where it is from."""
+    """Units per pod, container and card, whole cards likewise as 1 each, and ids not ours; ``source`` is its origin."""
 
     source: str
     holdings: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
+    whole: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
     foreign: list[ForeignHolding] = field(default_factory=list)
     _held: list[DeviceIds] = field(default_factory=list)
 
     def add(self, pod: str, container: str, ids: DeviceIds) -> None:
-        """Count one container's ids."""
+        """Count one container's units of memory."""
         if ids.foreign:
             self.foreign.append(ForeignHolding(pod, container, len(ids.foreign), ids.foreign[0]))
         counts = ids.count_by_card()
         if counts:
             self.holdings.setdefault(pod, {})[container] = counts
             self._held.append(ids)
+
+    def add_whole(self, pod: str, container: str, ids: Sequence[str]) -> None:
+        """Count one container's whole cards."""
+        foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]
+        if foreign:
+            self.foreign.append(ForeignHolding(pod, container, len(foreign), foreign[0]))
+        cards = {decode_whole_card_id(device_id): 1 for device_id in ids if is_whole_card_id(device_id)}
+        if cards:
+            self.whole.setdefault(pod, {})[container] = cards
+
+    @property
+    def holders(self) -> set[str]:
+        """The pods that hold anything of ours."""
+        return self.holdings.keys() | self.whole.keys()
+
+    @property
+    def whole_cards(self) -> frozenset[int]:
+        """The cards whose whole device somebody holds."""
+        return frozenset(
+            index for containers in self.whole.values() for cards in containers.values() for index in cards
+        )
 
     def held_ids(self, card_index: int) -> frozenset[str]:
         """The ids of one card that somebody holds; made when asked for, since a node may have 262,144."""
@@ -66,12 +89,19 @@ class KubeletRecord:
 
 
 class KubeletRecordReader:
-    """Reads the record of one resource. ``fetch`` never waits longer than ``LIST_TIMEOUT_S``."""
+    """Reads the record of one vendor's two resources. ``fetch`` never waits longer than ``LIST_TIMEOUT_S``."""
 
     def __init__(
-        self, resource: str, *, pod_resources_socket: Path, checkpoint: Path, clock: Callable[[], float]
+        self,
+        resource: str,
+        *,
+        whole: str = "",
+        pod_resources_socket: Path,
+        checkpoint: Path,
+        clock: Callable[[], float],
     ) -> None:
         self._resource = resource
+        self._whole = whole
         self._socket = pod_resources_socket
         self._checkpoint = checkpoint
         self._clock = clock
@@ -89,7 +119,7 @@ class KubeletRecordReader:
         except RetryableError as error:
             self._ask_again_at = self._clock() + QUIET_S
             try:
-                record = read_checkpoint(self._checkpoint, self._resource)
+                record = read_checkpoint(self._checkpoint, self._resource, self._whole)
             except DeviceError as broken:
                 raise RetryableError(f"the kubelet's record cannot be read: {error}; {broken}") from broken
             logger.debug("read the checkpoint instead %s", fields(reason=error))
@@ -111,8 +141,9 @@ class KubeletRecordReader:
         call = self._channel.unary_unary(services.POD_RESOURCES_LIST)
         record = KubeletRecord("podresources")
         try:
-            for found in decode_holdings(await call(b"", timeout=timeout_s), self._resource):
+            for found in decode_holdings(await call(b"", timeout=timeout_s), self._resource, self._whole):
                 record.add(found.pod, found.container, found.ids)
+                record.add_whole(found.pod, found.container, found.whole_ids)
         except grpc.aio.AioRpcError as error:
             await self.close()
             raise RetryableError(f"podresources at {self._socket}: {error.code().name} {error.details()}") from error
@@ -130,6 +161,7 @@ class _PodDevices(msgspec.Struct):
 
 class _Data(msgspec.Struct):
     entries: list[_PodDevices] | None = msgspec.field(name="PodDeviceEntries", default=None)
+    registered: dict[str, list[str] | None] | None = msgspec.field(name="RegisteredDevices", default=None)
 
 
 class _Checkpoint(msgspec.Struct):
@@ -139,20 +171,36 @@ class _Checkpoint(msgspec.Struct):
 _checkpoint_decoder = msgspec.json.Decoder(_Checkpoint)
 
 
-def read_checkpoint(path: Path, resource: str) -> KubeletRecord:
+def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletRecord:
     """Read the kubelet's checkpoint, which names pods by uid. Below 1.20 its ids are a list, from then on by NUMA node.
 
     Raises:
         DeviceError: the file is missing, unreadable or not a checkpoint.
     """
+    record = KubeletRecord("checkpoint")
+    for entry in _decode_checkpoint(path).entries or []:
+        if not entry.device_ids or entry.resource not in (resource, whole):
+            continue
+        ids = entry.device_ids
+        flat = ids if isinstance(ids, list) else [i for of_numa in ids.values() for i in of_numa]
+        if entry.resource == resource:
+            record.add(entry.pod_uid, entry.container, device_ids(flat))
+        else:
+            record.add_whole(entry.pod_uid, entry.container, flat)
+    return record
+
+
+def read_registered(path: Path, resource: str) -> tuple[str, ...]:
+    """Read from the checkpoint which ids the kubelet was last told for a resource, by whatever plugin.
+
+    Raises:
+        DeviceError: the file is missing, unreadable or not a checkpoint.
+    """
+    return tuple((_decode_checkpoint(path).registered or {}).get(resource) or ())
+
+
+def _decode_checkpoint(path: Path) -> _Data:
     try:
-        checkpoint = _checkpoint_decoder.decode(path.read_bytes())
+        return _checkpoint_decoder.decode(path.read_bytes()).data
     except (OSError, msgspec.DecodeError) as error:
         raise DeviceError(f"the kubelet's checkpoint {path} cannot be read: {error}") from error
-    record = KubeletRecord("checkpoint")
-    for entry in checkpoint.data.entries or []:
-        if entry.resource == resource and entry.device_ids:
-            ids = entry.device_ids
-            flat = ids if isinstance(ids, list) else [i for of_numa in ids.values() for i in of_numa]
-            record.add(entry.pod_uid, entry.container, device_ids(flat))
-    return record

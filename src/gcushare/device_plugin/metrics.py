@@ -6,7 +6,7 @@ Nothing is counted twice: gauges are read from the inventory, the pod book and t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Histogram
@@ -15,23 +15,26 @@ from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.cards.roster import CardState
-from gcushare.core.cards import Health
+from gcushare.core.cards import Health, Inventory
 from gcushare.device_plugin.cdi import CdiKeeper
 from gcushare.device_plugin.endpoint import Endpoint
 from gcushare.device_plugin.node_agent import NodeAgent
 from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.pod_entry import peak_per_card
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
 from gcushare.kube.transport import RequestReport
 from gcushare.runtime.metrics import make_registry
 
 _CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
+_POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
+"""Prometheus puts ``namespace`` and ``pod`` of the scraped pod itself over labels of these names."""
 _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The parts whose state is shown. ``states`` is what the card monitor knows now.
+    """The parts whose state is shown. ``states`` is what the card monitor knows now, ``endpoints`` are by mode's part.
 
     ``watch_age_s`` are the seconds since the API server last proved that the picture of the pods is current, None
     before the first list.
@@ -42,7 +45,7 @@ class Observed:
     agent: NodeAgent
     book: PodBook
     keeper: RecordKeeper
-    endpoint: Endpoint
+    endpoints: Mapping[str, Endpoint]
     publisher: Publisher
     cdi: CdiKeeper
     states: Callable[[], tuple[CardState, ...]]
@@ -87,7 +90,9 @@ class PluginMetrics(Collector):
         if self._observed is None:
             return
         yield from _card_metrics(self._observed)
+        yield _pod_metric(self._observed)
         yield from _use_metrics(self._observed)
+        yield from _registration_metrics(self._observed)
         yield from _record_metrics(self._observed)
 
 
@@ -95,21 +100,40 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
     total = GaugeMetricFamily("gcushare_card_units", "Units that a card offers.", labels=_CARD_LABELS)
     granted = GaugeMetricFamily("gcushare_card_granted_units", "Units that pods hold.", labels=_CARD_LABELS)
     granted_bytes = GaugeMetricFamily("gcushare_card_granted_bytes", "Bytes that pods hold.", labels=_CARD_LABELS)
+    memory = GaugeMetricFamily("gcushare_card_memory_bytes", "The card's whole memory.", labels=_CARD_LABELS)
     reserved = GaugeMetricFamily("gcushare_card_reserved_units", "Units kept back.", labels=_CARD_LABELS)
+    reserved_bytes = GaugeMetricFamily("gcushare_card_reserved_bytes", "Bytes kept back.", labels=_CARD_LABELS)
     healthy = GaugeMetricFamily("gcushare_card_healthy", "1 where new pods may come as to health.", labels=_CARD_LABELS)
     cordoned = GaugeMetricFamily("gcushare_card_cordoned", "1 where an admin cordoned the card.", labels=_CARD_LABELS)
     inventory = observed.agent.inventory
-    held = observed.book.held_units()
+    held = observed.book.held_units(_sizes(inventory))
     for card in inventory.cards if inventory is not None else ():
         labels = _labels(observed, card.index, card.card.uuid, card.card.model)
         units = held.get(card.index, 0)
         total.add_metric(labels, card.units)
         granted.add_metric(labels, units)
         granted_bytes.add_metric(labels, inventory.unit.bytes_of(units) if inventory is not None else 0)
+        memory.add_metric(labels, card.card.memory_bytes)
         reserved.add_metric(labels, card.reserved_units)
+        reserved_bytes.add_metric(labels, inventory.unit.bytes_of(card.reserved_units) if inventory is not None else 0)
         healthy.add_metric(labels, card.health is Health.HEALTHY)
         cordoned.add_metric(labels, card.cordoned)
-    yield from (total, granted, granted_bytes, reserved, healthy, cordoned)
+    yield from (total, granted, granted_bytes, memory, reserved, reserved_bytes, healthy, cordoned)
+
+
+def _pod_metric(observed: Observed) -> Metric:
+    family = GaugeMetricFamily("gcushare_pod_granted_bytes", "Bytes that a pod holds of a card.", labels=_POD_LABELS)
+    inventory = observed.agent.inventory
+    if inventory is None:
+        return family
+    held: dict[tuple[str, str, str], int] = {}
+    for entry in observed.book.entries.values():
+        for index, units in peak_per_card(entry, _sizes(inventory)).items():
+            key = (str(index), entry.ref.namespace, entry.ref.name)
+            held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
+    for (card, namespace, name), size in held.items():
+        family.add_metric((observed.vendor, observed.node, card, namespace, name), size)
+    return family
 
 
 def _use_metrics(observed: Observed) -> Iterator[Metric]:
@@ -132,12 +156,22 @@ def _use_metrics(observed: Observed) -> Iterator[Metric]:
     yield from (memory, temperature, power, utilization)
 
 
+def _registration_metrics(observed: Observed) -> Iterator[Metric]:
+    names = ("vendor", "node", "resource")
+    registered = GaugeMetricFamily("gcushare_plugin_registered", "1 while the kubelet reads the list.", labels=names)
+    times = CounterMetricFamily("gcushare_plugin_registrations", "Registrations with the kubelet.", labels=names)
+    for endpoint in observed.endpoints.values():
+        labels = (observed.vendor, observed.node, endpoint.resource)
+        registered.add_metric(labels, not endpoint.problem)
+        times.add_metric(labels, endpoint.registrations)
+    yield from (registered, times)
+
+
 def _record_metrics(observed: Observed) -> Iterator[Metric]:
     labels = (observed.vendor, observed.node)
     names = ("vendor", "node")
     counters = observed.keeper.counters
     for name, text, value in (
-        ("gcushare_plugin_registrations", "Registrations with the kubelet.", observed.endpoint.registrations),
         ("gcushare_plugin_record_writes", "Records written on pods.", counters.writes),
         (
             "gcushare_plugin_record_corrections",
@@ -153,7 +187,6 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         yield family
     age_s = observed.watch_age_s()
     for name, text, number in (
-        ("gcushare_plugin_registered", "1 while the kubelet reads the list.", not observed.endpoint.problem),
         ("gcushare_plugin_pods", "Pods of this node that ask for cards.", len(observed.book.entries)),
         (
             "gcushare_plugin_unconfirmed_allocations",
@@ -174,6 +207,10 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         gauge = GaugeMetricFamily(name, text, labels=names)
         gauge.add_metric(labels, number)
         yield gauge
+
+
+def _sizes(inventory: Inventory | None) -> dict[int, int]:
+    return {card.index: card.units for card in inventory.cards} if inventory is not None else {}
 
 
 def _labels(observed: Observed, index: int, uuid: str, model: str) -> tuple[str, ...]:

@@ -12,21 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gcushare.core.cards import Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocating import Allocator
 from gcushare.device_plugin.cdi import CdiKeeper
-from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.device_table import DeviceTable, WholeCardTable
 from gcushare.device_plugin.kubelet_record import KubeletRecord
 from gcushare.device_plugin.planning import AUTO_UNIT, CardStatus, Offer, plan_inventory
 from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.waiting import PodChanges
+from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.runtime.logs import fields
 from gcushare.wire.device_ids import explain_foreign_id
 from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import is_finished
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +62,26 @@ class Parts:
     """What the agent keeps up to date."""
 
     book: PodBook
+    pods: PodChanges
     table: DeviceTable
     allocator: Allocator
+    whole_table: WholeCardTable
+    whole_allocator: WholeCardAllocator
     keeper: RecordKeeper
     publisher: Publisher
     announcer: Announcer
     cdi: CdiKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What the kubelet's lists were made from: the cards, those closed to each kind of pod, and what is held there."""
+
+    inventory: Inventory
+    closed: frozenset[int]
+    held: dict[int, frozenset[str]]
+    closed_whole: frozenset[int]
+    held_whole: frozenset[int]
 
 
 class NodeAgent:
@@ -75,7 +92,8 @@ class NodeAgent:
         self._parts = parts
         self._cards: CardsSeen | None = None
         self._record: KubeletRecord | None = None
-        self._listed: tuple[Inventory, dict[int, frozenset[str]]] | None = None
+        self._listed: _Listed | None = None
+        self._held_of: tuple[KubeletRecord, frozenset[int], dict[int, frozenset[str]]] | None = None
         self._foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
         self.inventory: Inventory | None = None
@@ -96,6 +114,8 @@ class NodeAgent:
 
     def pod_changed(self, pod: Pod) -> None:
         """Take in a pod of this node."""
+        if is_finished(pod):
+            self._tell_loser(pod.metadata.uid)
         if self._parts.book.apply(pod):
             self._parts.keeper.check_soon()
         self._pods_changed()
@@ -112,6 +132,15 @@ class NodeAgent:
         self._parts.keeper.check_soon()
         self._pods_changed()
 
+    def allocated(self) -> None:
+        """Take in that the kubelet was just given something: a card that is shared now is not given whole any more.
+
+        Without waiting for the kubelet's record, so that the time in which it still offers the card is short.
+        """
+        self._parts.keeper.note_allocation()
+        if self.inventory is not None:
+            self._update_lists(self.inventory)
+
     def record_written(self, write: RecordWrite) -> None:
         """Tell people of a correction."""
         if write.corrected_from:
@@ -126,14 +155,17 @@ class NodeAgent:
     def kubelet_record_read(self, record: KubeletRecord) -> None:
         """Take in who really holds what."""
         self._record = record
-        self._parts.allocator.pods_changed()
+        self._parts.pods.note()
         self._tell_foreign(record)
-        self._parts.cdi.note_holders(len(record.holdings))
+        self._parts.cdi.note_holders(len(record.holders))
         self._replan()
 
     def _pods_changed(self) -> None:
-        self._parts.allocator.pods_changed()
+        self._parts.pods.note()
         self._parts.keeper.write_soon()
+        if self.inventory is not None:
+            # A pod that has ended gives its cards back at once; the kubelet's record shows it until the next admission.
+            self._update_lists(self.inventory)
 
     def _replan(self) -> None:
         if self._cards is None:
@@ -147,8 +179,9 @@ class NodeAgent:
             self._refuse("MemoryUnitRefused", str(refusal))
             return
         before, self.inventory, self.problem = self.inventory, inventory, ""
-        if self._update_list(inventory) or before != inventory:
+        if self._update_lists(inventory) or before != inventory:
             self._parts.allocator.set_inventory(inventory)
+            self._parts.whole_allocator.set_inventory(inventory)
             self._parts.keeper.set_inventory(inventory)
             self._parts.publisher.publish(inventory)
             self._announce_changes(before, inventory)
@@ -188,23 +221,50 @@ class NodeAgent:
                 f"({_some(holders)}): delete these pods, or set --memory-unit {before}"
             )
 
-    def _update_list(self, inventory: Inventory) -> bool:
-        """Bring the kubelet's list up to date; a card is closed only once it is known which of its ids are held."""
-        record = self._record
-        closed = frozenset(card.index for card in inventory.cards if card.cordoned) if record is not None else NO_CARDS
-        held = {index: record.held_ids(index) for index in closed} if record is not None else {}
-        if (inventory, held) == self._listed:
+    def _update_lists(self, inventory: Inventory) -> bool:
+        """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
+
+        A cordoned card is closed to all, one in use as a whole to memory, one in shared use to those who want it whole.
+        """
+        record, book = self._record, self._parts.book
+        if record is None:
+            listed = _Listed(inventory, NO_CARDS, {}, NO_CARDS, NO_CARDS)
+        else:
+            indexes = frozenset(card.index for card in inventory.cards)
+            cordoned = frozenset(card.index for card in inventory.cards if card.cordoned)
+            shared, whole = book.cards_in_use(whole=False) & indexes, book.cards_in_use(whole=True) & indexes
+            listed = _Listed(
+                inventory=inventory,
+                closed=cordoned | whole,
+                held=self._held_ids(record, cordoned | whole),
+                closed_whole=cordoned | shared,
+                held_whole=record.whole_cards | whole,
+            )
+        if listed == self._listed:
             return False
-        self._listed = (inventory, held)
-        return self._parts.table.offer(inventory, closed=closed, held=held)
+        before, self._listed = self._listed, listed
+        is_told = False
+        if SERVES_MEMORY in inventory.modes and not _is_same_memory(before, listed):
+            is_told = self._parts.table.offer(inventory, closed=listed.closed, held=listed.held)
+        if SERVES_WHOLE in inventory.modes:
+            told = self._parts.whole_table.offer(inventory, closed=listed.closed_whole, held=listed.held_whole)
+            is_told = is_told or told
+        return is_told
+
+    def _held_ids(self, record: KubeletRecord, closed: frozenset[int]) -> dict[int, frozenset[str]]:
+        """The held ids of closed cards; up to 185,556 of them, so they are made once per record."""
+        if self._held_of is None or self._held_of[0] is not record or self._held_of[1] != closed:
+            self._held_of = (record, closed, {index: record.held_ids(index) for index in closed})
+        return self._held_of[2]
 
     def _have_no_cards(self, cards: CardsSeen) -> None:
         reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
         if self.inventory is not None and not cards.problem:
             empty = replace(self.inventory, cards=(), left_out=cards.left_out)
             self.inventory = empty
-            self._parts.table.offer(empty, closed=(), held={})
+            self._update_lists(empty)
             self._parts.allocator.set_inventory(empty)
+            self._parts.whole_allocator.set_inventory(empty)
             self._parts.publisher.publish(empty)
         self._refuse("NoCards", reason)
 
@@ -241,6 +301,27 @@ class NodeAgent:
             if card.index in entry.held_cards:
                 self._parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
 
+    def _tell_loser(self, uid: str) -> None:
+        """Tell a pod that ended without ever having been given its card that the card went to the other kind of pod.
+
+        The kubelet, which refused it, says no more than that no device was healthy.
+        """
+        book = self._parts.book
+        entry = book.entries.get(uid)
+        if entry is None or entry.held:
+            return
+        other = not entry.is_whole
+        for index in sorted(book.cards_in_use(whole=other).intersection(entry.promise)):
+            use = "is in use as a whole" if other else "is shared"
+            pods = _some(book.users_of(index, whole=other)) or "a pod of this node"
+            self._parts.announcer.about_pod(
+                entry.ref,
+                "CardInOtherUse",
+                f"card {index}, which was chosen for this pod, {use} by {pods}, so the kubelet refused it: "
+                "the pod must be created again",
+                warning=True,
+            )
+
     def _tell_foreign(self, record: KubeletRecord) -> None:
         """Explain each container that holds ids of another plugin, once."""
         known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in record.foreign}
@@ -265,6 +346,15 @@ class NodeAgent:
     def _warn(self, reason: str, message: str) -> None:
         logger.warning("%s %s", reason, message)
         self._parts.announcer.about_node(reason, message, warning=True)
+
+
+def _is_same_memory(before: _Listed | None, now: _Listed) -> bool:
+    """Whether the list of memory units is as it was, which is large; the other may have changed."""
+    return before is not None and (before.inventory, before.closed, before.held) == (
+        now.inventory,
+        now.closed,
+        now.held,
+    )
 
 
 def _names(indexes: Sequence[int]) -> str:

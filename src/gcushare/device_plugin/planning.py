@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gcushare.core.cards import Card, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.cards import (
+    BOTH_MODES,
+    SERVES_MEMORY,
+    SERVES_WHOLE,
+    Card,
+    Health,
+    Inventory,
+    InventoryCard,
+    LeftOutCard,
+)
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.vendors import Vendor
@@ -13,6 +23,19 @@ from gcushare.wire.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, 
 from gcushare.wire.nodes import is_named
 
 AUTO_UNIT = "auto"
+
+
+class Mode(enum.Enum):
+    """What a node's cards are granted by: units of memory, whole cards, or both on one ledger."""
+
+    MEMORY = SERVES_MEMORY
+    WHOLE = SERVES_WHOLE
+    BOTH = "both"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The ways, as the inventory names them."""
+        return BOTH_MODES if self is Mode.BOTH else (self.value,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +70,7 @@ class Offer:
     unit: str
     reserve: Reserve = NO_RESERVE
     cordoned: frozenset[str] = frozenset()
-    modes: tuple[str, ...] = ("memory",)
+    mode: Mode = Mode.MEMORY
 
 
 def plan_inventory(
@@ -64,11 +87,12 @@ def plan_inventory(
     cards = tuple(
         _offered_card(status, unit, offer) for status in sorted(statuses, key=lambda status: status.card.index)
     )
-    try:
-        check_fits_kubelet({card.index: card.units for card in cards})
-    except Refused as refusal:
-        raise Refused(_explain(memory, unit, str(refusal))) from refusal
-    return Inventory(unit=unit, cards=cards, driver=driver, left_out=tuple(left_out), modes=offer.modes)
+    if SERVES_MEMORY in offer.mode.parts:
+        try:
+            check_fits_kubelet({card.index: card.units for card in cards})
+        except Refused as refusal:
+            raise Refused(_explain(memory, unit, str(refusal))) from refusal
+    return Inventory(unit=unit, cards=cards, driver=driver, left_out=tuple(left_out), modes=offer.mode.parts)
 
 
 def offered_units(inventory: Inventory) -> dict[int, int]:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError
+from gcushare.core.quantities import parse_count
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.inventory import decode_inventory, encode_inventory
@@ -40,6 +41,7 @@ class NodeView:
 
     annotations: Mapping[str, str]
     capacity: Mapping[str, object]
+    allocatable: Mapping[str, str]
 
 
 class Publisher:
@@ -69,6 +71,15 @@ class Publisher:
         except GcushareError:
             return None
 
+    def allocatable(self, resource: str) -> int | None:
+        """How many of a resource the Node counts as usable now; None where the Node or its figure is not readable."""
+        if self._node is None:
+            return None
+        try:
+            return parse_count(self._node.allocatable.get(resource, "0"))
+        except GcushareError:
+            return None
+
     def publish(self, inventory: Inventory) -> None:
         """Have this inventory written."""
         self._inventory = inventory
@@ -76,7 +87,7 @@ class Publisher:
 
     def node_changed(self, node: Node) -> None:
         """Take the Node's new state in."""
-        self._node = NodeView(node.metadata.annotations, node.status.capacity)
+        self._node = NodeView(node.metadata.annotations, node.status.capacity, node.status.allocatable)
         self._wake.set()
 
     async def run(self) -> None:

@@ -133,7 +133,7 @@ class RecordKeeper:
             self._note(str(error))
         else:
             self._note("")
-            self._book.reconcile(record.holdings)
+            self._book.reconcile(record.holdings, record.whole)
             self._book.end_guesses(self._clock() - PATIENCE_S, believe=False)
             self._observer.kubelet_record_read(record)
         self._write_soon.set()

@@ -34,7 +34,7 @@ class Traces:
 
     vendor: Vendor
     node: str
-    socket: Path
+    sockets: tuple[Path, ...]
     cdi: CdiSpecFile
 
 
@@ -45,16 +45,18 @@ async def remove_from_node(traces: Traces, patcher: NodePatcher, tell: Callable[
         Refused: the plugin still runs here, and would write everything again.
         GcushareError: one of the steps failed; the others were done all the same.
     """
-    if traces.socket.exists() and await probe_plugin(traces.socket) is None:
-        raise Refused(f"the plugin still serves {traces.socket} and would publish node {traces.node} again: stop it")
+    for socket in traces.sockets:
+        if socket.exists() and await probe_plugin(socket) is None:
+            raise Refused(f"the plugin still serves {socket} and would publish node {traces.node} again: stop it")
     failures: list[GcushareError] = []
     try:
         tell(_local_words(traces.cdi.path, removed=traces.cdi.remove()))
     except GcushareError as error:
         failures.append(error)
-    existed = traces.socket.exists()
-    traces.socket.unlink(missing_ok=True)
-    tell(_local_words(traces.socket, removed=existed))
+    for socket in traces.sockets:
+        existed = socket.exists()
+        socket.unlink(missing_ok=True)
+        tell(_local_words(socket, removed=existed))
     try:
         await patcher.patch_annotations({traces.vendor.inventory_annotation: None})
         await patcher.patch_capacity({traces.vendor.count_resource: None})

@@ -13,7 +13,7 @@ from typing import NoReturn, Protocol
 import grpc
 
 from gcushare.core.errors import DeviceError, GcushareError, Refused, RemoteContractError, RetryableError
-from gcushare.device_plugin.device_table import DeviceTable
+from gcushare.device_plugin.device_table import DeviceList
 from gcushare.wire.device_lists import (
     DeviceIds,
     PreferredRequest,
@@ -62,7 +62,7 @@ class DevicePluginService:
     """One resource's DevicePlugin service."""
 
     def __init__(
-        self, table: DeviceTable, granting: Granting, *, clock: Callable[[], float], observe: CallObserver
+        self, table: DeviceList, granting: Granting, *, clock: Callable[[], float], observe: CallObserver
     ) -> None:
         self._table = table
         self._granting = granting

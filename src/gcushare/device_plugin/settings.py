@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.device_plugin.delivery import Strategy
-from gcushare.device_plugin.planning import AUTO_UNIT, NO_RESERVE, Reserve
+from gcushare.device_plugin.planning import AUTO_UNIT, NO_RESERVE, Mode, Reserve
 from gcushare.runtime import parsers
 from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.settings import group, setting, settings
@@ -52,6 +52,12 @@ class CardSettings:
         parsers.choice(VendorName),
         default=VendorName.ENFLAME,
         help="Whose resource, annotations and variables are used: enflame.com/gcu-memory or aliyun.com/gpu-mem.",
+    )
+    mode: Mode = setting(
+        parsers.choice(Mode),
+        default=Mode.MEMORY,
+        help="What pods may ask for: memory, whole cards (enflame.com/gcu or nvidia.com/gpu), or both; a card is then "
+        "free, shared or whole, never two at a time. whole needs no scheduler extender.",
     )
     cards: str = setting(
         parsers.text("SOURCE", accepted="auto, efml, nvml or simulated:FILE"),

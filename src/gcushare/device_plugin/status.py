@@ -1,99 +1,37 @@
 """What this node believes, as one document: cards, units, pods with what the kubelet gave them, and every problem.
 
-Served as JSON on /status and shown by ``--status``; for people and for support, not a contract between programs.
+Served as JSON on /status and shown by ``--status`` and ``gcushare cards``; its form is ``gcushare.wire.node_status``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
+from collections.abc import Mapping, Sequence
 
 from gcushare._version import __version__
-from gcushare.core.cards import Inventory
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, CardUse, Inventory
+from gcushare.core.nodes import CardMode
 from gcushare.device_plugin.metrics import Observed
-from gcushare.device_plugin.pod_book import PodEntry, peak_per_card
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.pod_entry import NO_SIZES, CardCounts, PodEntry, peak_per_card
+from gcushare.wire.node_status import (
+    CardStatus,
+    LeftOutStatus,
+    NodeStatus,
+    PodStatus,
+    UnreadableStatus,
+    UseStatus,
+)
 
+_REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
 WATCH_STALE_S = 150.0
 """Twice the silence after which a watch counts as dead: it was opened anew by then, had anybody answered."""
-
-
-class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of the parts: camelCase, as the other documents."""
-
-
-class CardStatus(_Document, frozen=True):
-    """One card: ``lost_bytes`` fit no whole unit, ``promised_units`` are kept for pods that were not admitted yet."""
-
-    index: int
-    uuid: str
-    model: str
-    serial: str
-    pci: str
-    numa_node: int | None
-    memory_bytes: int
-    units: int
-    reserved_units: int
-    lost_bytes: int
-    held_units: int
-    promised_units: int
-    health: str
-    reason: str
-    cordoned: bool
-
-
-class LeftOutStatus(_Document, frozen=True):
-    """A card that is not shared, and why."""
-
-    index: int
-    uuid: str
-    reason: str
-
-
-class PodStatus(_Document, frozen=True):
-    """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet."""
-
-    pod: str
-    uid: str
-    units: int
-    recorded_cards: tuple[int, ...]
-    assigned: bool
-    held_by_card: dict[int, int]
-    containers: dict[str, dict[int, int]]
-    unconfirmed: tuple[str, ...]
-
-
-class UnreadableStatus(_Document, frozen=True):
-    """A pod that cannot be read, and why."""
-
-    pod: str
-    reason: str
-
-
-class NodeStatus(_Document, frozen=True):
-    """The whole. ``problems`` is by the part that has one, and empty when all is well."""
-
-    version: str
-    vendor: str
-    node: str
-    problems: dict[str, str]
-    unit: str | None
-    driver: str
-    cards: tuple[CardStatus, ...]
-    left_out: tuple[LeftOutStatus, ...]
-    pods: tuple[PodStatus, ...]
-    unreadable_pods: tuple[UnreadableStatus, ...]
-    foreign_containers: int
-    unconfirmed_allocations: int
-    watch_age_seconds: float | None
-    registrations: int
-    corrections: int
 
 
 def describe_node(observed: Observed) -> NodeStatus:
     """Describe the plugin's state of now."""
     inventory = observed.agent.inventory
     age_s = observed.watch_age_s()
+    sizes = _sizes(inventory) if inventory is not None else NO_SIZES
     return NodeStatus(
         version=__version__,
         vendor=observed.vendor,
@@ -101,19 +39,20 @@ def describe_node(observed: Observed) -> NodeStatus:
         problems=problems(observed),
         unit=inventory.unit.name if inventory is not None else None,
         driver=inventory.driver if inventory is not None else "",
+        modes=inventory.modes if inventory is not None else (),
         cards=_cards(inventory, observed) if inventory is not None else (),
         left_out=tuple(
             LeftOutStatus(index=card.index, uuid=card.uuid, reason=card.reason)
             for card in (inventory.left_out if inventory is not None else ())
         ),
-        pods=tuple(_pod(entry) for _, entry in sorted(observed.book.entries.items())),
+        pods=tuple(_pod(entry, sizes) for _, entry in sorted(observed.book.entries.items())),
         unreadable_pods=tuple(
             UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.book.unreadable
         ),
         foreign_containers=observed.agent.foreign_containers,
         unconfirmed_allocations=observed.book.open_guesses,
         watch_age_seconds=None if age_s is None else round(age_s, 1),
-        registrations=observed.endpoint.registrations,
+        registrations=sum(endpoint.registrations for endpoint in observed.endpoints.values()),
         corrections=observed.keeper.counters.corrections,
     )
 
@@ -122,7 +61,7 @@ def problems(observed: Observed) -> dict[str, str]:
     """Everything that is wrong now, by the part that says so; empty when all is well."""
     parts: Mapping[str, str] = {
         "cards": observed.agent.problem,
-        "registration": observed.endpoint.problem,
+        **{_REGISTRATION[part]: endpoint.problem for part, endpoint in observed.endpoints.items()},
         "kubeletRecord": observed.keeper.problem,
         "node": observed.publisher.problem,
         "pods": _watch_problem(observed.watch_age_s()),
@@ -140,7 +79,10 @@ def _watch_problem(age_s: float | None) -> str:
 
 
 def _cards(inventory: Inventory, observed: Observed) -> tuple[CardStatus, ...]:
-    held, promised = observed.book.held_units(), observed.book.promised()
+    held, promised = observed.book.held_units(_sizes(inventory)), observed.book.promised()
+    holders = _holders(observed.book)
+    # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
+    uses = {state.card.uuid: state.use for state in observed.states() if not state.is_gone}
     return tuple(
         CardStatus(
             index=card.index,
@@ -158,19 +100,61 @@ def _cards(inventory: Inventory, observed: Observed) -> tuple[CardStatus, ...]:
             health=card.health.value,
             reason=card.reason,
             cordoned=card.cordoned,
+            mode=_mode(holders.get(card.index, ())).value,
+            holders=tuple(str(entry.ref) for entry in holders.get(card.index, ())),
+            use=_use(uses.get(card.card.uuid)),
         )
         for card in inventory.cards
     )
 
 
-def _pod(entry: PodEntry) -> PodStatus:
+def _sizes(inventory: Inventory) -> CardCounts:
+    """The cards' units, all of which a pod has that holds one whole."""
+    return {card.index: card.units for card in inventory.cards}
+
+
+def _cards_of(entry: PodEntry) -> tuple[int, ...]:
+    """The cards that a pod holds, else those that are kept for it."""
+    return entry.taken_cards or tuple(sorted(entry.promise))
+
+
+def _holders(book: PodBook) -> dict[int, list[PodEntry]]:
+    """The pods of each card, by name."""
+    found: dict[int, list[PodEntry]] = {}
+    for entry in sorted(book.entries.values(), key=lambda entry: (str(entry.ref), entry.ref.uid)):
+        for index in _cards_of(entry):
+            found.setdefault(index, []).append(entry)
+    return found
+
+
+def _mode(holders: Sequence[PodEntry]) -> CardMode:
+    if any(entry.is_whole for entry in holders):
+        return CardMode.WHOLE
+    return CardMode.SHARED if holders else CardMode.FREE
+
+
+def _use(use: CardUse | None) -> UseStatus | None:
+    if use is None:
+        return None
+    return UseStatus(
+        memory_used_bytes=use.memory_used_bytes,
+        temperature_celsius=use.temperature_celsius,
+        power_watts=use.power_watts,
+        utilization_percent=use.utilization_percent,
+        processes=dict(sorted(use.processes.items())),
+    )
+
+
+def _pod(entry: PodEntry, sizes: CardCounts) -> PodStatus:
     return PodStatus(
         pod=str(entry.ref),
         uid=entry.ref.uid,
         units=entry.request.total_units,
         recorded_cards=entry.record.card_indexes if entry.record is not None else (),
         assigned=entry.record.assigned if entry.record is not None else False,
-        held_by_card=dict(sorted(peak_per_card(entry).items())),
+        held_by_card=dict(sorted(peak_per_card(entry, sizes).items())),
         containers={name: dict(sorted(counts.items())) for name, counts in entry.held.items()},
         unconfirmed=tuple(sorted(entry.guessed)),
+        cards=_cards_of(entry),
+        whole=entry.is_whole,
     )

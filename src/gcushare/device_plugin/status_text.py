@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gcushare.core.cards import Health
-from gcushare.device_plugin.status import CardStatus, NodeStatus, PodStatus
+from gcushare.wire.node_status import CardStatus, NodeStatus, PodStatus
 
 _NOTHING = "-"
-_PAGES = (("Cards", "INDEX UUID UNITS HELD PROMISED RESERVED STATE"), ("Pods", "POD UNITS RECORDED HELD STATE"))
+_PAGES = (("Cards", "INDEX UUID MODE UNITS HELD PROMISED RESERVED STATE"), ("Pods", "POD UNITS RECORDED HELD STATE"))
 
 
 def render_status(status: NodeStatus) -> str:
@@ -45,7 +45,7 @@ def _card_row(card: CardStatus) -> list[str]:
     state = "healthy" if card.health == Health.HEALTHY.value else f"unhealthy: {card.reason}"
     numbers = (card.units, card.held_units, card.promised_units, card.reserved_units)
     words = [state, "cordoned"] if card.cordoned else [state]
-    return [str(card.index), card.uuid or _NOTHING, *map(str, numbers), ", ".join(words)]
+    return [str(card.index), card.uuid or _NOTHING, card.mode or _NOTHING, *map(str, numbers), ", ".join(words)]
 
 
 def _pod_row(pod: PodStatus) -> list[str]:
@@ -56,7 +56,7 @@ def _pod_row(pod: PodStatus) -> list[str]:
     else:
         state = "not admitted"
     recorded = ",".join(str(index) for index in pod.recorded_cards)
-    return [pod.pod, str(pod.units), recorded or _NOTHING, _by_card(pod.held_by_card), state]
+    return [pod.pod, "whole" if pod.whole else str(pod.units), recorded or _NOTHING, _by_card(pod.held_by_card), state]
 
 
 def _by_card(held: Mapping[int, int]) -> str:

@@ -85,6 +85,22 @@ class KubeSettings:
 
 
 @settings
+class PluginPodSettings:
+    """Device plugins in the cluster."""
+
+    plugin_namespace: str = setting(
+        parsers.text("NAME"), default="kube-system", help="Where the device plugins' pods are."
+    )
+    plugin_port: int = setting(parsers.integer(1, 65535, "PORT"), default=32767, help="Port on which they answer HTTP.")
+    plugin_tls: bool = setting(parsers.boolean(), default=False, help="They answer HTTPS: they have --tls-cert-file.")
+    plugin_selector: str | None = setting(
+        parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),
+        default=None,
+        help="Labels of the device plugins' pods.",
+    )
+
+
+@settings
 class ServeSettings:
     """Serving."""
 

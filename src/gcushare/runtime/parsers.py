@@ -94,6 +94,19 @@ def boolean() -> Parser[bool]:
     return Parser("BOOL", "true or false", parse, lambda value: "true" if value else "false", is_switch=True)
 
 
+def maybe_boolean() -> Parser[bool | None]:
+    """Read a switch that may also be left to the surroundings: unset is None."""
+    plain = boolean()
+
+    def parse(raw: str) -> bool | None:
+        return plain.parse(raw) if raw else None
+
+    def show(value: bool | None) -> str:
+        return "" if value is None else plain.show(value)
+
+    return Parser(plain.metavar, plain.accepted, parse, show, is_switch=True)
+
+
 def choice(members: type[E]) -> Parser[E]:
     """Read one of an enum's values, ignoring case."""
     names = tuple(str(member.value) for member in members)

@@ -25,44 +25,59 @@ _LONGEST_SHORT_LENGTH = 127
 
 @dataclass(frozen=True, slots=True)
 class ContainerHolding:
-    """What one container of one pod (``namespace/name``) holds of the resource; never empty."""
+    """What one container of one pod (``namespace/name``) holds: units of memory, or whole cards; never nothing."""
 
     pod: str
     container: str
     ids: DeviceIds
+    whole_ids: tuple[str, ...] = ()
 
 
-def decode_holdings(body: bytes, resource: str) -> list[ContainerHolding]:
-    """Read a ListPodResourcesResponse: the containers that hold ids of ``resource``, in its order.
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The resources that are read: ids of the first come by the hundred thousand, of the second by the card."""
+
+    resource: str
+    whole: str
+    prefix: bytes
+
+
+def decode_holdings(body: bytes, resource: str, whole: str = "") -> list[ContainerHolding]:
+    """Read a ListPodResourcesResponse: the containers that hold ids of ``resource`` or of ``whole``, in its order.
 
     Raises:
         RemoteContractError: not such a message.
     """
-    prefix = _entry_prefix(resource)
+    wanted = _Wanted(resource, whole, _entry_prefix(resource))
     holdings: list[ContainerHolding] = []
     for number, start, end in _fields(body, 0, len(body)):
         if number == 1:
-            holdings += _read_pod(body[start:end], resource, prefix)
+            holdings += _read_pod(body[start:end], wanted)
     return holdings
 
 
-def _read_pod(pod: bytes, resource: str, prefix: bytes) -> list[ContainerHolding]:
+def _read_pod(pod: bytes, wanted: _Wanted) -> list[ContainerHolding]:
     name = namespace = ""
-    containers: list[tuple[str, DeviceIds]] = []
+    containers: list[tuple[str, DeviceIds, list[str]]] = []
     for number, start, end in _fields(pod, 0, len(pod)):
         if number == 1:
             name = _text(pod[start:end])
         elif number == 2:
             namespace = _text(pod[start:end])
         elif number == 3:
-            containers.append(_read_container(pod[start:end], resource, prefix))
-    return [ContainerHolding(f"{namespace}/{name}", container, ids) for container, ids in containers if len(ids)]
+            containers.append(_read_container(pod[start:end], wanted))
+    key = f"{namespace}/{name}"
+    return [
+        ContainerHolding(key, container, ids, tuple(whole)) for container, ids, whole in containers if len(ids) or whole
+    ]
 
 
-def _read_container(container: bytes, resource: str, prefix: bytes) -> tuple[str, DeviceIds]:
+def _read_container(container: bytes, wanted: _Wanted) -> tuple[str, DeviceIds, list[str]]:
     name = ""
     run = bytearray()
     others: list[str] = []
+    whole: list[str] = []
+    prefix = wanted.prefix
     position = 0
     while position < len(container):
         entries = _run_of(container, position, prefix)
@@ -74,10 +89,14 @@ def _read_container(container: bytes, resource: str, prefix: bytes) -> tuple[str
         if number == 1:
             name = _text(container[start:end])
         elif number == 2:
-            others += _read_device(container[start:end], resource)
+            found, ids = _read_device(container[start:end])
+            if found == wanted.resource:
+                others += ids
+            elif found == wanted.whole:
+                whole += ids
         position = end
     rest = device_ids(others)
-    return name, DeviceIds(bytes(run) + rest.run, rest.foreign)
+    return name, DeviceIds(bytes(run) + rest.run, rest.foreign), whole
 
 
 def _run_of(container: bytes, start: int, prefix: bytes) -> DeviceIds:
@@ -112,7 +131,7 @@ def _entry_prefix(resource: str) -> bytes:
     return bytes((0x12, length, 0x0A, len(name))) + name + bytes((0x12, ID_LENGTH))
 
 
-def _read_device(device: bytes, resource: str) -> list[str]:
+def _read_device(device: bytes) -> tuple[str, list[str]]:
     name = ""
     ids: list[str] = []
     for number, start, end in _fields(device, 0, len(device)):
@@ -120,7 +139,7 @@ def _read_device(device: bytes, resource: str) -> list[str]:
             name = _text(device[start:end])
         elif number == 2:
             ids.append(_text(device[start:end]))
-    return ids if name == resource else []
+    return name, ids
 
 
 def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:

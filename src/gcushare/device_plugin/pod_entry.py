@@ -1,0 +1,133 @@
+"""One pod as the plugin knows it: what it asks for, what its record says, what is kept for it, what it really holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gcushare.core.matching import Candidate
+from gcushare.core.nodes import PodRef
+from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
+from gcushare.vendors import Vendor
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import NO_WISHES, PodWishes, pod_request
+from gcushare.wire.records import PodRecord
+
+CardCounts = Mapping[int, int]
+"""Units (ids) per card index; 1 per card that is held whole."""
+NO_SIZES: CardCounts = {}
+
+
+@dataclass(slots=True)
+class PodEntry:
+    """One bound, unfinished pod of this node that asks for cards."""
+
+    ref: PodRef
+    request: PodRequest
+    record: PodRecord | None
+    annotations: Mapping[str, str]
+    promise: tuple[int, ...] = ()
+    """The cards that are kept for it: its record's, or those of a pod of its kind that was given its own."""
+    written: tuple[int, ...] = ()
+    """The cards that were last written into its record from here: their echo is no news."""
+    held: dict[str, CardCounts] = field(default_factory=dict)
+    guessed: set[str] = field(default_factory=set)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it asks for whole cards, not for memory."""
+        return self.request.cards.whole
+
+    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str]) -> None:
+        """Take the record's newest state in; cards that somebody else wrote into it are kept from now on."""
+        cards = record.card_indexes if record is not None else ()
+        if cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written:
+            self.promise = cards
+        self.record, self.annotations = record, annotations
+
+    @property
+    def served(self) -> int:
+        """How many of its asking containers were served, in the kubelet's order.
+
+        One that holds ids proves that all before it were: podresources never shows ordinary init containers.
+        """
+        positions = [at for at, container in enumerate(self.request.containers, start=1) if container.name in self.held]
+        return max(positions, default=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every asking container was served, confirmed by the kubelet."""
+        return self.served == len(self.request.containers) and not self.guessed
+
+    def is_init(self, name: str) -> bool:
+        """Whether a container is an ordinary init container."""
+        return any(c.name == name and c.kind is ContainerKind.INIT for c in self.request.containers)
+
+    @property
+    def held_cards(self) -> tuple[int, ...]:
+        return tuple(sorted({index for counts in self.held.values() for index in counts}))
+
+    @property
+    def taken_cards(self) -> tuple[int, ...]:
+        """The cards that it has: those it holds, and of whole ones those too that its init containers held.
+
+        The kubelet keeps an ordinary init container's whole cards for the pod, and podresources does not show them.
+        """
+        held = self.held_cards
+        if self.is_whole and held and len(self.promise) == self.request.cards.cards and set(held) <= set(self.promise):
+            return tuple(sorted(self.promise))
+        return held
+
+    @property
+    def first_share(self) -> CardCounts:
+        """What the kubelet hands out first of what is kept for it."""
+        first = self.request.containers[0]
+        if self.is_whole:
+            return dict.fromkeys(sorted(self.promise)[: first.whole_cards], 1)
+        return split_over_cards(first.units, self.promise)
+
+    def as_candidate(self, *, is_unsettled: bool = False) -> Candidate:
+        """The pod as matching sees it; one of memory that is half served is bound to the card that it already holds."""
+        cards = self.promise if self.is_whole else self.held_cards or self.promise
+        assume_time = self.record.assign_time_ns if self.record else 0
+        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_unsettled)
+
+
+def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
+    """What a bound pod asks for; None where it asks for no card.
+
+    Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
+    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice.
+
+    Raises:
+        RemoteContractError, Refused: the request cannot be read.
+    """
+    if record is None:
+        return pod_request(pod, vendor)
+    request = pod_request(pod, vendor, wishes=NO_WISHES)
+    count = len(record.card_indexes)
+    if request is None or request.cards.whole or any(container.units % count for container in request.containers):
+        return request
+    return pod_request(pod, vendor, wishes=PodWishes(cards=count))
+
+
+def age(entry: PodEntry) -> tuple[int, str, str]:
+    """A sort key: when its cards were chosen, then its creation."""
+    return (entry.record.assign_time_ns if entry.record is not None else 0, entry.ref.created, entry.ref.uid)
+
+
+def peak_per_card(entry: PodEntry, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
+    """Units per card that a pod holds; ``sizes`` are the cards' units, all of which a pod has that holds one whole.
+
+    Its containers' ids overlap where init containers' are used again.
+    """
+    cards = entry.taken_cards
+    if entry.is_whole:
+        return {index: sizes.get(index, 0) for index in cards}
+    if len(cards) == 1 and entry.served == len(entry.request.containers):
+        return {cards[0]: entry.request.total_units}
+    sums: dict[int, int] = {}
+    for counts in entry.held.values():
+        for index, units in counts.items():
+            sums[index] = sums.get(index, 0) + units
+    return sums

@@ -1,0 +1,128 @@
+"""Where output goes: how wide it is, whether it takes colours, and the line that tells of long work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.log_lines import escape
+
+PATIENCE_S = 2.0
+"""Work that takes longer is told of, on terminals."""
+_TICK_S = 0.2
+
+
+class Screen:
+    """The process's streams, as the output needs to know them."""
+
+    def __init__(self, around: Surroundings, color: bool | None = None) -> None:
+        self._around = around
+        self.is_terminal = around.stdout.isatty()
+        is_plain = bool(around.environ.get("NO_COLOR")) or around.environ.get("TERM") == "dumb"
+        self.has_color = color if color is not None else self.is_terminal and not is_plain
+        self.environ = dict(around.environ)
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal, None where it is none: a pipe takes lines of any length."""
+        return _size(self._around.stdout, self.environ)[0] if self.is_terminal else None
+
+    @property
+    def height(self) -> int:
+        """Lines of the terminal."""
+        return _size(self._around.stdout, self.environ)[1]
+
+    def console(self) -> Console:
+        """A console on standard output that cuts nothing off."""
+        return Console(
+            file=self._around.stdout,
+            force_terminal=self.has_color or self.is_terminal,
+            color_system="auto" if self.has_color and self.is_terminal else ("standard" if self.has_color else None),
+            no_color=not self.has_color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            _environ=self.environ,
+        )
+
+    def print_lines(self, lines: Sequence[Text]) -> None:
+        """Print lines, with colours where they are wanted."""
+        if not self.has_color:
+            self.print_text("".join(f"{line.plain}\n" for line in lines))
+            return
+        console = self.console()
+        for line in lines:
+            console.print(line, soft_wrap=True)
+
+    def print_text(self, text: str) -> None:
+        """Print text as it is."""
+        self._around.stdout.write(text)
+        self._around.stdout.flush()
+
+    def tell(self, kind: str, line: str) -> None:
+        """Say something beside the output: a warning, a hint, a source."""
+        self._around.stderr.write(f"{kind}: {escape(line)}\n")
+        self._around.stderr.flush()
+
+    @asynccontextmanager
+    async def progress(self, tracker: Tracker, patience_s: float = PATIENCE_S) -> AsyncIterator[None]:
+        """Tell on stderr what is being done, once it takes long; on terminals only, and gone at the end."""
+        if not self._around.stderr.isatty():
+            yield
+            return
+        task = asyncio.create_task(_tell_progress(self._around.stderr, tracker, patience_s), name="tell the progress")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+class Tracker:
+    """What is being done now; call it with a word and a count."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, what: str, count: int) -> None:
+        self._counts[what] = count
+
+    @property
+    def words(self) -> str:
+        """For people: ``reading nodes: 500, pods: 12000``."""
+        return "reading " + (", ".join(f"{what}: {count}" for what, count in self._counts.items()) or "…")
+
+
+async def _tell_progress(stream: TextIO, tracker: Tracker, patience_s: float) -> None:
+    await asyncio.sleep(patience_s)
+    try:
+        while True:
+            stream.write(f"\r\x1b[K{tracker.words}")
+            stream.flush()
+            await asyncio.sleep(_TICK_S)
+    finally:
+        stream.write("\r\x1b[K")
+        stream.flush()
+
+
+def _size(stream: TextIO, environ: dict[str, str]) -> tuple[int, int]:
+    """Columns and lines: what the environment insists on, else what the terminal says."""
+    try:
+        found = os.get_terminal_size(stream.fileno())
+        columns, lines = found.columns or 80, found.lines or 24
+    except (OSError, ValueError):  # a stand-in for a terminal has neither descriptor nor size
+        columns, lines = 80, 24
+    return _number(environ.get("COLUMNS"), columns), _number(environ.get("LINES"), lines)
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) else otherwise

@@ -1,0 +1,180 @@
+"""Whole cards beside shared ones, on a kubelet that knows both resources and nothing of their cards."""
+
+from __future__ import annotations
+
+import pytest
+
+from gcushare.device_plugin.planning import Mode
+from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
+from tests.protocol.reference_plugin import ReferencePlugin, devices
+
+BOTH = {"mode": Mode.BOTH}
+RETRIED_S = 12.0
+"""Above the longest pause of a registration that is retried."""
+
+
+async def test_a_whole_card_is_given_with_its_device_nodes_and_no_soft_limits_and_its_memory_is_closed() -> None:
+    async with PluginRig(plugin=BOTH) as rig:
+        rig.bind_whole("w", cards="3")
+        await rig.until_recorded("w")
+        assert rig.visible("w") == "3"
+        view = rig.kubelet.container_view(rig.pod("w")["metadata"]["uid"], "c0")
+        assert view is not None
+        assert set(view.environment) == {"ENFLAME_VISIBLE_DEVICES"}
+        assert {device.container_path for device in view.devices} == {"/dev/gcu3", "/dev/gcuctl"}
+        assert rig.annotation("w", "gcushare.io/card-mode") == "whole"
+        assert rig.annotation("w", "gcushare.io/card-uuid") == "GCU-3"
+        await rig.until_allocatable(RESOURCE, 7 * 16)
+        assert rig.kubelet.counts()[WHOLE].allocatable == 8, "a device that is held stays healthy"
+
+
+async def test_a_shared_card_is_closed_as_a_whole_until_its_last_pod_has_ended() -> None:
+    async with PluginRig(plugin=BOTH) as rig:
+        rig.bind("a", 4, card=2)
+        rig.bind("b", 4, card=2)
+        await rig.until_recorded("a", "b")
+        await rig.until_allocatable(WHOLE, 7)
+        await rig.finish("a")
+        await rig.delete("b")
+        await rig.until_allocatable(WHOLE, 8)
+        assert rig.kubelet.counts()[RESOURCE].allocatable == 8 * 16
+
+
+async def test_a_card_changes_its_use_as_soon_as_the_pod_before_has_ended() -> None:
+    async with PluginRig(cards=(16,), plugin=BOTH) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        await rig.until_allocatable(WHOLE, 0)
+        await rig.finish("a")
+        await rig.until_allocatable(WHOLE, 1)
+        rig.bind_whole("w", cards="0")
+        await rig.until_recorded("w")
+        await rig.until_allocatable(RESOURCE, 0)
+        await rig.delete("w")
+        await rig.until_allocatable(RESOURCE, 16)
+        rig.bind("b", 16, card=0)
+        await rig.until_recorded("b")
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_of_two_pods_that_race_for_one_card_in_the_two_ways_exactly_one_starts(seed: int) -> None:
+    async with PluginRig(cards=(16,), plugin=BOTH, seed=seed, batch_window_s=0.05) as rig:
+        rig.bind("shares", 4, card=0)
+        rig.bind_whole("takes-all", cards="0")
+        await rig.until(
+            lambda: (
+                sorted(rig.pod(name)["status"].get("phase", "") for name in ("shares", "takes-all"))
+                == ["Failed", "Running"]
+            ),
+            f"one runs and one is refused, {seed=}",
+        )
+        loser = next(name for name in ("shares", "takes-all") if rig.pod(name)["status"]["phase"] == "Failed")
+        message = rig.pod(loser)["status"]["message"]
+        by_plugin = {"takes-all": "0 free on this node (card 0: shared)", "shares": "(card 0: in use as a whole)"}
+        assert by_plugin[loser] in message or "no healthy devices present" in message, message
+        winner = {"takes-all": "is shared by default/shares", "shares": "is in use as a whole by default/takes-all"}
+        await rig.until(lambda: rig.events("CardInOtherUse"), "an event tells why")
+        assert winner[loser] in rig.events("CardInOtherUse")[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_burst_of_both_kinds_never_puts_two_uses_on_one_card(seed: int) -> None:
+    """All of them want the same four cards; the kubelet admits them in an order of its own."""
+    async with PluginRig(cards=(16,) * 4, plugin=BOTH, seed=seed, batch_window_s=0.05) as rig:
+        names = []
+        for number in range(12):
+            name = f"p{number}"
+            names.append(name)
+            if number % 3:
+                rig.bind(name, 8, card=number % 4)
+            else:
+                rig.bind_whole(name, cards=str(number % 4))
+        await rig.until(
+            lambda: all(rig.pod(name)["status"].get("phase") in {"Running", "Failed"} for name in names), "all decided"
+        )
+        running = [name for name in names if rig.pod(name)["status"]["phase"] == "Running"]
+        await rig.until_recorded(*running)
+        uses: dict[str, set[str]] = {}
+        for name in running:
+            uses.setdefault(rig.visible(name) or "", set()).add(rig.annotation(name, "gcushare.io/card-mode") or "")
+            assert rig.record(name)[0] == rig.visible(name)
+        assert all(len(kinds) == 1 for kinds in uses.values()), f"{seed=} {uses}"
+        assert set(uses) == {"0", "1", "2", "3"}, "no card is left empty while pods are refused"
+
+
+async def test_both_uses_survive_a_restart_of_the_plugin_and_of_the_kubelet() -> None:
+    async with PluginRig(cards=(16,) * 3, plugin=BOTH) as rig:
+        rig.bind("a", 4, card=0)
+        rig.bind_whole("w", cards="1")
+        await rig.until_recorded("a", "w")
+        for restart in (rig.stop_plugin, rig.kubelet.restart):
+            await restart()
+            if restart == rig.stop_plugin:
+                await rig.start_plugin()
+            await rig.until_allocatable(RESOURCE, 2 * 16)
+            await rig.until_allocatable(WHOLE, 2)
+            assert [rig.pod(name)["status"]["phase"] for name in ("a", "w")] == ["Running", "Running"]
+        rig.bind_whole("x", cards="2")
+        rig.bind("b", 12, card=0)
+        await rig.until_recorded("x", "b")
+        assert (rig.visible("x"), rig.visible("b")) == ("2", "0")
+
+
+async def test_restarted_for_memory_alone_the_plugin_keeps_a_card_closed_that_is_still_held_whole() -> None:
+    async with PluginRig(cards=(16, 16), plugin=BOTH) as rig:
+        rig.bind_whole("w", cards="1")
+        await rig.until_recorded("w")
+        await rig.stop_plugin()
+        rig.plugin_settings["mode"] = Mode.MEMORY
+        await rig.start_plugin()
+        await rig.until_units(32, allocatable=16)
+        rig.bind("a", 4, card=1)
+        await rig.until_recorded("a")
+        assert rig.visible("a") == "0"
+
+
+async def test_with_mode_whole_the_plugin_alone_serves_cards_without_any_extender() -> None:
+    async with PluginRig(cards=(16,) * 4, plugin={"mode": Mode.WHOLE}, plugin_first=False) as rig:
+        rig.write_cards({index: {"numa": index % 2} for index in range(4)})
+        await rig.start_plugin()
+        await rig.until_allocatable(WHOLE, 4)
+        assert RESOURCE not in rig.kubelet.counts()
+        rig.bind_whole("pair", 2)
+        await rig.until_recorded("pair")
+        assert rig.visible("pair") in {"0,2", "1,3"}, "the two are of one NUMA node"
+        rig.bind_whole("more", 3)
+        assert "Requested: 3, Available: 2" in await rig.until_failed("more")
+        assert '"modes":["whole"]' in rig.node()["metadata"]["annotations"]["gcushare.io/enflame-inventory"]
+
+
+async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_place_taken_when_it_ends() -> None:
+    async with PluginRig(cards=(16, 16), plugin=BOTH, plugin_first=False) as rig:
+        directory = rig.root / "device-plugins"
+        async with ReferencePlugin(directory, WHOLE, devices(["GCU-a", "GCU-b"])) as other:
+            await other.register()
+            await rig.until_allocatable(WHOLE, 2)
+            await rig.until(lambda: rig.node()["status"]["allocatable"].get(WHOLE) == "2", "the Node counts them")
+            await rig.start_plugin()
+            await rig.until_units(32)
+            await rig.until(lambda: "another plugin serves" in rig.problem("wholeRegistration"), "it stands back")
+            assert "'GCU-a'" in rig.problem("wholeRegistration")
+            await rig.until(lambda: rig.events("SecondPluginServes"), "an event says so")
+            assert rig.problem("registration") == "", "memory is served meanwhile"
+            assert (await rig.get("/readyz"))[0] == 503
+            rig.bind("a", 4, card=1)
+            await rig.until_recorded("a")
+        await rig.until(lambda: not rig.problem("wholeRegistration"), "it takes the place", RETRIED_S)
+        await rig.until_allocatable(WHOLE, 1)
+
+
+async def test_a_sick_and_a_cordoned_card_take_no_whole_pod_and_keep_the_one_they_have() -> None:
+    async with PluginRig(cards=(16,) * 3, plugin=BOTH) as rig:
+        rig.bind_whole("w", cards="0")
+        await rig.until_recorded("w")
+        await rig.annotate_node("gcushare.io/enflame-cordoned-cards", "0,1")
+        await rig.until_allocatable(WHOLE, 2)
+        rig.write_cards({2: {"health": "unhealthy", "reason": "off the bus"}})
+        await rig.until_allocatable(WHOLE, 1)
+        await rig.kubelet.restart()
+        await rig.until_allocatable(WHOLE, 1)
+        assert rig.pod("w")["status"]["phase"] == "Running"

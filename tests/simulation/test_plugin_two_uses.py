@@ -1,0 +1,171 @@
+"""Two resources, one set of cards, a kubelet whose lists lag behind: no card is ever in both uses.
+
+The kubelet here is the worst that the protocol allows: it believes any list that it was told since it started, ignores
+preferences now and then, and shows allocations late or, for a while, not at all. The plugin may be killed at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import GcushareError
+from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.device_plugin.planning import Mode
+from gcushare.wire.device_ids import card_of_device_id
+from gcushare.wire.device_lists import PreferredRequest, device_ids
+from gcushare.wire.objects import Pod
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.whole_cards import decode_whole_card_id
+from tests.unit.test_plugin_node_agent import Rig, make_rig
+
+CARDS = 4
+UNITS = 8
+STEPS = 400
+MEMORY, WHOLE = "enflame.com/gcu-memory", "enflame.com/gcu"
+
+
+def healthy_ids(message: bytes) -> frozenset[str]:
+    devices = pb.ListAndWatchResponse.FromString(message).devices
+    return frozenset(device.ID for device in devices if device.health == "Healthy")
+
+
+def card_of(device_id: str) -> int:
+    return decode_whole_card_id(device_id) if device_id.startswith("card-") else card_of_device_id(device_id)
+
+
+@dataclass
+class World:
+    """One node; ``believed`` is every list that the kubelet was told of a resource since its start."""
+
+    seed: int
+    folder: Path
+    rng: random.Random = field(init=False)
+    plugin: Rig = field(init=False)
+    held: dict[str, frozenset[str]] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    believed: dict[str, list[frozenset[str]]] = field(default_factory=lambda: {MEMORY: [], WHOLE: []})
+    refused: int = 0
+    admitted: dict[str, int] = field(default_factory=lambda: {MEMORY: 0, WHOLE: 0})
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.start_plugin()
+
+    def start_plugin(self) -> None:
+        self.plugin = make_rig(self.folder, mode=Mode.BOTH)
+        for pod in self.pods.values():
+            self.plugin.agent.pod_changed(pod)
+        self.show_record()
+        self.plugin.see(*[UNITS] * CARDS)
+        self.listen()
+
+    def listen(self) -> None:
+        for resource, table in ((MEMORY, self.plugin.parts.table), (WHOLE, self.plugin.parts.whole_table)):
+            self.believed[resource].append(healthy_ids(table.message))
+
+    def show_record(self) -> None:
+        """Let the plugin read the kubelet's record, as checkpoints tell it: by uid."""
+        record = KubeletRecord("checkpoint")
+        for uid, ids in self.held.items():
+            if any(each.startswith("card-") for each in ids):
+                record.add_whole(uid, "c0", sorted(ids))
+            else:
+                record.add(uid, "c0", device_ids(sorted(ids)))
+        self.plugin.parts.book.reconcile(record.holdings, record.whole)
+        self.plugin.agent.kubelet_record_read(record)
+
+    async def admit(self, number: int) -> None:
+        """Have the kubelet admit a new pod by a list that may be old, following the preference or not."""
+        resource = self.rng.choice([MEMORY, WHOLE])
+        size = self.rng.choice([1, 2, 4]) if resource == MEMORY else self.rng.choice([1, 1, 2])
+        pod = self._bind(f"p{number}", resource, size)
+        granting = self.plugin.parts.allocator if resource == MEMORY else self.plugin.parts.whole_allocator
+        taken = frozenset[str]().union(*self.held.values())
+        available = sorted(self.rng.choice(self.believed[resource][-3:]) - taken)
+        if len(available) < size:
+            return self._end(pod.metadata.uid)
+        try:
+            request = PreferredRequest(device_ids(available), device_ids(()), size)
+            ids = [entry[2:].decode() for entry in await granting.prefer(request)]
+            if self.rng.random() < 0.3:
+                ids = self.rng.sample(available, size)
+            await granting.allocate(device_ids(ids))
+        except GcushareError:
+            self.refused += 1
+            return self._end(pod.metadata.uid)
+        self.held[pod.metadata.uid] = frozenset(ids)
+        self.admitted[resource] += 1
+        return None
+
+    def _bind(self, name: str, resource: str, size: int) -> Pod:
+        """Bind a pod, sometimes with the record of a card that has long gone to others."""
+        annotations = {}
+        if self.rng.random() < 0.7:
+            cards = self.rng.sample(range(CARDS), size if resource == WHOLE else 1)
+            annotations = {
+                "enflame.com/gcu-device-id": ",".join(map(str, cards)),
+                "enflame.com/gcu-device-assign-time": "7",
+            }
+        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations}
+        container = {"name": "c0", "resources": {"limits": {resource: size}}}
+        document = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}}
+        pod = msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+        self.pods[pod.metadata.uid] = pod
+        if self.rng.random() < 0.9:
+            self.plugin.agent.pod_changed(pod)
+        return pod
+
+    def _end(self, uid: str) -> None:
+        """End a pod; the watch says so, the kubelet's record only when it is read the next time."""
+        self.held.pop(uid, None)
+        self.pods.pop(uid, None)
+        self.plugin.agent.pod_gone(uid)
+
+    def end_some_pod(self) -> None:
+        if self.held:
+            self._end(self.rng.choice(sorted(self.held)))
+
+    def uses(self) -> dict[int, set[str]]:
+        """In which ways each card is really in use."""
+        found: dict[int, set[str]] = {}
+        for ids in self.held.values():
+            for each in ids:
+                found.setdefault(card_of(each), set()).add(WHOLE if each.startswith("card-") else MEMORY)
+        return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
+    seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "gcushare")
+    world = World(seed, tmp_path)
+    for step in range(STEPS):
+        match world.rng.choices(("admit", "end", "record", "listen", "restart"), (8, 6, 6, 4, 0.2))[0]:
+            case "admit":
+                await world.admit(step)
+            case "end":
+                world.end_some_pod()
+            case "record":
+                world.show_record()
+            case "listen":
+                world.listen()
+            case "restart":
+                world.start_plugin()
+        both = {card: uses for card, uses in world.uses().items() if len(uses) > 1}
+        assert not both, f"{seed=} {step=}: {both}"
+    assert min(world.admitted.values()) > STEPS // 40, f"{seed=}: {world.admitted}"
+    assert world.refused > 0, f"{seed=}"
+    for uid in list(world.held):
+        world._end(uid)
+    world.show_record()
+    world.plugin.parts.book.end_guesses(1.0, believe=False)
+    world.plugin.agent.allocated()
+    assert len(healthy_ids(world.plugin.parts.table.message)) == CARDS * UNITS
+    assert len(healthy_ids(world.plugin.parts.whole_table.message)) == CARDS

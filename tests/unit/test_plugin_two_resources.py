@@ -1,0 +1,220 @@
+"""Memory and whole cards on one node: what the book counts, and what the kubelet is told of each card."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import Refused
+from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.device_plugin.planning import Mode
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.vendors import ENFLAME
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.device_lists import device_ids
+from gcushare.wire.objects import Pod
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.records import decode_record
+from tests.unit.test_plugin_node_agent import Rig, make_rig
+from tests.unit.test_plugin_pod_book import UNITS, UUIDS, book_of, pod, written
+
+
+def whole_pod(name: str, count: int = 1, cards: str = "", *, assigned: bool = False, init: int = 0) -> Pod:
+    annotations = {}
+    if cards:
+        annotations = {
+            "enflame.com/gcu-device-id": cards,
+            "enflame.com/gcu-device-assigned": str(assigned).lower(),
+            "enflame.com/gcu-device-assign-time": "7",
+            "gcushare.io/card-mode": "whole",
+        }
+    asks = [{"name": "c0", "resources": {"limits": {"enflame.com/gcu": count}}}]
+    before = [{"name": "i0", "resources": {"limits": {"enflame.com/gcu": init}}}] if init else []
+    metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations}
+    spec = {"nodeName": "n", "containers": asks, "initContainers": before}
+    return msgspec.json.decode(msgspec.json.encode({"metadata": metadata, "spec": spec}), type=Pod)
+
+
+def in_use(book: PodBook) -> tuple[set[int], set[int]]:
+    """The cards in shared use, and those in whole use."""
+    return set(book.cards_in_use(whole=False)), set(book.cards_in_use(whole=True))
+
+
+def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_ended() -> None:
+    book = book_of(pod("a", 4), whole_pod("w", cards="1"))
+    assert in_use(book) == (set(), set())
+    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    book.note_allocated("uid-w", "c0", {1: 1}, 0.0, whole=True)
+    assert in_use(book) == ({0}, {1})
+    book.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
+    assert in_use(book) == ({0}, {1})
+    book.forget("uid-a")
+    book.forget("uid-w")
+    assert in_use(book) == (set(), set()), "the kubelet's record shows a pod that has ended until the next admission"
+
+
+def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_for_each_other() -> None:
+    book = book_of(pod("a", 1, card=0), whole_pod("w", cards="0"))
+    book.note_allocated("uid-a", "c0", {0: 1}, 0.0)
+    book.reconcile({}, {"d/w": {"c0": {0: 1}}})
+    assert book.open_guesses == 1, "the whole card that is shown is not the unit that was handed out"
+    assert written(book) == {"w": ((0,), ())}
+    book.reconcile({"d/a": {"c0": {0: 1}}}, {"d/w": {"c0": {0: 1}}})
+    assert book.open_guesses == 0
+
+
+def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_it() -> None:
+    book = PodBook(ENFLAME)
+    book.reconcile({"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
+    book.apply(whole_pod("other", cards="2"))
+    book.retain({"uid-other"})
+    assert in_use(book) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
+    book.reconcile({}, {"d/other": {"c0": {2: 1}}})
+    assert in_use(book) == (set(), {2})
+
+
+def test_a_pod_whose_record_somebody_spoils_keeps_its_card() -> None:
+    book = book_of(pod("a", 4))
+    book.reconcile({"d/a": {"c0": {0: 4}}})
+    spoilt = msgspec.structs.replace(
+        pod("a", 4),
+        metadata=msgspec.structs.replace(pod("a", 4).metadata, annotations={"enflame.com/gcu-device-id": "x"}),
+    )
+    book.apply(spoilt)
+    assert in_use(book) == ({0}, set())
+    book.forget("uid-a")
+    assert in_use(book) == (set(), set())
+
+
+def test_before_the_kubelets_record_was_ever_read_marked_records_are_believed() -> None:
+    book = book_of(whole_pod("w", cards="1", assigned=True), pod("a", 4, card=2, assigned=True), pod("b", 4, card=3))
+    assert in_use(book) == ({2}, {1})
+    assert book.users_of(1, whole=True) == ["d/w"]
+    book.reconcile({}, {})
+    assert in_use(book) == (set(), set())
+
+
+def test_whole_cards_are_recorded_with_their_sizes_and_corrected_where_the_kubelet_gave_others() -> None:
+    book = book_of(whole_pod("w", 2, "0,1"))
+    book.reconcile({}, {"d/w": {"c0": {1: 1, 5: 1}}})
+    (write,) = book.writes(UUIDS, UNITS, 1)
+    record = decode_record(ENFLAME, write.annotations)
+    assert record is not None
+    assert (record.card_indexes, record.card_units, record.pod_units, record.whole) == ((1, 5), 16, 32, True)
+    assert write.corrected_from == (0, 1)
+    assert write.annotations["gcushare.io/card-uuid"] == "uuid-1,uuid-5"
+
+
+def test_cards_that_only_an_init_container_used_stay_its_pods() -> None:
+    book = book_of(whole_pod("w", 1, "2,3", init=2))
+    book.reconcile({}, {"d/w": {"c0": {3: 1}}})
+    assert written(book) == {"w": ((2, 3), ())}
+    assert in_use(book) == (set(), {2, 3})
+    assert book.held_units(UNITS) == {2: 16, 3: 16}
+
+
+def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() -> None:
+    book = book_of(whole_pod("a", cards="0"), whole_pod("b", cards="1"))
+    book.reconcile({}, {"d/a": {"c0": {1: 1}}})
+    assert {c.pod.name: c.card_indexes for c in book.candidates(whole=True)} == {"b": (0,)}
+    assert book.promised_whole() == {0: "uid-b"}
+
+
+# What the kubelet is told
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Rig:
+    rig = make_rig(tmp_path, mode=Mode.BOTH)
+    show(rig)
+    rig.see(4, 4)
+    return rig
+
+
+def show(rig: Rig, memory: dict[str, list[str]] | None = None, whole: dict[str, list[str]] | None = None) -> None:
+    """Have the kubelet's record say that these pods hold these ids."""
+    record = KubeletRecord("podresources")
+    for name, ids in (memory or {}).items():
+        record.add(f"d/{name}", "c0", device_ids(ids))
+    for name, ids in (whole or {}).items():
+        record.add_whole(f"d/{name}", "c0", ids)
+    rig.parts.book.reconcile(record.holdings, record.whole)
+    rig.agent.kubelet_record_read(record)
+
+
+def healthy(message: bytes) -> set[str]:
+    devices = pb.ListAndWatchResponse.FromString(message).devices
+    return {device.ID for device in devices if device.health == "Healthy"}
+
+
+def open_to(rig: Rig) -> tuple[int, set[str]]:
+    """How many units are healthy, and which whole cards."""
+    return len(healthy(rig.parts.table.message)), healthy(rig.parts.whole_table.message)
+
+
+def test_a_card_in_whole_use_closes_its_memory_and_opens_it_when_its_pod_ends(both: Rig) -> None:
+    assert open_to(both) == (8, {"card-0", "card-1"})
+    both.agent.pod_changed(whole_pod("w", cards="1"))
+    show(both, whole={"w": ["card-1"]})
+    assert open_to(both) == (4, {"card-0", "card-1"}), "the held device itself stays healthy"
+    both.agent.pod_gone("uid-w")
+    assert open_to(both) == (8, {"card-0", "card-1"})
+
+
+def test_a_card_in_shared_use_closes_as_a_whole_and_opens_when_the_last_pod_ends(both: Rig) -> None:
+    for name in ("a", "b"):
+        both.agent.pod_changed(pod(name, 1))
+    show(both, {"a": device_ids_of_card(0, 1), "b": device_ids_of_card(0, 2)[1:]})
+    assert open_to(both) == (8, {"card-1"})
+    both.agent.pod_gone("uid-a")
+    assert open_to(both) == (8, {"card-1"})
+    both.agent.pod_gone("uid-b")
+    assert open_to(both) == (8, {"card-0", "card-1"})
+
+
+def test_a_held_id_stays_healthy_even_where_a_card_is_in_both_uses(both: Rig) -> None:
+    for each in (pod("a", 2), whole_pod("w", cards="0")):
+        both.agent.pod_changed(each)
+    show(both, {"a": device_ids_of_card(0, 2)}, {"w": ["card-0"]})
+    units, whole = open_to(both)
+    assert (units, whole) == (6, {"card-0", "card-1"})
+
+
+async def test_an_allocation_closes_the_card_at_once_without_waiting_for_the_kubelets_record(both: Rig) -> None:
+    both.agent.pod_changed(pod("a", 1, card=0))
+    await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))
+    assert open_to(both) == (8, {"card-1"})
+    await both.parts.whole_allocator.allocate(device_ids(["card-1"]))
+    assert open_to(both) == (4, {"card-1"})
+
+
+async def test_whoever_comes_second_is_refused_by_the_plugin_with_the_name_of_the_first(both: Rig) -> None:
+    for each in (pod("a", 1, card=0), whole_pod("w", cards="1"), pod("late", 2, card=1)):
+        both.agent.pod_changed(each)
+    await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))
+    with pytest.raises(Refused, match=r"card 0 is shared: d/a uses memory of it, so it cannot be given whole"):
+        await both.parts.whole_allocator.allocate(device_ids(["card-0"]))
+    await both.parts.whole_allocator.allocate(device_ids(["card-1"]))
+    with pytest.raises(Refused, match=r"card 1 is in use as a whole by d/w, so no memory of it can be given"):
+        await both.parts.allocator.allocate(device_ids(device_ids_of_card(1, 2)))
+
+
+def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_where_nobody_holds_it(both: Rig) -> None:
+    both.see(4, 4, sick={1: "off the bus"})
+    assert open_to(both) == (4, {"card-0"})
+    both.node(cordon="0")
+    assert open_to(both) == (0, set())
+
+
+def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="MiB", mode=Mode.WHOLE)
+    rig.see(*[64] * 8)
+    assert rig.agent.problem == "", "524,288 units would not fit a message, and none is told"
+    assert (rig.parts.table.message, len(healthy(rig.parts.whole_table.message))) == (b"", 8)
+
+
+def test_with_mode_memory_a_card_that_a_pod_still_holds_whole_stays_closed(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path)
+    show(rig, whole={"old": ["card-0"]})
+    rig.see(4, 4)
+    assert rig.told() == (8, 4)

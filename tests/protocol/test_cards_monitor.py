@@ -218,3 +218,10 @@ async def test_a_stopped_monitor_leaves_no_process(tmp_path: Path) -> None:
         assert pid is not None
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_the_monitor_tells_which_cards_are_linked(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("cards 3", "set topology 0 10")
+    async with running(isolated(fake, "nvml"), QUICK) as (monitor, _):
+        assert [state.card.link_group for state in monitor.states] == ["link-0"] * 3

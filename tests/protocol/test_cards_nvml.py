@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.errors import LibraryCallError
-from gcushare.cards.isolated import IsolatedSource
+from gcushare.cards.isolated import IsolatedSource, IsolationSettings
 from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.links import LinkTable
 from gcushare.cards.nvml_health import APPLICATION_XIDS
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -199,6 +200,34 @@ async def test_how_near_two_cards_are(tmp_path: Path) -> None:
         for rules, level in levels.items():
             fake.control(*rules)
             assert await source.link_level(first, second) == level, rules
+
+
+async def test_cards_with_a_direct_link_or_one_switch_are_a_group(tmp_path: Path) -> None:
+    groups = {
+        ("cards 4", "set nvlink 0 1", "set topology 2 10"): ["link-0"] * 4,
+        ("cards 4", "set topology 2 10"): ["", "", "link-2", "link-2"],
+        ("cards 4",): [""] * 4,
+    }
+    fake = install_fake("nvml", tmp_path)
+    for rules, expected in groups.items():
+        fake.control(*rules)
+        async with source_of(fake) as source:
+            report = await LinkTable(source).fill(await source.list_cards())
+        assert [card.link_group for card in report.cards] == expected, rules
+
+
+async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("hang nvmlDeviceGetP2PStatus 0")
+    spec = LibrarySpec(kind="nvml", library=str(fake.path), pci_devices="/nonexistent")
+    source = IsolatedSource(spec, IsolationSettings(call_timeout_s=1.0))
+    try:
+        report = await LinkTable(source).fill(await source.list_cards())
+        readings = [await source.health(card) for card in report.cards]
+    finally:
+        await source.close()
+    assert [card.link_group for card in report.cards] == ["", ""]
+    assert readings == [HealthReading(healthy=True)] * 2
 
 
 @pytest.mark.parametrize(

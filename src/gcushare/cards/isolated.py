@@ -270,7 +270,8 @@ class IsolatedSource:
     def _resting_for(self, slot: int) -> str | None:
         """Why a slot's calls rest; None when they do not."""
         now_s = self._clock()
-        reasons = (self._resting.blocked_by((slot, operation), now_s) for operation in Operation)
+        telling = (operation for operation in Operation if operation is not Operation.LINK)  # no sign of its health
+        reasons = (self._resting.blocked_by((slot, operation), now_s) for operation in telling)
         return next((reason for reason in reasons if reason is not None), None)
 
     def _is_resting(self, slot: int) -> bool:

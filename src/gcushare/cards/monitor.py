@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.cards.health import HealthPolicy
+from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
 from gcushare.cards.roster import (
     CardAltered,
@@ -55,6 +56,7 @@ class CardMonitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
+        self._links = LinkTable(source)
         self._on_change = on_change
         self._settings = settings
         self._clock = clock
@@ -97,7 +99,7 @@ class CardMonitor:
     async def look(self) -> None:
         """Look at every card once; report what changed."""
         try:
-            report = await self._source.list_cards()
+            report = await self._links.fill(await self._source.list_cards())
         except DeviceError as error:
             self._note_problem(str(error))
             changes = self._roster.take_silence(str(error), self._clock())

@@ -58,7 +58,7 @@ class SimulatedSource:
         return self._require(card).use
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        group_a, group_b = self._require(card_a).link_group, self._require(card_b).link_group
+        group_a, group_b = self._require(card_a).card.link_group, self._require(card_b).card.link_group
         if group_a and group_a == group_b:
             return LinkLevel.FABRIC
         if card_a.numa_node is None or card_b.numa_node is None:

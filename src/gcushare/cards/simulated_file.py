@@ -36,7 +36,6 @@ class SimulatedCard:
     reading: HealthReading
     use: CardUse
     left_out: str = ""
-    link_group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +215,7 @@ class _Reader:
                 serial=fields.get("serial", ""),
                 pci_address=fields.get("pci", ""),
                 numa_node=fields.get("numa"),
+                link_group=fields.get("link_group", ""),
             ),
             # Whoever writes the file means what it says: no second reading is waited for.
             reading=HealthReading(healthy=healthy, reason="" if healthy else reason, conclusive=True),
@@ -227,7 +227,6 @@ class _Reader:
                 processes=fields.get("processes", {}),
             ),
             left_out=fields.get("left_out", ""),
-            link_group=fields.get("link_group", ""),
         )
 
     def _read(

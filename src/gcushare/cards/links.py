@@ -1,0 +1,68 @@
+"""Which cards have a direct link or one switch between them, asked of the source once per pair and kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from gcushare.cards.ports import CardReport, CardSource, LinkLevel, LinkSource
+from gcushare.core.cards import Card
+from gcushare.core.errors import DeviceError
+
+logger = logging.getLogger(__name__)
+
+Pair = tuple[str, str]
+"""The uuids of two cards, in the order of the list."""
+
+_NEAR = LinkLevel.SWITCH
+"""Two cards as near as this, or nearer, are of one group."""
+
+
+class LinkTable:
+    """What a source told of its cards' links. Wiring does not change while a machine runs: no pair is asked twice."""
+
+    def __init__(self, source: CardSource) -> None:
+        self._source = source if isinstance(source, LinkSource) else None
+        self._levels: dict[Pair, LinkLevel | None] = {}
+
+    async def fill(self, report: CardReport) -> CardReport:
+        """Write the link group into every card; cards that have one already, as the source says itself, keep it."""
+        if any(card.link_group for card in report.cards):
+            return report
+        uuids = [card.uuid for card in report.cards]
+        pairs = list(combinations(uuids, 2))
+        self._levels = {pair: self._levels[pair] for pair in pairs if pair in self._levels}
+        for card_a, card_b in combinations(report.cards, 2):
+            if (card_a.uuid, card_b.uuid) not in self._levels:
+                self._levels[card_a.uuid, card_b.uuid] = await self._ask(card_a, card_b)
+        groups = link_groups(report.cards, self._levels)
+        return replace(report, cards=tuple(replace(card, link_group=groups[card.uuid]) for card in report.cards))
+
+    async def _ask(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        if self._source is None:
+            return None
+        try:
+            return await self._source.link_level(card_a, card_b)
+        except DeviceError as error:
+            # Placement does without it; asking again and again could make a card that works look sick.
+            logger.warning("link of cards is not known cards=%d,%d reason=%s", card_a.index, card_b.index, error)
+            return None
+
+
+def link_groups(cards: Sequence[Card], levels: Mapping[Pair, LinkLevel | None]) -> dict[str, str]:
+    """Name the group of every card by its uuid: cards that near links join; "" for a card without one.
+
+    A group is named after its lowest index, so that a card that leaves or comes back renames no other group.
+    """
+    group_of = {card.uuid: {card.uuid} for card in cards}
+    for (uuid_a, uuid_b), level in levels.items():
+        if level is not None and level <= _NEAR and group_of[uuid_a] is not group_of[uuid_b]:
+            joined = group_of[uuid_a] | group_of[uuid_b]
+            group_of.update(dict.fromkeys(joined, joined))
+    index_of = {card.uuid: card.index for card in cards}
+    return {
+        uuid: f"link-{min(index_of[member] for member in group)}" if len(group) > 1 else ""
+        for uuid, group in group_of.items()
+    }

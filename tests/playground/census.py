@@ -16,14 +16,15 @@ from gcushare.playground.doubles import InsideDoubles
 from gcushare.playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
 from gcushare.wire.device_ids import cards_of_ids
 from gcushare.wire.records import PodRecord, decode_record
+from gcushare.wire.whole_cards import decode_whole_card_id
 
 CONTAINER = "main"
 Pod = dict[str, Any]
 
 
-def manifest(name: str, units: object, **metadata: Any) -> Pod:
-    """A pod with one container that asks for this much of the memory resource."""
-    limits = {"enflame.com/gcu-memory": units}
+def manifest(name: str, units: object, *, resource: str = "enflame.com/gcu-memory", **metadata: Any) -> Pod:
+    """A pod with one container that asks for this much of the memory resource, or of another."""
+    limits = {resource: units}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -47,8 +48,14 @@ class Census:
         return self.cluster.pods.objects
 
     def units_of(self, pod: Pod) -> int:
+        """The memory that it asks for."""
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
-        return parse_count(limits[self.cluster.plan.vendor.memory_resource])
+        return parse_count(limits.get(self.cluster.plan.vendor.memory_resource, 0))
+
+    def whole_of(self, pod: Pod) -> int:
+        """The whole cards that it asks for."""
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        return parse_count(limits.get(self.cluster.plan.vendor.whole_card_resource, 0))
 
     def record_of(self, pod: Pod) -> PodRecord | None:
         return decode_record(self.cluster.plan.vendor, pod["metadata"].get("annotations") or {})
@@ -71,7 +78,8 @@ class Census:
         for pod in self.pods.values():
             record = self.record_of(pod)
             if node_of(pod) and phase_of(pod) in ("Pending", "Running") and record is not None:
-                used[node_of(pod), record.card_indexes[0]] += self.units_of(pod)
+                for card in record.card_indexes:
+                    used[node_of(pod), card] += record.card_units if record.whole else self.units_of(pod)
         return used
 
     def used_by_kubelets(self) -> Counter[tuple[str, int]]:
@@ -83,10 +91,11 @@ class Census:
         return used
 
     def held(self, pod: Pod) -> dict[int, int]:
-        """How many ids of which card the kubelet gave a pod."""
-        kubelet = self.doubles.kubelets[node_of(pod)]
-        resource = self.cluster.plan.vendor.memory_resource
-        return cards_of_ids(kubelet.held_ids(pod["metadata"]["uid"], CONTAINER, resource))
+        """How many units of which card the kubelet gave a pod; of a whole card all of them."""
+        kubelet, vendor, uid = self.doubles.kubelets[node_of(pod)], self.cluster.plan.vendor, pod["metadata"]["uid"]
+        units = cards_of_ids(kubelet.held_ids(uid, CONTAINER, vendor.memory_resource))
+        whole = map(decode_whole_card_id, kubelet.held_ids(uid, CONTAINER, vendor.whole_card_resource))
+        return units | {card: self.capacity()[node_of(pod), card] for card in whole}
 
     def problems(self) -> Iterator[str]:
         """Everything that must not be, in words; nothing when all is well."""
@@ -98,22 +107,27 @@ class Census:
         for pod in self.running():
             yield from self._problems_of(pod)
         free = {card: units - used[card] for card, units in capacity.items()}
+        empty = Counter(node for (node, index), units in capacity.items() if not used[node, index])
         for pod in self.waiting():
-            if self.units_of(pod) <= max(free.values()):
-                yield f"{pod['metadata']['name']} waits for {self.units_of(pod)} units, and a card has them: {free}"
+            name, units, whole = pod["metadata"]["name"], self.units_of(pod), self.whole_of(pod)
+            if units and units <= max(free.values()):
+                yield f"{name} waits for {units} units, and a card has them: {free}"
+            if whole and whole <= max(empty.values(), default=0):
+                yield f"{name} waits for {whole} whole cards, and a node has them: {dict(empty)}"
 
     def _problems_of(self, pod: Pod) -> Iterator[str]:
         name, units, record = pod["metadata"]["name"], self.units_of(pod), self.record_of(pod)
         if record is None or not record.assigned:
             yield f"{name} runs, and its record is {record}"
             return
-        (card,) = record.card_indexes
-        if self.held(pod) != {card: units}:
-            yield f"{name}: record says {units} units of card {card}, kubelet gave {self.held(pod)}"
+        cards = record.card_indexes
+        wanted = dict.fromkeys(cards, record.card_units if record.whole else units)
+        if self.held(pod) != wanted or len(cards) != (self.whole_of(pod) or 1):
+            yield f"{name}: record says {wanted}, kubelet gave {self.held(pod)}"
         view = self.doubles.kubelets[node_of(pod)].container_view(pod["metadata"]["uid"], CONTAINER)
         seen = None if view is None else view.environment.get(self.cluster.plan.vendor.environment.visible)
-        if seen != str(card):
-            yield f"{name}: record says card {card}, its container sees {seen}"
+        if seen != ",".join(map(str, cards)):
+            yield f"{name}: record says card {cards}, its container sees {seen}"
 
     def is_quiet(self) -> bool:
         """Whether every pod runs with a confirmed record, has failed, or was told why it has to wait."""

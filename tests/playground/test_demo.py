@@ -13,13 +13,14 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.core.units import GIB
 from gcushare.demo.expecting import Impossible, Ledger
 from gcushare.demo.playing import Player
-from gcushare.demo.scenarios import SCENARIOS
+from gcushare.demo.scenarios import play_manual
 from gcushare.demo.settings import PROGRAM
 from gcushare.demo.stage import Mismatch, Stage
 from gcushare.playground.cluster import Cluster
@@ -98,9 +99,20 @@ async def test_the_shared_t4_is_played(short_path: Path) -> None:
     assert "9/14 (64%)" in text
 
 
+async def test_whole_cards_beside_shared_ones_are_played(short_path: Path) -> None:
+    async with demo(short_path, "--scenario", "whole-and-shared", "--vendor", "aliyun") as child:
+        assert await child.wait() == 0
+    text = child.log_file.read_text()
+    assert "NVIDIA_VISIBLE_DEVICES=node-1-card-1,node-1-card-2" in text
+    assert "1 Insufficient nvidia.com/gpu." in text
+    assert "node-1 offers 28 units and 3 whole cards" in text
+    assert "WRONG" not in text
+
+
 async def test_a_kept_cluster_ends_on_ctrl_c_with_its_processes_and_files(short_path: Path) -> None:
-    async with demo(short_path, "--keep", "--nodes", "2", ready=r"export KUBECONFIG=(\S+)") as child:
+    async with demo(short_path, "--keep", "--nodes", "2", ready=r"in a browser: (\S+)") as child:
         assert find_kubeconfig(child).exists()
+        assert await nodes_on_the_page(child) == ["node-1", "node-2"]
         assert len(children_of(short_path)) >= 4
         child.send_signal(signal.SIGINT)
         assert await child.wait() == 0
@@ -122,6 +134,19 @@ def find_kubeconfig(child: Child) -> Path:
     return Path(found[1])
 
 
+async def nodes_on_the_page(child: Child) -> list[str]:
+    """What the page's address, as it is printed, shows."""
+    found = re.search(r"in a browser: (\S+)", child.log_file.read_text())
+    assert found is not None
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(found[1]) as page,
+        http.get(f"{found[1]}api/cluster") as answer,
+    ):
+        assert page.content_type == "text/html"
+        return [node["name"] for node in (await answer.json())["nodes"]]
+
+
 async def test_a_port_in_use_ends_it_with_a_reason(short_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -139,6 +164,8 @@ async def test_a_port_in_use_ends_it_with_a_reason(short_path: Path) -> None:
         pytest.param(["--cards", "8x64GiB", "--memory-unit", "0.001"], "coarser unit", id="too fine"),
         pytest.param(["--memory-unit", "0.5"], "memory-unit", id="no unit"),
         pytest.param(["--nodes", "0"], "nodes", id="no nodes"),
+        pytest.param(["--scenario", "whole-and-shared", "--nodes", "2"], "1 node of at least 3 cards", id="two nodes"),
+        pytest.param(["--scenario", "whole-and-shared", "--cards", "2"], "at least 3 cards", id="no card left over"),
     ],
 )
 def test_settings_that_cannot_be_played_are_refused_before_anything_starts(flags: list[str], complaint: str) -> None:
@@ -155,7 +182,7 @@ async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
         await player.bring_up()
         player.ledger.capacity["node-1"] = (32, 32)
         with pytest.raises(Mismatch, match="its record names card 0 of 32 units"):
-            await SCENARIOS["enflame"](player)
+            await play_manual(player)
         assert "WRONG" in shown.getvalue()
 
 

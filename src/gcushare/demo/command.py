@@ -10,7 +10,7 @@ from typing import TextIO
 
 from gcushare.core.errors import GcushareError
 from gcushare.demo.playing import Player
-from gcushare.demo.scenarios import SCENARIOS
+from gcushare.demo.scenarios import choose_scenario
 from gcushare.demo.settings import PROGRAM, DemoSettings
 from gcushare.demo.stage import Mismatch, Stage
 from gcushare.playground.cluster import Cluster
@@ -74,7 +74,7 @@ async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
     try:
         player = Player(cluster, stage)
         await player.bring_up()
-        await SCENARIOS[settings.vendor.value](player)
+        await choose_scenario(settings)(player)
     except Mismatch as mismatch:
         stage.fail(f"\n{mismatch}\n\n{cluster.describe_programs()}")
         return FAILED
@@ -92,5 +92,6 @@ def _tell_how_to_play(cluster: Cluster, stage: Stage) -> None:
         f"  export KUBECONFIG={cluster.place.kubeconfig}\n"
         "  kubectl get pod -A\n"
         f"  curl '{cluster.extender_url}{prefix}/inspect?pretty'\n"
+        f"The cards in a browser: {cluster.extender_url}/dashboard/\n"
         f"API server {cluster.api_url}   extender {cluster.extender_url}   logs {cluster.place.logs}"
     )

@@ -19,8 +19,10 @@ class Ledger:
 
     capacity: dict[str, tuple[int, ...]]
     used: dict[str, list[int]] = field(init=False)
+    whole: dict[str, set[int]] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.whole = {name: set() for name in self.capacity}
         self.used = {name: [0] * len(cards) for name, cards in self.capacity.items()}
 
     @classmethod
@@ -48,6 +50,36 @@ class Ledger:
             raise Impossible(f"no card has {units} units left: {self.used}")
         shared = {node: card for node, card in fitting.items() if self.used[node][card]}
         return shared or fitting
+
+    def candidates_whole(self, count: int) -> dict[str, tuple[int, ...]]:
+        """The nodes with so many cards that nobody uses, each with those that must be taken: the lowest.
+
+        Raises:
+            Impossible: no node has so many.
+        """
+        empty = {node: [index for index, used in enumerate(cards) if not used] for node, cards in self.used.items()}
+        fitting = {node: tuple(cards[:count]) for node, cards in empty.items() if len(cards) >= count}
+        if not fitting:
+            raise Impossible(f"no node has {count} cards that nobody uses: {self.used}")
+        return fitting
+
+    def take_whole(self, node: str, cards: tuple[int, ...]) -> None:
+        """Count a pod that has these cards whole."""
+        for card in cards:
+            self.used[node][card] = self.capacity[node][card]
+            self.whole[node].add(card)
+
+    def give_back(self, node: str, cards: tuple[int, ...]) -> None:
+        """Uncount a pod that had these cards whole."""
+        for card in cards:
+            self.used[node][card] = 0
+            self.whole[node].discard(card)
+
+    def allocatable(self, node: str) -> tuple[int, int]:
+        """The units, and the whole cards, that the kubelet counts: without those of cards in the other use."""
+        sizes, whole = self.capacity[node], self.whole[node]
+        shared = sum(1 for index, used in enumerate(self.used[node]) if used and index not in whole)
+        return sum(size for index, size in enumerate(sizes) if index not in whole), len(sizes) - shared
 
     def take(self, node: str, card: int, units: int) -> None:
         """Count a pod."""

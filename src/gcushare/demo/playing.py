@@ -45,7 +45,7 @@ class Player:
         self.cluster = cluster
         self.stage = stage
         self.ledger = Ledger.of(cluster.plan)
-        self._shown: dict[str, dict[int, dict[str, int]]] = {node: {} for node in self.ledger.capacity}
+        self.shown: dict[str, dict[int, dict[str, int]]] = {node: {} for node in self.ledger.capacity}
 
     @property
     def vendor(self) -> Vendor:
@@ -77,28 +77,32 @@ class Player:
     async def place(self, pod: PlacedPod) -> None:
         """Wait until a created pod runs, show it, and check everything that says where it is."""
         candidates = self.ledger.candidates(pod.units)
-        found = await self._wait_assigned(pod.key)
+        found = await self.wait_assigned(pod.key)
         node = node_of(found)
-        await self._show_pods()
+        await self.show_pods()
         self.stage.check(f"{pod.key} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
         card = candidates[node]
         self.ledger.take(node, card, pod.units)
-        self._shown[node].setdefault(card, {})[found["metadata"]["name"]] = pod.units
+        self.shown[node].setdefault(card, {})[found["metadata"]["name"]] = pod.units
         self._check_record(found, node, card, pod.units)
         await self._check_sight(found, pod, card)
-        await self._show_inspect(node)
+        await self.show_inspect(node)
 
     async def refuse(self, key: str, units: int) -> None:
         """Wait until a created pod is told why it fits nowhere, show it, and check that nothing else changed."""
         expected = self.ledger.refusal(units, self.vendor.memory_resource, self.vendor.refused_reason)
-        message = await self._wait_refused(key)
-        await self._show_pods()
+        await self.tell_refused(key, expected)
+        for node in self.ledger.capacity:
+            await self.check_inspect(node)
+
+    async def tell_refused(self, key: str, expected: str) -> None:
+        """Wait until a pod is told why it fits nowhere, show it, and check the words."""
+        message = await self.wait_refused(key)
+        await self.show_pods()
         self.stage.command(f"kubectl describe pod {key.rpartition('/')[2]} -n {key.partition('/')[0]}")
         self.stage.output(f"Events:\n  Warning  FailedScheduling  default-scheduler  {message}")
         self.stage.check(f"{key} is Pending", phase_of(self.cluster.pods.objects[key]), "Pending")
         self.stage.check(f"and says why: {expected}", message, expected)
-        for node in self.ledger.capacity:
-            await self._check_inspect(node)
 
     async def show_cluster(self) -> None:
         """Show the table of the whole cluster, and check its last line."""
@@ -113,9 +117,8 @@ class Player:
 
     def _check_node(self, name: str) -> None:
         node, plan = self.cluster.nodes.objects[name], self.cluster.plan
-        resources = {
-            word: allocatable_of(node, word) for word in (self.vendor.count_resource, self.vendor.memory_resource)
-        }
+        offers = plan.offers(next(each for each in plan.nodes if each.name == name))
+        resources = {word: allocatable_of(node, word) for word in sorted(offers)}
         self.stage.command(f"kubectl describe node {name}")
         width = max(map(len, resources)) + 3
         self.stage.output(
@@ -126,15 +129,19 @@ class Player:
         total = self.ledger.total(name)
         what = f"{name} offers {total} units of {plan.unit.label}"
         self.stage.check(what, resources[self.vendor.memory_resource], total)
+        if plan.whole_cards:
+            word = self.vendor.whole_card_resource
+            self.stage.check(f"and its {cards} cards whole", resources[word], cards)
 
-    async def _wait_assigned(self, key: str) -> JsonObject:
+    async def wait_assigned(self, key: str) -> JsonObject:
+        """Wait until a pod runs and its record is confirmed."""
         pods = self.cluster.pods
 
         def is_assigned() -> bool:
             pod = pods.objects.get(key)
             if pod is None or phase_of(pod) != "Running":
                 return False
-            record = self._record(pod)
+            record = self.record_of(pod)
             return record is not None and record.assigned
 
         await pods.until(
@@ -145,7 +152,8 @@ class Player:
         )
         return pods.objects[key]
 
-    async def _wait_refused(self, key: str) -> str:
+    async def wait_refused(self, key: str) -> str:
+        """Wait until the scheduler says why a pod fits nowhere; returns its message."""
         events = self.cluster.events.objects
 
         def message() -> str:
@@ -167,14 +175,15 @@ class Player:
         )
         return message()
 
-    def _record(self, pod: JsonObject) -> PodRecord | None:
+    def record_of(self, pod: JsonObject) -> PodRecord | None:
+        """A pod's record, None where it has none."""
         try:
             return decode_record(self.vendor, pod["metadata"].get("annotations") or {})
         except RemoteContractError as error:
             raise NotInTime(f"the record of {key_of(pod)} cannot be read: {error}") from error
 
     def _check_record(self, pod: JsonObject, node: str, card: int, units: int) -> None:
-        stage, record = self.stage, self._record(pod)
+        stage, record = self.stage, self.record_of(pod)
         size = self.ledger.capacity[node][card]
         expected = ((card,), size, units, True)
         found = record and (record.card_indexes, record.card_units, record.pod_units, record.assigned)
@@ -198,20 +207,22 @@ class Player:
             cards = [path for path in sight.devices if path not in self.vendor.device_nodes.control]
             self.stage.check(f"the container sees {device} and no other card", cards, [device])
 
-    async def _show_pods(self) -> None:
+    async def show_pods(self) -> None:
+        """Show every pod as kubectl does."""
         self.stage.command("kubectl get pod -A")
         self.stage.output(await fetch_table(self.cluster, "/api/v1/pods", with_namespace=True))
 
-    async def _show_inspect(self, node: str) -> None:
+    async def show_inspect(self, node: str) -> None:
+        """Show what the extender says of a node, and check it."""
         path = f"{self.vendor.url_prefix}/inspect/{node}"
         self.stage.command(f"curl {self.cluster.extender_url}{path}")
         self.stage.output(render_inspect(await self.cluster.inspect(node)))
-        await self._check_inspect(node)
+        await self.check_inspect(node)
 
-    async def _check_inspect(self, node: str) -> None:
+    async def check_inspect(self, node: str) -> None:
         """The extender learns of a pod by its own watch, so it may be a moment behind what was just seen here."""
         word = self.vendor.device_word
-        wanted = (self.ledger.total(node), self.ledger.used_on(node), self._shown[node])
+        wanted = (self.ledger.total(node), self.ledger.used_on(node), self.shown[node])
         document = await self.cluster.inspect(node)
         entry = document["nodes"][0]
         found = (entry[f"total{word}"], entry[f"used{word}"], pods_by_card(entry, word))

@@ -14,6 +14,7 @@ from gcushare.playground.cluster import Cluster
 from gcushare.playground.kubelet.checkpoint import CheckpointFile
 from gcushare.playground.picture import JsonObject
 from gcushare.wire.device_ids import cards_of_ids
+from gcushare.wire.whole_cards import decode_whole_card_id
 
 _AS_TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 _ELISION = "......"
@@ -105,14 +106,22 @@ async def fetch_sight(cluster: Cluster, namespace: str, pod: str, container: str
 
 def kubelet_cards(cluster: Cluster, node: str, uid: str) -> dict[int, int]:
     """Count the ids that the kubelet's own checkpoint holds for a pod, by the card they name."""
+    return cards_of_ids(_held_ids(cluster, node, uid, cluster.plan.vendor.memory_resource))
+
+
+def kubelet_whole_cards(cluster: Cluster, node: str, uid: str) -> tuple[int, ...]:
+    """The cards that the kubelet's own checkpoint says a pod has whole."""
+    ids = _held_ids(cluster, node, uid, cluster.plan.vendor.whole_card_resource)
+    return tuple(sorted(map(decode_whole_card_id, ids)))
+
+
+def _held_ids(cluster: Cluster, node: str, uid: str, resource: str) -> list[str]:
     plan = next(each for each in cluster.plan.nodes if each.name == node)
     checkpoint = CheckpointFile(cluster.place.kubelet_dir(plan) / "device-plugins").read()
-    entries = checkpoint.entries if checkpoint is not None else ()
-    ids = (
+    return [
         device_id
-        for entry in entries
-        if entry.pod_uid == uid and entry.resource == cluster.plan.vendor.memory_resource
+        for entry in (checkpoint.entries if checkpoint is not None else ())
+        if entry.pod_uid == uid and entry.resource == resource
         for part in entry.ids_by_numa.values()
         for device_id in part
-    )
-    return cards_of_ids(ids)
+    ]

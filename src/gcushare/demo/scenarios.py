@@ -1,10 +1,12 @@
-"""The two scenarios: the Enflame manual's chapter 4, and the T4 that a class shares."""
+"""The scenarios: the Enflame manual's chapter 4, the T4 that a class shares, and whole cards beside shared ones."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
 from gcushare.demo.playing import PlacedPod, Player
+from gcushare.demo.settings import DemoSettings, ScenarioName
+from gcushare.demo.whole_cards import play_whole_and_shared
 from gcushare.kube import DEPLOYMENTS
 from gcushare.playground.picture import POD_OBJECTS, JsonObject
 from gcushare.vendors import ALIYUN, ENFLAME
@@ -55,7 +57,12 @@ async def play_shared_t4(player: Player) -> None:
     await player.show_cluster()
 
 
-SCENARIOS: Mapping[str, Scenario] = {ENFLAME.name: play_manual, ALIYUN.name: play_shared_t4}
+_OF_VENDOR: Mapping[str, Scenario] = {ENFLAME.name: play_manual, ALIYUN.name: play_shared_t4}
+
+
+def choose_scenario(settings: DemoSettings) -> Scenario:
+    """The scenario that was asked for, or the vendor's own."""
+    return play_whole_and_shared if settings.scenario is ScenarioName.WHOLE else _OF_VENDOR[settings.vendor.value]
 
 
 def _cards(player: Player, node: str) -> list[tuple[int, int]]:

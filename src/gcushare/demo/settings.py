@@ -30,6 +30,13 @@ class VendorName(enum.Enum):
     ALIYUN = ALIYUN.name
 
 
+class ScenarioName(enum.Enum):
+    """What is played."""
+
+    VENDOR = "vendor"
+    WHOLE = "whole-and-shared"
+
+
 @dataclass(frozen=True, slots=True)
 class CardSet:
     """The cards of one node: how many, of how many bytes each."""
@@ -42,6 +49,8 @@ class CardSet:
 
 
 _CARDS = {ENFLAME: CardSet(8, 16 * GIB), ALIYUN: CardSet(1, 59 * GIB // 4)}
+_WHOLE_CARDS = 4
+"""Cards of the node on which whole-and-shared is played."""
 _MODELS = {ENFLAME: "T20", ALIYUN: "Tesla T4"}
 
 
@@ -84,13 +93,20 @@ class DemoSettings:
         default=VendorName.ENFLAME,
         help="Whose words and scenario: the Enflame manual's chapter 4, or one T4 shared by a class of students.",
     )
+    scenario: ScenarioName = setting(
+        parsers.choice(ScenarioName),
+        default=ScenarioName.VENDOR,
+        help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory beside "
+        "pods that want cards for themselves.",
+    )
     nodes: int = setting(
         parsers.integer(1, MAX_NODES), default=1, help="How many nodes; each has a kubelet and a device plugin."
     )
     cards: CardSet | None = setting(
         _card_set(),
         default=None,
-        help="Simulated cards of each node. Without it 8x16GiB for enflame, 1x14.75GiB (a T4) for aliyun.",
+        help="Simulated cards of each node. Without it 8x16GiB for enflame, 1x14.75GiB (a T4) for aliyun, and 4 of "
+        "them for whole-and-shared.",
     )
     memory_unit: str = setting(
         _unit(),
@@ -109,6 +125,11 @@ class DemoSettings:
     def find_conflicts(self) -> Iterator[str]:
         """The cards must be enough for the scenario, and their units few enough for the kubelet."""
         cards, unit = self.card_set(), self.unit()
+        if self.scenario is ScenarioName.WHOLE and (self.nodes != 1 or cards.count < 3):
+            yield (
+                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
+                "node of at least 3 cards; leave nodes out and give more cards"
+            )
         if self.words() is ENFLAME and cards.count * self.nodes < 2:
             yield f"cards {str(cards)!r} with nodes {self.nodes}: the scenario needs 2 cards; give more of either"
         if unit.units_in(cards.memory_bytes) < 4:
@@ -128,7 +149,8 @@ class DemoSettings:
 
     def card_set(self) -> CardSet:
         """The cards of each node."""
-        return self.cards or _CARDS[self.words()]
+        several = CardSet(_WHOLE_CARDS, _CARDS[self.words()].memory_bytes)
+        return self.cards or (several if self.scenario is ScenarioName.WHOLE else _CARDS[self.words()])
 
     def plan(self) -> ClusterPlan:
         """The cluster that these settings describe; its nodes carry no label yet."""
@@ -141,6 +163,7 @@ class DemoSettings:
             nodes=nodes,
             vendor=vendor,
             memory_unit=self.unit().name,
+            whole_cards=self.scenario is ScenarioName.WHOLE,
             api_port=self.port,
             labels_nodes=False,
             wait_factor=0.2,
@@ -157,6 +180,7 @@ PROGRAM = Program(
     examples=(
         (NAME, "the manual's chapter 4: one node, 8 cards of 16 GB"),
         (f"{NAME} --vendor aliyun", "a Deployment and a second pod on one T4"),
+        (f"{NAME} --scenario whole-and-shared", "whole cards beside shared ones, on one node"),
         (f"{NAME} --nodes 3 --cards 4x32GiB --memory-unit 0.1", "another cluster, tenths of a GB"),
         (f"{NAME} --keep", "go on with kubectl and curl afterwards"),
     ),

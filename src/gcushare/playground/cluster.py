@@ -143,7 +143,9 @@ class Cluster:
 
     async def start_scheduler(self) -> None:
         """Write the scheduler's configuration, as the config manager would, and start it."""
-        settings = ExtenderSettings(url=self.extender_url, vendors=(self.plan.vendor,))
+        settings = ExtenderSettings(
+            url=self.extender_url, vendors=(self.plan.vendor,), whole_cards=self.plan.whole_cards
+        )
         self.place.scheduler_config.write_text(new_config(settings, _SCHEDULER_VERSION, ()).text)
         await self.doubles.start_scheduler(self.plan, self.place, self.api_url)
 
@@ -161,12 +163,11 @@ class Cluster:
 
     async def wait_for_capacity(self, *, deadline_s: float = 20.0) -> None:
         """Wait until every node's allocatable shows all its units and its cards."""
-        vendor = self.plan.vendor
-        wanted = {node.name: (sum(self.plan.units_per_card(node)), len(node.card_bytes)) for node in self.plan.nodes}
+        wanted = {node.name: self.plan.offers(node) for node in self.plan.nodes}
 
-        def offered() -> dict[str, tuple[int, int]]:
+        def offered() -> dict[str, dict[str, int]]:
             return {
-                name: (allocatable_of(node, vendor.memory_resource), allocatable_of(node, vendor.count_resource))
+                name: {resource: allocatable_of(node, resource) for resource in wanted.get(name, {})}
                 for name, node in self.nodes.objects.items()
             }
 

@@ -21,6 +21,7 @@ def extender_command(plan: ClusterPlan, place: Place, port: int = 0) -> Command:
         "gcushare.scheduler_extender",
         *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig)),
         *("--listen-address", "127.0.0.1", "--listen-port", str(port), "--log-dir", ""),
+        *("--dashboard", plan.dashboard),
         *plan.extender_flags,
     )
 
@@ -37,6 +38,7 @@ def plugin_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
         *("--device-plugin-dir", str(root / "device-plugins")),
         *("--pod-resources-socket", str(root / "pod-resources" / "kubelet.sock")),
         *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
+        *("--mode", "both" if plan.whole_cards else "memory"),
         *plan.plugin_flags,
     )
 

@@ -40,6 +40,8 @@ class ClusterPlan:
     vendor: Vendor = ENFLAME
     memory_unit: str = ""
     """Empty: the vendor's own."""
+    whole_cards: bool = False
+    """Whether nodes hand out whole cards beside memory, and the extender is called for pods that ask for them."""
     api_port: int = 0
     labels_nodes: bool = True
     """Whether nodes register with the vendor's label; otherwise somebody has to set it."""
@@ -50,6 +52,8 @@ class ClusterPlan:
     room before the extender does; then nothing else brings the pod back."""
     extender_flags: tuple[str, ...] = ("--no-leader-elect",)
     """One replica needs no election, and a killed one need not wait for its own lease to end."""
+    dashboard: str = "open"
+    """Who may see the extender's page; on the loopback address, whoever is on this machine."""
     plugin_flags: tuple[str, ...] = ()
     status_interval_s: float = 0.5
     """How often a kubelet looks at its Node."""
@@ -60,6 +64,12 @@ class ClusterPlan:
     @property
     def unit(self) -> MemoryUnit:
         return parse_memory_unit(self.memory_unit or self.vendor.default_unit)
+
+    def offers(self, node: NodePlan) -> dict[str, int]:
+        """What a node without pods has allocatable, by resource."""
+        cards = len(node.card_bytes)
+        offered = {self.vendor.memory_resource: sum(self.units_per_card(node)), self.vendor.count_resource: cards}
+        return offered | ({self.vendor.whole_card_resource: cards} if self.whole_cards else {})
 
     def units_per_card(self, node: NodePlan) -> tuple[int, ...]:
         """What each card of a node offers."""

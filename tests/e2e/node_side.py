@@ -17,6 +17,7 @@ from gcushare.playground.processes import Child, Command
 from gcushare.vendors import ENFLAME
 from gcushare.wire.device_ids import cards_of_ids
 from gcushare.wire.records import decode_record
+from gcushare.wire.whole_cards import decode_whole_card_id
 from tests.e2e.control_plane import NODE
 from tests.e2e.images import NAME
 from tests.e2e.machine import Machine
@@ -25,6 +26,7 @@ from tests.e2e.scheduling import Scheduling
 from tests.e2e.waiting import until
 
 UNITS = ENFLAME.memory_resource
+WHOLE = ENFLAME.whole_card_resource
 
 
 class NodeSide:
@@ -37,13 +39,15 @@ class NodeSide:
         node: NodePlan,
         *,
         unit: str = "1",
+        mode: str = "memory",
         kubeconfig: Path | None = None,
     ) -> None:
         self.machine = machine
         self.scheduling = scheduling
         self.node = node
         self._kubeconfig = kubeconfig
-        self._plan = ClusterPlan(nodes=(node,), memory_unit=unit, plugin_flags=("--poll-interval", "500ms"))
+        flags = ("--poll-interval", "500ms", "--mode", mode)
+        self._plan = ClusterPlan(nodes=(node,), memory_unit=unit, plugin_flags=flags)
         self._name = f"gcushare-device-plugin-{node.name}"
 
     @property
@@ -69,14 +73,14 @@ class NodeSide:
         half.write_bytes(self.node.cards_document(sick))
         half.replace(file)
 
-    async def until_allocatable(self, units: int, *, deadline_s: float = 30.0) -> None:
+    async def until_allocatable(self, units: int, *, resource: str = UNITS, deadline_s: float = 30.0) -> None:
         """Wait until the kubelet offers this many units."""
         nodes = self.scheduling.nodes
 
         def offered() -> int:
-            return allocatable_of(nodes.objects.get(NODE, {}), UNITS)
+            return allocatable_of(nodes.objects.get(NODE, {}), resource)
 
-        what = f"{NODE} offers {units} units"
+        what = f"{NODE} offers {units} of {resource}"
         await nodes.until(lambda: offered() == units, what, deadline_s=deadline_s, shown=lambda: str(offered()))
 
     async def annotate(self, key: str, value: str | None) -> None:
@@ -115,19 +119,25 @@ class NodeSide:
 
     def granted(self, name: str) -> dict[int, int]:
         """The units per card that the kubelet's own record gives a pod."""
+        return dict(cards_of_ids(self._held_ids(name, UNITS)))
+
+    def granted_whole(self, name: str) -> tuple[int, ...]:
+        """The whole cards that the kubelet's own record gives a pod."""
+        return tuple(sorted(map(decode_whole_card_id, self._held_ids(name, WHOLE))))
+
+    def _held_ids(self, name: str, resource: str) -> list[str]:
         uid = self.scheduling.pod(name)["metadata"]["uid"]
         document: dict[str, Any] = msgspec.json.decode(
             (self.machine.plugins / "kubelet_internal_checkpoint").read_bytes()
         )
         entries = document["Data"]["PodDeviceEntries"] or []
-        ids = [
+        return [
             each
             for entry in entries
-            if entry["PodUID"] == uid and entry["ResourceName"] == UNITS
+            if entry["PodUID"] == uid and entry["ResourceName"] == resource
             for group in entry["DeviceIDs"].values()
             for each in group
         ]
-        return dict(cards_of_ids(ids))
 
     async def seen(self, name: str) -> dict[str, str]:
         """The environment that a pod's container says it has."""
@@ -158,9 +168,9 @@ def with_kubeconfig(command: Command, path: Path) -> Command:
     return replace(command, arguments=tuple(arguments))
 
 
-def real_pod(name: str, units: int, **spec: Any) -> JsonObject:
+def real_pod(name: str, units: int, *, whole: int = 0, **spec: Any) -> JsonObject:
     """Write a pod that this machine can run."""
-    body = pod(name, units, hostNetwork=True, **spec)
+    body = pod(name, units, whole=whole, hostNetwork=True, **spec)
     body["spec"]["terminationGracePeriodSeconds"] = 1
     body["spec"]["containers"][0] |= {"image": NAME, "imagePullPolicy": "Never"}
     return body

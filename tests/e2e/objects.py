@@ -45,9 +45,10 @@ def node(name: str, *card_units: int, vendor: Vendor = ENFLAME) -> JsonObject:
     }
 
 
-def pod(name: str, units: int, *, vendor: Vendor = ENFLAME, **spec: Any) -> JsonObject:
-    """Write a pod of one container that asks for units; 0 asks for none and is a pod like any other."""
+def pod(name: str, units: int, *, vendor: Vendor = ENFLAME, whole: int = 0, **spec: Any) -> JsonObject:
+    """Write a pod of one container that asks for units, or for whole cards; without either it is one like any other."""
     limits = {vendor.memory_resource: str(units)} if units else {}
+    limits |= {vendor.whole_card_resource: str(whole)} if whole else {}
     container = {"name": "main", "image": "example.invalid/image:1", "resources": {"limits": limits}}
     return {
         "metadata": {"name": name},

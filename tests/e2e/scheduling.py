@@ -29,8 +29,15 @@ _AT_ONCE = 32
 class Scheduling:
     """One test's extender and scheduler; leaving the block ends them and deletes the test's pods and nodes."""
 
-    def __init__(self, control_plane: ControlPlane, extender_flags: Sequence[str] = ("--no-leader-elect",)) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        extender_flags: Sequence[str] = ("--no-leader-elect",),
+        *,
+        whole_cards: bool = False,
+    ) -> None:
         self.control_plane = control_plane
+        self._whole_cards = whole_cards
         self.client = control_plane.client
         self.pods = Picture(self.client, POD_OBJECTS)
         self.nodes = Picture(self.client, NODE_OBJECTS)
@@ -62,7 +69,7 @@ class Scheduling:
 
     @property
     def settings(self) -> ExtenderSettings:
-        return ExtenderSettings(url=self.extender_url, vendors=(ENFLAME,))
+        return ExtenderSettings(url=self.extender_url, vendors=(ENFLAME,), whole_cards=self._whole_cards)
 
     @property
     def extender(self) -> Child:

@@ -34,6 +34,7 @@ SUBCOMMANDS = (
     Subcommand("demo", "gcushare.demo.command", "the whole system on this machine, step by step, without a cluster"),
     Subcommand("doctor", "gcushare.doctor.command", "what is wrong with a cluster or a node, and what to do about it"),
     Subcommand("support-bundle", "gcushare.doctor.bundle_command", "for support: one archive without secrets"),
+    Subcommand("cards", "gcushare.card_view.command", "a node's cards: state, memory, temperature, and who is on them"),
     Subcommand("cordon-card", "gcushare.cordon.cordon_card", "no new pods on one card; the ones there stay"),
     Subcommand("uncordon-card", "gcushare.cordon.uncordon_card", "let new pods on a card again"),
 )

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.inspect.__main__ import GCUSHARE, run_command
 from gcushare.inspect.manual import Names
 from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Authorizer, Deletion
@@ -188,9 +188,10 @@ def a_node(
     vendor: Vendor = ENFLAME,
     offered: Sequence[InventoryCard] | None = None,
     annotations: Mapping[str, str] | None = None,
+    modes: tuple[str, ...] = (SERVES_MEMORY,),
 ) -> Document:
     """A node with an address and a kubelet that reports."""
-    document = node_document(name, *sizes, vendor=vendor, offered=offered, annotations=annotations)
+    document = node_document(name, *sizes, vendor=vendor, offered=offered, annotations=annotations, modes=modes)
     document["metadata"]["labels"] = dict(labels or {})
     document["status"] |= {
         "addresses": [{"type": "InternalIP", "address": address or f"10.0.0.{len(name)}"}],

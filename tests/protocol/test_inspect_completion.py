@@ -59,7 +59,7 @@ async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
         ("--context ", ["gcushare-playground"]),
         ("--user ", ["gcushare-playground"]),
         ("--sor", ["--sort-by"]),
-        ("top --plug", ["--plugin-namespace", "--plugin-port", "--plugin-selector"]),
+        ("top --plug", ["--plugin-namespace", "--plugin-port", "--plugin-tls", "--plugin-selector"]),
         ("completion ", ["bash", "zsh", "fish"]),
     ],
 )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.core.nodes import Assignment
 from gcushare.core.units import parse_memory_unit
 from gcushare.inspect.picture import NodeFacts, Picture, PodFacts
 from gcushare.vendors import ENFLAME, Vendor
 
 
-def picture_of(*nodes: tuple[str, Sequence[InventoryCard], str], vendor: Vendor = ENFLAME) -> Picture:
-    """Nodes by name, cards and unit; each with its own address."""
+def picture_of(
+    *nodes: tuple[str, Sequence[InventoryCard], str],
+    vendor: Vendor = ENFLAME,
+    modes: Sequence[str] = (SERVES_MEMORY,),
+) -> Picture:
+    """Nodes by name, cards and unit; each with its own address, and all with a plugin that serves this."""
     picture = Picture(vendor)
     for number, (name, offered, unit) in enumerate(nodes, start=1):
-        picture.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None)
+        picture.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, modes)
         picture.nodes[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
     return picture
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 
-from gcushare.inspect.screen import Screen, Tracker
 from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.screen import Screen, Tracker
 
 
 class Terminal(io.StringIO):

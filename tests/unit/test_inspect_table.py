@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.inspect.details import detail_lines
 from gcushare.inspect.options import SortKey
@@ -82,6 +83,22 @@ def test_marks_say_what_is_out_of_order_and_only_used_ones_are_explained() -> No
     legend = [line[0] for line in lines[2:] if line[1:2] == " " and not line[0].isalnum()]
     assert legend == ["!", "#", "=", "?", "^", "*"]
     assert not [line for line in table(picture_of(("calm", [card(0)], "1"))) if line[:2] in ("! ", "# ", "~ ")]
+
+
+def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:
+    picture = picture_of(("node-1", cards(16, 16, 16, 16), "1"), modes=BOTH_MODES)
+    give(picture, held("shared", "node-1", (0, 4)), held("owner", "node-1", (2, 16), whole=True))
+    assert "whole cards: 2 free, 1 held whole, 1 shared" in table(picture)
+    assert not any("whole cards" in line for line in table(picture_of(("node-1", cards(16), "1"))))
+
+
+def test_a_pod_that_waits_for_whole_cards_is_told_in_cards_and_only_where_they_are_served() -> None:
+    asks_two = PodFacts(ref=pod("train"), state="Pending", whole_cards=2)
+    for modes, told in ((BOTH_MODES, True), ((SERVES_MEMORY,), False)):
+        picture = picture_of(("node-1", cards(16, 16), "1"), modes=modes)
+        picture.pods["uid-train"] = asks_two
+        line = "pending: 1 pod waits for 2 whole cards: default/train (2 whole cards)"
+        assert (line in table(picture)) is told
 
 
 def test_pods_without_a_card_have_a_column_of_their_own_and_pods_without_a_node_a_line() -> None:

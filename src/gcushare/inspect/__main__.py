@@ -18,11 +18,11 @@ from gcushare.inspect.commands import Session
 from gcushare.inspect.hints import hint_for, near_names_hint
 from gcushare.inspect.manual import SETTINGS, Names
 from gcushare.inspect.options import CompletionSettings, ExplainSettings, TableSettings, TopSettings
-from gcushare.inspect.screen import Screen
 from gcushare.inspect.shell_scripts import completion_script
 from gcushare.kube import NODES
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exits import DONE
+from gcushare.runtime.screen import Screen
 from gcushare.runtime.settings import Program, list_specs
 from gcushare.vendors import ALIYUN, ENFLAME
 

@@ -21,12 +21,12 @@ from gcushare.inspect.options import (
 )
 from gcushare.inspect.picture import Picture, Source
 from gcushare.inspect.reading import Scope
-from gcushare.inspect.screen import Screen, Tracker
 from gcushare.inspect.summary import Summary, summarise
 from gcushare.inspect.table import table_lines
 from gcushare.inspect.watch_screen import watch
 from gcushare.kube import KubeClient, KubeConfig, load_config
 from gcushare.runtime.exits import DONE, FAILED
+from gcushare.runtime.screen import Screen, Tracker
 from gcushare.vendors.vendor import Vendor
 
 MAX_WARNINGS = 10

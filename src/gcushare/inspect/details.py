@@ -91,7 +91,8 @@ class _Details:
 def _pending_row(node: NodeSummary, facts: PodFacts) -> Row:
     first = (Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), _state_cell(facts))
     nothing = tuple(Cell("0", "dim") for _ in node.state.cards)
-    return Row(first, nothing, (Cell(show_amount(node.amount(facts.units))),))
+    asked = ask_words(facts) if facts.whole_cards else show_amount(node.amount(facts.units))
+    return Row(first, nothing, (Cell(asked),))
 
 
 def _waiting_block(summary: Summary, width: int | None) -> list[Text]:

@@ -56,7 +56,10 @@ class CardPart(_Part, frozen=True):
 
 
 class NodePart(_Part, frozen=True):
-    """One node; ``unit`` is empty and ``unit_bytes`` 0 where it does not tell."""
+    """One node; ``unit`` is empty and ``unit_bytes`` 0 where it does not tell.
+
+    ``modes``: what its plugin serves, ``memory`` or ``whole``; ``whole_cards_free``: cards that a pod may have whole.
+    """
 
     name: str
     address: str
@@ -66,6 +69,8 @@ class NodePart(_Part, frozen=True):
     total: int
     allocated: int
     pending: int
+    modes: list[str]
+    whole_cards_free: int
     cards: list[CardPart]
 
 
@@ -177,6 +182,8 @@ def _node_part(summary: Summary, node: NodeSummary) -> NodePart:
         total=node.state.total,
         allocated=node.state.used,
         pending=sum(facts.units for facts in node.pending_pods),
+        modes=list(node.state.modes),
+        whole_cards_free=node.state.empty_cards,
         cards=[_card_part(summary, node, state) for state in node.state.cards.values()],
     )
 

@@ -149,6 +149,7 @@ def _compute(picture: Picture, pod: Pod, request: CardRequest) -> ExplainDocumen
         wishes.card_policy or UNTOLD_POLICY,
         selection.use if selection else (),
         selection.avoid if selection else (),
+        (wishes.whole_card_policy or UNTOLD_POLICY) if request.whole else "",
     )
     unreadable = {name: facts.problem for name, facts in picture.nodes.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])

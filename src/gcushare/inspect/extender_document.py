@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import msgspec
 
-from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, Card, Health, InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
@@ -84,7 +84,7 @@ def adopt_document(picture: Picture, nodes: list[ExtenderNode]) -> None:
     for node in shown.values():
         known = before.nodes.get(node.name)
         cards, unit = _cards_of(node, known)
-        picture.ledger.set_node(node.name, cards, unit)
+        picture.ledger.set_node(node.name, cards, unit, known.modes if known is not None else (SERVES_MEMORY,))
         picture.nodes.setdefault(node.name, NodeFacts(name=node.name))
         for assignment in _assignments_of(node, by_name, known):
             picture.ledger.apply(assignment)

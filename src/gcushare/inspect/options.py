@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gcushare.kube import ConfigSources, Limits, Overrides
 from gcushare.runtime import parsers
+from gcushare.runtime.groups import PluginPodSettings
 from gcushare.runtime.settings import group, setting, settings
 
 
@@ -51,15 +52,6 @@ class Shell(enum.Enum):
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
-
-
-def _maybe() -> parsers.Parser[bool | None]:
-    """A switch that may also be left to the surroundings."""
-    plain = parsers.boolean()
-    return parsers.Parser(
-        plain.metavar, plain.accepted, lambda raw: plain.parse(raw) if raw else None,
-        lambda value: "" if value is None else plain.show(value), is_switch=True,
-    )  # fmt: skip
 
 
 def _text(metavar: str, unset: str, accepted: str = "any text that is not empty") -> parsers.Parser[str | None]:
@@ -188,7 +180,9 @@ class ShowFlags:
         "card.",
     )
     color: bool | None = setting(
-        _maybe(), default=None, help="Colours; without the flag on terminals only, and not where NO_COLOR is set."
+        parsers.maybe_boolean(),
+        default=None,
+        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
     )
 
 
@@ -310,18 +304,8 @@ class TopSettings:
     selector: str | None = setting(
         _text("LABELS", "all nodes", "a label selector"), default=None, short="-l", help="Only nodes with these labels."
     )
-    plugin_namespace: str = setting(
-        parsers.text("NAME"), default="kube-system", help="Where the device plugins' pods are."
-    )
-    plugin_port: int = setting(
-        parsers.integer(1, 65535, "PORT"), default=32767, help="Port on which they tell their metrics."
-    )
-    plugin_selector: str | None = setting(
-        _text("LABELS", "pods named *device-plugin*", "a label selector"),
-        default=None,
-        help="Labels of the device plugins' pods.",
-    )
     show: ShowFlags = group(ShowFlags)
+    plugins: PluginPodSettings = group(PluginPodSettings)
     at: ClusterFlags = group(ClusterFlags)
 
 

@@ -94,7 +94,7 @@ class Picture:
         if found is None:
             self.ledger.remove_node(name)
         else:
-            self.ledger.set_node(name, found.cards, found.unit)
+            self.ledger.set_node(name, found.cards, found.unit, found.modes)
         if found is None and not problem:
             self.nodes.pop(name, None)
             return
@@ -150,8 +150,16 @@ class Picture:
         return [node for node in self.ledger.nodes.values() if node.known and node.cards]
 
     def waiting(self) -> list[PodFacts]:
-        """Pods without a node, oldest first; those that the extender is binding this moment are not among them."""
-        found = (facts for uid, facts in self.pods.items() if facts.is_waiting and self.ledger.assignment(uid) is None)
+        """Pods without a node, oldest first; those that the extender is binding this moment are not among them.
+
+        Nor are those that ask for whole cards while no node serves any: they wait for another plugin.
+        """
+        ours = any(node.known and node.serves_whole for node in self.ledger.nodes.values())
+        found = (
+            facts
+            for uid, facts in self.pods.items()
+            if facts.is_waiting and self.ledger.assignment(uid) is None and (ours or not facts.whole_cards)
+        )
         return sorted(found, key=lambda facts: (facts.ref.created, facts.ref.namespace, facts.ref.name))
 
     def without_card(self) -> dict[str, list[PodFacts]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from gcushare.core.nodes import CardState
+from gcushare.core.nodes import CardMode, CardState
 from gcushare.inspect.amounts import show_amount
 from gcushare.inspect.layout import Cell, Grid, Row, lay_out
 from gcushare.inspect.marks import Mark, legend, marks_of_card, signs, style_of
@@ -93,9 +94,22 @@ def remarks(summary: Summary) -> list[str]:
     if lost:
         pods = sum(len(held) for held in lost.values())
         lines.append(f"{_count(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
+    whole = whole_line(summary)
+    if whole:
+        lines.append(whole)
     if summary.waiting:
         lines.append(waiting_line(summary))
     return lines
+
+
+def whole_line(summary: Summary) -> str:
+    """How the cards of nodes that serve whole ones are in use; empty where none does and no card is held whole."""
+    served = [node.state for node in summary.nodes if node.state.serves_whole]
+    modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
+    if not served and not modes[CardMode.WHOLE]:
+        return ""
+    free = sum(node.empty_cards for node in served)
+    return f"whole cards: {free} free, {modes[CardMode.WHOLE]} held whole, {modes[CardMode.SHARED]} shared"
 
 
 def waiting_line(summary: Summary) -> str:

@@ -8,10 +8,10 @@ from gcushare.inspect.gathering import Wanted, gather_from_api
 from gcushare.inspect.options import Output, SourceChoice, SourceFlags, TopSettings
 from gcushare.inspect.reading import Scope
 from gcushare.inspect.scraping import Scraped, scrape_plugins
-from gcushare.inspect.screen import Tracker
 from gcushare.inspect.summary import Summary, summarise
 from gcushare.inspect.use import nodes_without_readings, use_rows
 from gcushare.inspect.use_table import use_lines, use_report
+from gcushare.runtime.screen import Tracker
 
 
 async def top(session: Session, settings: TopSettings) -> int:
@@ -26,7 +26,7 @@ async def top(session: Session, settings: TopSettings) -> int:
             require_cards(picture, settings.node)
         summary = summarise(picture)
         nodes = frozenset(node.name for node in summary.nodes)
-        scraped = await scrape_plugins(api, session.vendor, settings, nodes, tracker)
+        scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, tracker)
     rows = use_rows(summary, scraped.readings)
     problems = _use_problems(summary, scraped, settings)
     match settings.show.output:
@@ -47,8 +47,9 @@ def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> 
     asked = {name.rpartition(" on ")[2] for name in scraped.failures}
     silent = [node for node in nodes_without_readings(summary, scraped.readings) if node not in asked]
     if silent:
+        namespace = settings.plugins.plugin_namespace
         problems[f"nodes {', '.join(silent[:MAX_WARNINGS])}{', ...' if len(silent) > MAX_WARNINGS else ''}"] = (
-            f"no device plugin in namespace {settings.plugin_namespace!r} tells what the cards of {len(silent)} "
+            f"no device plugin in namespace {namespace!r} tells what the cards of {len(silent)} "
             "node(s) use; --plugin-namespace and --plugin-selector say where the plugins are"
         )
     return problems

@@ -18,11 +18,11 @@ from gcushare.inspect.details import detail_lines
 from gcushare.inspect.following import Connection, View, follow
 from gcushare.inspect.gathering import Wanted
 from gcushare.inspect.options import Output, TableSettings
-from gcushare.inspect.screen import Screen
 from gcushare.inspect.summary import Summary, summarise
 from gcushare.inspect.table import table_lines
 from gcushare.kube import KubeClient
 from gcushare.runtime.exits import DONE
+from gcushare.runtime.screen import Screen
 
 _REDRAW_S = 1.0
 """How soon a changed size of the terminal is followed."""

@@ -1,0 +1,81 @@
+"""Bars of characters: a card's units with a part for each pod, and memory in use. Pure.
+
+Parts can be told apart without colours too: each begins with its pod's letter, and their fills alternate.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+LETTERS = string.ascii_lowercase + string.ascii_uppercase
+COLORS = ("cyan", "magenta", "blue", "yellow", "green", "bright_magenta", "bright_cyan", "bright_blue")
+_FILLS = ("█", "▓")
+_WAITING = "▒"
+_EMPTY = "░"
+_UNKNOWN = "·"
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_FULL_PERCENT, _BUSY_PERCENT = 95, 80
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One pod's part of a bar."""
+
+    units: int
+    is_waiting: bool = False
+
+
+def letter_of(position: int) -> str:
+    """The sign of the pod at this position of a card; there are no more than a bar can show."""
+    return LETTERS[position] if position < len(LETTERS) else "*"
+
+
+def color_of(position: int) -> str:
+    """The colour of the pod at this position of a card."""
+    return COLORS[position % len(COLORS)]
+
+
+def granted_bar(parts: Sequence[Part], total: int, width: int) -> Text:
+    """Draw who holds how much of ``total`` units in ``width`` columns.
+
+    Every part is as long as its share, to a column, and seen: one that is too small takes a column all the same.
+    """
+    bar = Text()
+    whole = max(total, sum(part.units for part in parts), 1)
+    units = 0
+    for position, part in enumerate(parts[:width]):
+        units += part.units
+        room = width - len(bar)
+        # A column is kept for each that follows.
+        columns = max(1, min(round(units * width / whole) - len(bar), room - (len(parts) - position - 1)))
+        fill = _WAITING if part.is_waiting else _FILLS[position % len(_FILLS)]
+        color = color_of(position)
+        bar.append(letter_of(position), f"bold reverse {color}")
+        bar.append(fill * (columns - 1), color)
+    bar.append(_EMPTY * (width - len(bar)), "bright_black")
+    return bar
+
+
+def used_bar(used: int | None, total: int, width: int) -> Text:
+    """Draw how much is in use, to an eighth of a column; None, which nobody tells, does not look like nothing."""
+    if used is None:
+        return Text(_UNKNOWN * width, "bright_black")
+    eighths = min(width * 8, used * width * 8 // total) if total else 0
+    filled = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+    if used and not filled:
+        filled = _EIGHTHS[1]
+    bar = Text()
+    bar.append(filled, _style_of(used, total))
+    bar.append(_EMPTY * (width - len(filled)), "bright_black")
+    return bar
+
+
+def _style_of(used: int, total: int) -> str:
+    percent = used * 100 // total if total else 0
+    if percent >= _FULL_PERCENT:
+        return "red"
+    return "yellow" if percent >= _BUSY_PERCENT else "green"

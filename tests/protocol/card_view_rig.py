@@ -1,0 +1,69 @@
+"""``gcushare cards`` as a process would run it, and files of simulated cards for it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from gcushare.card_view.command import main
+from gcushare.runtime.entry import Surroundings
+from tests.protocol.inspect_rig import Ran, Tty
+
+NOWHERE = Path("/nowhere")
+"""A /proc without processes: whose they are is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Runs the command: on a pipe, or on a terminal of so many columns."""
+
+    environ: Mapping[str, str]
+    proc: Path = NOWHERE
+
+    async def call(self, *argv: str, columns: int | None = None, **environ: str) -> Ran:
+        out, err = (Tty() if columns else io.StringIO()), io.StringIO()
+        found = {**self.environ, **environ}
+        if columns:
+            found = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **found}
+        around = Surroundings(argv=argv, environ=found, stdout=out, stderr=err)
+        code = await asyncio.to_thread(main, around, proc=self.proc)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    async def ask(self, *argv: str) -> dict[str, Any]:
+        """The document of ``-o json``."""
+        ran = await self.call(*argv, "-o", "json")
+        assert ran.code == 0, ran.err
+        document: dict[str, Any] = json.loads(ran.out)
+        return document
+
+
+@asynccontextmanager
+async def serving(body: bytes) -> AsyncIterator[str]:
+    """An address that answers everything with this."""
+
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=body, content_type="application/json")
+
+    server = web.Server(answer)
+    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    finally:
+        listener.close()
+        await server.shutdown(0)
+        await listener.wait_closed()
+
+
+def simulated(folder: Path, *cards: Mapping[str, object]) -> str:
+    """What ``--cards`` takes for these cards."""
+    path = folder / "simulated.json"
+    path.write_text(json.dumps({"driver": "9.9", "cards": [{"memory": "16GiB", **each} for each in cards]}))
+    return f"simulated:{path}"

@@ -1,0 +1,201 @@
+"""``gcushare cards`` on a node: what its plugin tells over HTTP, and the vendor's library where there is none."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gcushare.core.units import GIB
+from gcushare.device_plugin.planning import Mode
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import a_pod, as_whole
+from tests.native.libraries import install_fake
+from tests.protocol.card_view_rig import Caller, serving, simulated
+from tests.protocol.plugin_rig import PluginRig
+from tests.unit.card_pictures import card, make_proc, status
+
+USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
+
+
+def address(rig: PluginRig) -> str:
+    assert rig.app.server is not None
+    return rig.app.server.url
+
+
+def silent_url() -> str:
+    """An address at which nobody listens any more."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[PluginRig]:
+    """A plugin with two cards, a pod on the first, and readings of it."""
+    async with PluginRig(cards=(16, 16)) as found:
+        found.write_cards({0: USE})
+        found.bind("a", 4, 2, card=0)
+        await found.until_recorded("a")
+        await found.until(
+            lambda: any(state.use and state.use.memory_used_bytes for state in found.app.observed.states()),
+            "use is read",
+        )
+        yield found
+
+
+async def test_the_plugin_of_this_machine_tells_cards_use_and_pods(rig: PluginRig) -> None:
+    ran = await Caller({}).call("--plugin", address(rig), columns=80)
+    assert (ran.code, ran.err) == (0, "")
+    plain = await Caller({}).call("--plugin", address(rig), "--no-color", columns=80)
+    lines = plain.lines
+    assert lines[0].startswith("node-1   enflame   driver simulated   unit GB")
+    assert "2 cards  1 free, 1 shared  granted 6 of 32 GB  used 9.0 GB  1 pod" in lines
+    assert any(line.startswith("╭─ 0  Simulated  GCU-0 ──") and line.endswith(" healthy  shared ─╮") for line in lines)
+    assert any("9.0 of 16.0 GB   56% │" in line for line in lines)
+    assert any("temperature 61°C   power 142 W   busy 87%" in line for line in lines)
+    assert any("a default/a  6 GB   c0 4, c1 2" in line for line in lines)
+    assert any("processes, their pod unknown: pid 7 (1.0 GB), pid 4242 (5.0 GB)" in line for line in lines)
+
+
+async def test_colours_are_for_terminals_that_want_them(rig: PluginRig) -> None:
+    caller, words = Caller({}), ("--plugin", address(rig))
+    assert "\x1b[" in (await caller.call(*words, columns=80)).out
+    assert "\x1b[" not in (await caller.call(*words)).out
+    assert "\x1b[" not in (await caller.call(*words, columns=80, NO_COLOR="1")).out
+    assert "\x1b[" in (await caller.call(*words, "--color")).out
+
+
+async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginRig, tmp_path: Path) -> None:
+    uid = rig.pod("a")["metadata"]["uid"]
+    caller = Caller({}, make_proc(tmp_path, {4242: f"0::/kubepods/burstable/pod{uid}/c\n", 7: "0::/init.scope\n"}))
+    document = await caller.ask("--plugin", address(rig))
+    first = document["nodes"][0]["cards"][0]
+    assert first["holders"][0]["processes"] == [{"pid": 4242, "bytes": 5 * GIB}]
+    assert first["processes"] == [{"pid": 7, "bytes": GIB}]
+
+
+async def test_a_card_that_a_pod_has_whole_is_told_so_before_and_after_its_admission() -> None:
+    async with PluginRig(cards=(16, 16), plugin={"mode": Mode.BOTH}) as rig:
+        rig.bind_whole("now", cards="0")
+        await rig.until_recorded("now")
+        rig.app.observed.book.apply(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
+        (node,) = (await Caller({}).ask("--plugin", address(rig)))["nodes"]
+    assert node["modes"] == ["memory", "whole"]
+    assert [(card["mode"], card["grantedUnits"]) for card in node["cards"]] == [("whole", 16), ("whole", 0)]
+    holders = [holder for card in node["cards"] for holder in card["holders"]]
+    assert [(each["pod"], each["units"], each["whole"], each["state"]) for each in holders] == [
+        ("default/now", 16, True, "holds"),
+        ("default/later", 16, True, "waits"),
+    ]
+
+
+async def test_a_sick_and_a_cordoned_card_are_told_with_the_reason(rig: PluginRig) -> None:
+    rig.write_cards({1: {"health": "unhealthy", "reason": "xid 79"}})
+    await rig.annotate_node(ENFLAME.cordon_annotation, "0")
+    await rig.until_units(32, allocatable=6)
+    lines = (await Caller({}).call("--plugin", address(rig))).lines
+    assert any(line.endswith(" healthy  cordoned  shared ─╮") for line in lines)
+    assert any(line.endswith(" sick  free ─╮") for line in lines)
+    assert any("sick: xid 79" in line for line in lines)
+
+
+async def test_two_plugins_are_shown_and_one_that_is_silent_is_a_warning(rig: PluginRig) -> None:
+    silent = silent_url()
+    async with serving(msgspec.json.encode(status(card(0, model="A100"), vendor="aliyun", unit="GiB"))) as other:
+        both = await Caller({}).call("--plugin", f"{address(rig)},{other}")
+        assert (both.code, both.err) == (0, "")
+        assert [line.split()[1] for line in both.lines if line.startswith("node-1 ")] == ["aliyun", "enflame"]
+    ran = await Caller({}).call("--plugin", f"{address(rig)},{silent}")
+    assert ran.code == 1
+    assert ran.lines[0].startswith("node-1 ")
+    assert ran.err.startswith(f"warning: {silent}: no plugin answers at {silent}/status: ")
+
+
+async def test_a_plugin_that_was_named_and_is_silent_is_an_error_that_says_what_to_do() -> None:
+    ran = await Caller({}).call("--plugin", silent_url())
+    assert (ran.code, ran.out) == (75, "")
+    assert "no plugin answers at http://127.0.0.1:" in ran.err
+    assert "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'" in ran.err
+
+
+async def test_another_programs_answer_is_not_taken_for_a_plugins() -> None:
+    async with serving(b'{"status": "ok"}') as url:
+        ran = await Caller({}).call("--plugin", url)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"error: {url}/status answers 200 and no plugin's status" in ran.err
+
+
+async def test_without_a_plugin_the_library_is_read_and_pods_are_unknown(tmp_path: Path) -> None:
+    source = simulated(tmp_path, USE, {"health": "unhealthy", "reason": "lost"}, {"left_out": "MIG is on"})
+    ran = await Caller({}).call("--plugin", silent_url(), "--cards", source)
+    assert (ran.code, ran.err) == (0, "")
+    text = " ".join(" ".join(line.split()) for line in ran.lines)
+    assert "driver 9.9 read from the library, simulated" in text
+    assert "the pods are not known, only processes: no plugin answers at http://127.0.0.1:" in text
+    assert not any("granted" in line for line in ran.lines)
+    assert any("9.0 of 16.0 GiB   56% │" in line for line in ran.lines)
+    assert any("│ processes: pid 7 (1.0 GiB), pid 4242 (5.0 GiB)" in line for line in ran.lines)
+    assert any("sick: lost" in line for line in ran.lines)
+    assert "card 2 simulated-2 is not shared: MIG is on" in ran.lines
+
+
+async def test_a_library_alone_is_asked_where_it_is_named_alone(tmp_path: Path) -> None:
+    document = await Caller({}).ask("--cards", simulated(tmp_path, {}))
+    (node,) = document["nodes"]
+    assert (node["source"], node["podsKnown"], node["note"]) == ("library", False, "--cards asks no plugin")
+    (only,) = node["cards"]
+    assert (only["mode"], only["units"], only["usedBytes"], only["healthy"]) == (None, None, None, True)
+
+
+async def test_neither_plugin_nor_library_is_told_with_both_reasons(tmp_path: Path) -> None:
+    ran = await Caller({}).call("--plugin", silent_url(), "--cards", simulated(tmp_path))
+    assert (ran.code, ran.out) == (75, "")
+    assert "no plugin answers at" in ran.err
+    assert "nor does a library here show cards: simulated:" in ran.err
+
+
+async def test_both_vendors_libraries_are_shown_where_both_have_cards(tmp_path: Path) -> None:
+    flags = []
+    for kind in ("efml", "nvml"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        flags += [f"--{kind}-library", str(install_fake("efml" if kind == "efml" else "nvml", folder).path)]
+    document = await Caller({}).ask("--cards", "auto", *flags)
+    assert [node["vendor"] for node in document["nodes"]] == ["enflame", "aliyun"]
+    assert all(node["cards"] for node in document["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        pytest.param(("--plugin", "127.0.0.1:1"), "must be http://HOST:PORT or https://HOST:PORT", id="no scheme"),
+        pytest.param(("n1", "--plugin", "http://h:1"), "is asked through the API server", id="two places"),
+        pytest.param(("n1", "--cards", "auto"), "is asked through the API server", id="two sources"),
+        pytest.param(("--cards", "magic"), "accepted: auto, efml, nvml, simulated:FILE", id="no such source"),
+        pytest.param(("--tls-cert-file", "x"), "belong together", id="half a certificate"),
+        pytest.param(("--cards", "simulated:/nowhere"), "/nowhere cannot be read", id="no such file"),
+    ],
+)
+async def test_a_wrong_command_says_what_is_wrong(words: tuple[str, ...], why: str) -> None:
+    ran = await Caller({}).call(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert why in ran.err
+
+
+async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig: PluginRig) -> None:
+    document = msgspec.json.decode((await rig.get("/status"))[1])
+    first, second = document["cards"]
+    assert (first["mode"], first["holders"]) == ("shared", ["default/a"])
+    assert first["use"] == {
+        "memoryUsedBytes": 9 * GIB,
+        "temperatureCelsius": 61.0,
+        "powerWatts": 142.5,
+        "utilizationPercent": 87.0,
+        "processes": {"7": GIB, "4242": 5 * GIB},
+    }
+    assert (second["mode"], second["holders"], second["use"]["memoryUsedBytes"]) == ("free", [], None)
+    assert (document["pods"][0]["cards"], document["pods"][0]["whole"]) == ([0], False)

@@ -1,0 +1,113 @@
+"""``gcushare cards NODE``: the plugins of a node through the API server's proxy of their pods."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.extender_objects import Document, pod_document
+from tests.protocol.card_view_rig import Caller
+from tests.protocol.inspect_rig import Cluster, a_node, cluster, in_namespace
+from tests.protocol.plugin_rig import PluginRig
+from tests.unit.card_pictures import busy, card, status
+
+PLUGIN = "gcushare-device-plugin-x7"
+PROXY = "/api/v1/namespaces/kube-system/pods/"
+
+
+def plugin_pod(name: str, node: str, phase: str = "Running") -> Document:
+    return in_namespace(pod_document(name, None, node=node, phase=phase), "kube-system")
+
+
+@pytest.fixture
+async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Two nodes; the plugin of the first answers."""
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16), a_node("node-2", 16), plugin_pod(PLUGIN, "node-1"))
+        found.front.backends[f"pods/http:{PLUGIN}:32767"] = msgspec.json.encode(busy()).decode()
+        yield found
+
+
+def caller(found: Cluster) -> Caller:
+    return Caller(found.environ())
+
+
+async def test_a_real_plugin_is_reached_through_the_api_server(seen: Cluster) -> None:
+    async with PluginRig(cards=(16,)) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        assert rig.app.server is not None
+        seen.front.backends[f"pods/http:{PLUGIN}:32767"] = rig.app.server.url
+        ran = await caller(seen).call("node-1")
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.lines[0].startswith("node-1   enflame   driver simulated")
+        assert ran.lines[1].endswith(f", pod kube-system/{PLUGIN}")
+        assert any("a default/a  4 GB   c0 4" in line for line in ran.lines)
+        assert seen.front.proxied == [f"{PROXY}http:{PLUGIN}:32767/proxy/status"]
+
+
+async def test_both_vendors_plugins_of_a_node_are_shown_and_no_other_nodes(seen: Cluster) -> None:
+    seen.put(plugin_pod("gpushare-device-plugin-y1", "node-1"), plugin_pod("gcushare-device-plugin-z", "node-2"))
+    other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
+    seen.front.backends["pods/http:gpushare-device-plugin-y1:32767"] = msgspec.json.encode(other).decode()
+    document = await caller(seen).ask("node-1")
+    assert [(node["vendor"], node["origin"]) for node in document["nodes"]] == [
+        ("aliyun", "pod kube-system/gpushare-device-plugin-y1"),
+        ("enflame", f"pod kube-system/{PLUGIN}"),
+    ]
+    assert not any("device-plugin-z" in path for path in seen.front.proxied)
+
+
+async def test_port_tls_namespace_and_labels_of_the_plugins_can_be_named(seen: Cluster) -> None:
+    seen.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}})
+    seen.put(in_namespace(pod_document("mine", None, node="node-2", phase="Running", labels={"app": "cards"}), "own"))
+    ran = await caller(seen).call(
+        "node-2", "--plugin-namespace", "own", "--plugin-selector", "app=cards", "--plugin-port", "9", "--plugin-tls"
+    )
+    assert ran.code == 1  # the double has no such pod behind its proxy
+    assert seen.front.proxied == ["/api/v1/namespaces/own/pods/https:mine:9/proxy/status"]
+
+
+async def test_one_plugin_that_fails_is_a_warning_beside_the_other(seen: Cluster) -> None:
+    seen.put(plugin_pod("gpushare-device-plugin-y1", "node-1"))
+    ran = await caller(seen).call("node-1")
+    assert ran.code == 1
+    assert ran.lines[0].startswith("node-1   enflame")
+    assert ran.err.startswith("warning: pod kube-system/gpushare-device-plugin-y1: ")
+
+
+async def test_another_systems_plugin_is_told_as_such(seen: Cluster) -> None:
+    seen.front.backends[f"pods/http:{PLUGIN}:32767"] = "404 page not found"
+    ran = await caller(seen).call("node-1")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"error: pod kube-system/{PLUGIN} answers no plugin's status: " in ran.err
+
+
+async def test_a_node_without_a_plugin_says_where_it_was_looked_for(seen: Cluster) -> None:
+    seen.put(plugin_pod("gcushare-device-plugin-ended", "node-2", phase="Failed"))
+    ran = await caller(seen).call("node-2")
+    assert (ran.code, ran.out) == (1, "")
+    assert "error: no device plugin runs on node 'node-2': no running pod named *device-plugin* in" in ran.err
+    assert "--plugin-namespace and --plugin-selector" in ran.err
+
+
+async def test_a_node_that_does_not_exist_is_told_apart(seen: Cluster) -> None:
+    ran = await caller(seen).call("node-9")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "error: there is no node 'node-9'; `kubectl get nodes` lists them\n"
+
+
+async def test_a_missing_right_is_named(seen: Cluster) -> None:
+    seen.front.forbids_proxies = True
+    ran = await caller(seen).call("node-1")
+    assert (ran.code, ran.out) == (1, "")
+    assert "cannot get pods/proxy" in ran.err
+
+
+async def test_a_silent_api_server_may_answer_later(seen: Cluster) -> None:
+    await seen.api.stop()
+    ran = await caller(seen).call("node-1", "--kube-api-timeout", "1s")
+    assert (ran.code, ran.out) == (75, "")

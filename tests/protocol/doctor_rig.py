@@ -181,8 +181,8 @@ class DoctorRig:
         )
         return made
 
-    def put_asking(self, name: str, units: int, *, age_s: float = 600.0, **options: Any) -> JsonObject:
-        """Create a pod that asks for memory, some time ago."""
+    def put_asking(self, name: str, units: int | None, *, age_s: float = 600.0, **options: Any) -> JsonObject:
+        """Create a pod that asks for memory, or for ``whole`` cards, some time ago."""
         phase = "Running" if options.get("node") else "Pending"
         return self.put_pod(pod_document(name, units, **options), age_s=age_s, phase=phase, conditions=[])
 
@@ -200,7 +200,7 @@ class DoctorRig:
 
     def set_units(self, amount: str | None, part: str = "capacity", resource: str = ENFLAME.memory_resource) -> None:
         def change(node: JsonObject) -> None:
-            node["status"][part].pop(resource)
+            node["status"][part].pop(resource, None)
             if amount is not None:
                 node["status"][part][resource] = amount
 

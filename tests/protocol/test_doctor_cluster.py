@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
 from gcushare.playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from gcushare.playground.apiserver.objects import JsonObject
-from gcushare.vendors import ALIYUN
+from gcushare.vendors import ALIYUN, ENFLAME
+from tests.builders import cards
+from tests.extender_objects import inventory_text
 from tests.protocol.doctor_rig import (
     CONFIG,
     EXTENDER,
@@ -82,6 +85,34 @@ def scheduler_calling_an_old_address(rig: DoctorRig) -> None:
 
 def scheduler_that_does_not_manage_a_vendor(rig: DoctorRig) -> None:
     configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler", "enflame.com/other")
+
+
+def manage_whole_cards(rig: DoctorRig) -> None:
+    names = f"{ENFLAME.memory_resource}\n      - name: {ENFLAME.whole_card_resource}"
+    configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler", names)
+
+
+def serve_whole_cards(rig: DoctorRig, *, beside_memory: bool = True) -> None:
+    text = inventory_text(cards(16, 16), modes=BOTH_MODES if beside_memory else (SERVES_MEMORY,))
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({ENFLAME.inventory_annotation: text}))
+    rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
+
+
+def whole_cards_that_nobody_is_asked_about(rig: DoctorRig) -> None:
+    serve_whole_cards(rig)
+    configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler")
+
+
+def whole_cards_that_no_node_serves(rig: DoctorRig) -> None:
+    manage_whole_cards(rig)
+
+
+def whole_cards_of_another_plugin_beside_ours(rig: DoctorRig) -> None:
+    serve_whole_cards(rig)
+    manage_whole_cards(rig)
+    theirs = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "theirs"}}
+    amounts = {"capacity": {ENFLAME.whole_card_resource: "8"}}
+    rig.put(theirs | {"status": amounts})
 
 
 def extender_that_was_never_asked(rig: DoctorRig) -> None:
@@ -202,6 +233,9 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_with_another_extender_only, ERROR, "scheduler-not-calling", SCHEDULER, "http://10.1.1.1/other"),
         (scheduler_calling_an_old_address, ERROR, "scheduler-other-address", SCHEDULER, "10.96.99.99:32766"),
         (scheduler_that_does_not_manage_a_vendor, ERROR, "scheduler-resource-unmanaged", SCHEDULER, "gcu-memory"),
+        (whole_cards_that_nobody_is_asked_about, WARNING, "whole-cards-unmanaged", SCHEDULER, "n1 serve whole cards"),
+        (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no node's plugin serves"),
+        (whole_cards_of_another_plugin_beside_ours, WARNING, "whole-cards-unserved", SCHEDULER, "on theirs"),
         (extender_that_was_never_asked, ERROR, "scheduler-not-calling", "kube-scheduler", "1 pods wait"),
         (scheduler_out_of_sight, INFO, "scheduler-unseen", "kube-scheduler", "no call yet"),
         (scheduler_with_an_unseen_configuration, INFO, "scheduler-unseen", SCHEDULER, "own.yaml"),
@@ -238,6 +272,12 @@ async def test_each_trouble_is_found_and_nothing_beside_it(
     assert number in found["problem"]
     assert found["remedy"]
     assert answer.code == {ERROR: 4, WARNING: 3, INFO: 0}[severity]
+
+
+async def test_whole_cards_that_are_served_and_managed_are_in_order(rig: DoctorRig) -> None:
+    serve_whole_cards(rig)
+    manage_whole_cards(rig)
+    assert (await rig.examine()).kinds == set()
 
 
 async def test_an_extender_that_does_not_answer_is_told_of_its_pod_and_its_service(rig: DoctorRig) -> None:

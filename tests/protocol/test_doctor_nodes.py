@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Card, Health, InventoryCard
 from gcushare.core.units import GIB
 from gcushare.playground.apiserver import DropBefore, Fault
 from gcushare.playground.apiserver.objects import JsonObject
@@ -17,12 +18,24 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.records import PodRecord
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
-from tests.protocol.doctor_rig import LABEL, NODE, PLUGIN, SYSTEM, DoctorRig, node_object, record, status
+from tests.protocol.doctor_rig import (
+    EXTENDER,
+    LABEL,
+    NODE,
+    PLUGIN,
+    SERVICE,
+    SYSTEM,
+    DoctorRig,
+    node_object,
+    record,
+    status,
+)
 
 Scenario = Callable[[DoctorRig], object]
 ERROR, WARNING = "error", "warning"
 INVENTORY = ENFLAME.inventory_annotation
 MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
+WHOLE = ENFLAME.whole_card_resource
 OTHER = "n2"
 
 
@@ -191,7 +204,7 @@ def record_of_other_units(rig: DoctorRig) -> None:
 
 
 def record_on_a_pod_that_asks_for_nothing(rig: DoctorRig) -> None:
-    rig.put_asking("idle", None, node=NODE, record=record(0, 4))  # type: ignore[arg-type] # it asks for nothing
+    rig.put_asking("idle", None, node=NODE, record=record(0, 4))
 
 
 def record_of_rubbish(rig: DoctorRig) -> None:
@@ -237,6 +250,29 @@ def node_of_the_go_gcushare(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["labels"].clear())
 
 
+def serve(rig: DoctorRig, *modes: str, counted: str = "2") -> None:
+    """The node's plugin serves this; the kubelet counts so many whole cards."""
+    text = inventory_text(cards(16, 16), modes=modes)
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
+    rig.change_node(lambda node: node["status"]["capacity"].update({WHOLE: counted}))
+    if SERVES_MEMORY not in modes:
+        rig.set_units(None)
+        rig.set_units(None, "allocatable")
+
+
+def whole_cards_of_two_plugins(rig: DoctorRig) -> None:
+    serve(rig, *BOTH_MODES, counted="4")
+
+
+def whole_cards_that_the_kubelet_does_not_count(rig: DoctorRig) -> None:
+    serve(rig, SERVES_WHOLE, counted="0")
+
+
+def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
+    serve(rig, *BOTH_MODES)
+    rig.put_asking("owner", None, node=NODE, whole=1)
+
+
 def foreign_device_ids(rig: DoctorRig) -> None:
     set_status(rig, foreignContainers=2)
 
@@ -278,6 +314,9 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pods hold them, such as default/whole"),
         (node_of_the_go_gcushare, WARNING, "other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
         (foreign_device_ids, WARNING, "foreign-device-ids", "2 containers"),
+        (whole_cards_of_two_plugins, ERROR, "whole-card-count", "serves 2 whole cards, the kubelet counts 4"),
+        (whole_cards_that_the_kubelet_does_not_count, ERROR, "whole-card-count", "counts 0 enflame.com/gcu"),
+        (whole_cards_of_a_pod_without_a_record, WARNING, "unrecorded-pod", "asks for 1 enflame.com/gcu"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -289,6 +328,24 @@ async def test_each_trouble_is_found_and_nothing_beside_it(
     assert answer.kinds == {(severity, kind)}
     assert number in answer.finding(kind)["problem"]
     assert answer.finding(kind)["remedy"]
+
+
+@pytest.mark.parametrize("modes", [(SERVES_WHOLE,), BOTH_MODES])
+async def test_whole_cards_that_are_served_and_counted_are_in_order(rig: DoctorRig, modes: tuple[str, ...]) -> None:
+    serve(rig, *modes)
+    rig.put_asking("owner", None, node=NODE, whole=1, record=replace(record(1, 16), whole=True))
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_a_cluster_of_whole_cards_alone_needs_no_extender(rig: DoctorRig) -> None:
+    serve(rig, SERVES_WHOLE)
+    rig.delete("pods", EXTENDER, SYSTEM)
+    rig.delete("services", SERVICE, SYSTEM)
+    assert (await rig.examine()).kinds == set()
+    serve(rig, *BOTH_MODES)
+    rig.set_units("32")
+    rig.set_units("32", "allocatable")
+    assert (ERROR, "extender-missing") in (await rig.examine()).kinds
 
 
 async def test_a_record_that_nobody_can_read_is_told_as_one(rig: DoctorRig) -> None:

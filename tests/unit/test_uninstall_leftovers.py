@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.uninstall.leftovers import find_leftovers, is_remembered
+from gcushare.core.cards import BOTH_MODES
+from gcushare.uninstall.leftovers import find_leftovers, is_remembered, whole_resources
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+from tests.extender_objects import inventory_text
 
 NODE = Node(
     metadata=ObjectMeta(
@@ -28,6 +30,24 @@ def test_inventory_count_and_memory_are_ours_and_an_admins_cordon_is_not() -> No
     gone = {ENFLAME.count_resource: None, ENFLAME.memory_resource: None}
     assert left.status_patch is not None
     assert left.status_patch.body == {"status": {"capacity": gone, "allocatable": gone}}
+
+
+def test_whole_cards_are_ours_only_where_our_inventory_says_so() -> None:
+    annotations = NODE.metadata.annotations | {ENFLAME.inventory_annotation: inventory_text([], modes=BOTH_MODES)}
+    capacity = NODE.status.capacity | {ENFLAME.whole_card_resource: "2"}
+    served = Node(metadata=ObjectMeta(name="n1", annotations=annotations), status=NodeStatus(capacity=capacity))
+
+    assert whole_resources(NODE, VENDORS) == frozenset()
+    assert whole_resources(served, VENDORS) == {ENFLAME.whole_card_resource}
+    assert ENFLAME.whole_card_resource not in find_leftovers(served, VENDORS, with_labels=False).resources
+    left = find_leftovers(served, VENDORS, with_labels=False, whole=[ENFLAME.whole_card_resource])
+    assert left.resources == (ENFLAME.count_resource, ENFLAME.memory_resource, ENFLAME.whole_card_resource)
+
+
+def test_a_kubelet_that_counts_only_our_whole_cards_remembers() -> None:
+    node = Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(capacity={ENFLAME.whole_card_resource: "2"}))
+    assert is_remembered(node, VENDORS) is None
+    assert is_remembered(node, VENDORS, [ENFLAME.whole_card_resource]) is True
 
 
 def test_the_label_goes_only_where_asked_to() -> None:

@@ -35,19 +35,6 @@ class Output(enum.Enum):
     JSON = "json"
 
 
-def _maybe() -> parsers.Parser[bool | None]:
-    """A switch that may also be left to the surroundings."""
-    plain = parsers.boolean()
-
-    def parse(raw: str) -> bool | None:
-        return plain.parse(raw) if raw else None
-
-    def show(value: bool | None) -> str:
-        return "" if value is None else plain.show(value)
-
-    return parsers.Parser(plain.metavar, plain.accepted, parse, show, is_switch=True)
-
-
 def _text(metavar: str, unset: str, accepted: str) -> parsers.Parser[str | None]:
     return parsers.optional(parsers.text(metavar, accepted=accepted), unset)
 
@@ -133,7 +120,9 @@ class DoctorSettings:
         parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, json with everything."
     )
     color: bool | None = setting(
-        _maybe(), default=None, help="Colours; without the flag on terminals only, and not where NO_COLOR is set."
+        parsers.maybe_boolean(),
+        default=None,
+        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
     )
     fix: bool = setting(
         parsers.boolean(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.resources import NODES
-from gcushare.uninstall.leftovers import find_leftovers, is_remembered
+from gcushare.uninstall.leftovers import find_leftovers, is_remembered, whole_resources
 from gcushare.vendors import Vendor
 from gcushare.wire.objects import Node
 
@@ -34,6 +34,8 @@ class Cleaner:
         self._clock = clock
         self._say = say
         self._remembering: set[str] = set()
+        self._whole: dict[str, frozenset[str]] = {}
+        """Whole-card resources that are ours, by node: what says so, the inventory, is taken away first."""
 
     async def run(self) -> frozenset[str]:
         """Clean until no kubelet brings anything back or the time is over; return the Nodes where one still may.
@@ -51,12 +53,14 @@ class Cleaner:
 
     async def _clean(self, node: Node) -> None:
         name = node.metadata.name
-        remembered = is_remembered(node, self._wish.vendors)
+        vendors = self._wish.vendors
+        whole = self._whole[name] = self._whole.get(name, frozenset()) | whole_resources(node, vendors)
+        remembered = is_remembered(node, vendors, whole)
         if remembered and name in self._remembering:
             return  # taken away once already: the kubelet wrote it back, and would again
         if remembered is not None:
             (self._remembering.add if remembered else self._remembering.discard)(name)
-        left = find_leftovers(node, self._wish.vendors, with_labels=self._wish.with_labels)
+        left = find_leftovers(node, vendors, with_labels=self._wish.with_labels, whole=whole)
         if left.metadata_patch is not None:
             await self._client.patch(NODES, name, left.metadata_patch)
         if left.status_patch is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from gcushare.core.cards import SERVES_WHOLE
+from gcushare.core.errors import RemoteContractError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors import Vendor
+from gcushare.wire.inventory import decode_inventory
 from gcushare.wire.objects import Node
 
 
@@ -32,10 +35,28 @@ class Leftovers:
         return Patch(PatchKind.MERGE, {"status": {"capacity": gone, "allocatable": gone}}) if gone else None
 
 
-def find_leftovers(node: Node, vendors: Sequence[Vendor], *, with_labels: bool) -> Leftovers:
-    """Find our fields of a Node."""
+def whole_resources(node: Node, vendors: Sequence[Vendor]) -> frozenset[str]:
+    """The whole-card resources that our plugin serves on a Node; without an inventory that says so they are others'."""
+    return frozenset(vendor.whole_card_resource for vendor in vendors if _serves_whole(node, vendor))
+
+
+def _serves_whole(node: Node, vendor: Vendor) -> bool:
+    text = node.metadata.annotations.get(vendor.inventory_annotation)
+    if text is None:
+        return False
+    try:
+        return SERVES_WHOLE in decode_inventory(text).modes
+    except RemoteContractError:
+        return False  # nobody can tell: what may be another plugin's stays
+
+
+def find_leftovers(
+    node: Node, vendors: Sequence[Vendor], *, with_labels: bool, whole: Collection[str] = ()
+) -> Leftovers:
+    """Find our fields of a Node; ``whole``: the whole-card resources that are ours there."""
     status = node.status.capacity.keys() | node.status.allocatable.keys()
     resources = [name for vendor in vendors for name in (vendor.count_resource, vendor.memory_resource)]
+    resources += sorted(whole)
     inventories = [vendor.inventory_annotation for vendor in vendors]
     labels = [vendor.label_key for vendor in vendors] if with_labels else []
     return Leftovers(
@@ -45,11 +66,12 @@ def find_leftovers(node: Node, vendors: Sequence[Vendor], *, with_labels: bool) 
     )
 
 
-def is_remembered(node: Node, vendors: Sequence[Vendor]) -> bool | None:
-    """Tell whether the kubelet still counts our memory; None where the Node says nothing of it.
+def is_remembered(node: Node, vendors: Sequence[Vendor], whole: Collection[str] = ()) -> bool | None:
+    """Tell whether the kubelet still counts our cards; None where the Node says nothing of them.
 
     A kubelet writes what it counts back within its next status update. Five minutes after the plugin's end it forgets
     the resource and writes 0, once.
     """
-    amounts = [node.status.capacity[v.memory_resource] for v in vendors if v.memory_resource in node.status.capacity]
+    ours = [*(vendor.memory_resource for vendor in vendors), *whole]
+    amounts = [node.status.capacity[name] for name in ours if name in node.status.capacity]
     return None if not amounts else any(amount != "0" for amount in amounts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gcushare.doctor.checks.views import span
+from gcushare.doctor.checks.views import needs_extender, span
 from gcushare.doctor.facts import Facts, Part
 from gcushare.doctor.findings import Finding, error, info, warning
 
@@ -26,7 +26,7 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
     if not facts.vendors() and not extender.replicas:
         if facts.scope is None:
             yield info("nothing-found", "cluster", "no node shares cards, and there is no extender", "install gcushare")
-    elif not extender.replicas and not extender.service_problem:
+    elif not extender.replicas and not extender.service_problem and needs_extender(facts):
         yield error(
             "extender-missing",
             f"Service {extender.service_name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gcushare.core.cards import Health, Inventory
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.doctor.checks.views import inventory_of, plugins_by_node
@@ -72,7 +72,8 @@ def check_counts(facts: Facts) -> Iterator[Finding]:
     for node, vendor, inventory, plugin in _inventories(facts):
         if plugin is None or (plugin.status is not None and plugin.status.problems):
             continue  # found elsewhere, with its cause
-        yield from _check_units(node, vendor, inventory)
+        if SERVES_MEMORY in inventory.modes:
+            yield from _check_units(node, vendor, inventory)
         count = node.status.capacity.get(vendor.count_resource)
         if count != str(len(inventory.cards)):
             yield warning(
@@ -92,7 +93,7 @@ def _check_units(node: Node, vendor: Vendor, inventory: Inventory) -> Iterator[F
     # The kubelet counts ids that are not healthy as capacity. Those of a cordoned card are healthy while pods hold
     # them, and of a node that grants whole cards too, the cards in such use are withheld.
     most = sum(card.units for card in inventory.cards if card.health is Health.HEALTHY)
-    least = sum(card.units for card in inventory.cards if card.is_usable) if len(inventory.modes) == 1 else 0
+    least = sum(card.units for card in inventory.cards if card.is_usable) if SERVES_WHOLE not in inventory.modes else 0
     if int(capacity) != total or not least <= int(allocatable) <= most:
         yield error(
             "inventory-capacity",

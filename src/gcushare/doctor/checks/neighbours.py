@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gcushare.core.cards import SERVES_WHOLE
 from gcushare.doctor.checks.views import asks_for, inventory_of, plugins_by_node, words_of
 from gcushare.doctor.facts import Facts, has_label
 from gcushare.doctor.findings import Finding, error, warning
@@ -98,7 +99,7 @@ def _neighbours_on(facts: Facts, node: Node, vendor: Vendor) -> Iterator[Finding
 
 def _signs(node: Node, other: Neighbour) -> list[str]:
     inventory = inventory_of(node, other.vendor)
-    if other.grants_whole_cards and inventory is not None and len(inventory.modes) > 1:
+    if other.grants_whole_cards and inventory is not None and SERVES_WHOLE in inventory.modes:
         return []  # ours
     amounts = {name: node.status.capacity.get(name, "0") for name in other.resources}
     signs = [f"{name} {amount}" for name, amount in amounts.items() if amount != "0"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gcushare.core.cards import SERVES_MEMORY
 from gcushare.doctor.checks.views import inventory_of, plugins_by_node
 from gcushare.doctor.facts import Facts, Part, PluginFacts, has_label
 from gcushare.doctor.findings import Finding, error, warning
@@ -90,6 +91,8 @@ def _check_units(node: Node, vendor: Vendor, plugin: PluginFacts) -> Iterator[Fi
     if _GRAVE & problems.keys():
         return  # the plugin itself says why there are none
     inventory = inventory_of(node, vendor)
+    if inventory is not None and SERVES_MEMORY not in inventory.modes:
+        return  # whole cards have a check of their own
     offered = inventory.total_units if inventory is not None else 0
     if amount is None:
         yield error(

@@ -48,11 +48,16 @@ def _check_confirmed(each: Asking, vendor: Vendor, age_s: float) -> Iterator[Fin
     record = _record(each.pod, vendor)
     subject, node = f"pod {each.pod.key}", each.pod.spec.node_name
     if record is None and each.request is not None:
+        whole = each.request.cards.cards if each.request.cards.whole else 0
+        amount = (
+            f"{whole} {vendor.whole_card_resource}"
+            if whole
+            else (f"{each.request.total_units} {vendor.memory_resource}")
+        )
         yield warning(
             "unrecorded-pod",
             subject,
-            f"it was bound to {node} {span(age_s)} ago, asks for {each.request.total_units} {vendor.memory_resource}, "
-            "and no record says on which card it is",
+            f"it was bound to {node} {span(age_s)} ago, asks for {amount}, and no record says on which card it is",
             f"see the plugin of {node} and the pod's events: the plugin writes it once the kubelet admits the pod",
         )
     elif record is not None and not record.assigned:
@@ -96,7 +101,7 @@ def _suspicions(
         yield warning, f"its record was made {span(earlier_s)} before the pod was created"
     request = each.request
     if request is None and not each.problem and not asks_for(pod, vendor.whole_card_resource):
-        yield warning, f"it has a record and asks for no {vendor.memory_resource}"
+        yield warning, f"it has a record and asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}"
     elif request is not None and not request.cards.whole and record.pod_units not in (0, request.total_units):
         yield (
             warning,
@@ -174,7 +179,7 @@ def _ledger(facts: Facts, vendor: Vendor) -> Ledger:
         except RemoteContractError:
             continue  # told by the check of inventories
         if found is not None:
-            ledger.set_node(node.metadata.name, found.cards, found.unit)
+            ledger.set_node(node.metadata.name, found.cards, found.unit, found.modes)
     for pod in facts.pods:
         try:
             assignment = pod_assignment(pod, vendor)

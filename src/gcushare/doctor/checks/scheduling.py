@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.doctor.checks.views import asking, span, words_of
+from gcushare.doctor.checks.views import asking, needs_extender, span, words_of
 from gcushare.doctor.facts import Facts, Part
 from gcushare.doctor.findings import Finding, error, info
 from gcushare.doctor.objects import Service
@@ -27,9 +27,11 @@ _RESOURCES = frozenset(vendor.memory_resource for vendor in VENDORS)
 
 def check_configuration(facts: Facts) -> Iterator[Finding]:
     """A scheduler that was started without the extender does not know it."""
-    has_second = any(_ours(scheduler) and scheduler.is_second for scheduler in facts.schedulers)
+    if not needs_extender(facts):
+        return
+    has_second = any(extenders_of(scheduler) and scheduler.is_second for scheduler in facts.schedulers)
     for scheduler in facts.schedulers:
-        if _ours(scheduler) or (has_second and not scheduler.is_second):
+        if extenders_of(scheduler) or (has_second and not scheduler.is_second):
             continue  # pods name the second one as theirs
         subject = f"scheduler {scheduler.name}"
         if scheduler.problem:
@@ -62,7 +64,7 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:
     """Where no scheduler can be seen, only the extender's calls tell."""
-    is_unseen = facts.knows(Part.PODS) and not facts.schedulers and facts.scope is None
+    is_unseen = facts.knows(Part.PODS) and not facts.schedulers and facts.scope is None and needs_extender(facts)
     if is_unseen and facts.vendors() and not facts.extender.calls("filter"):
         yield info(
             "scheduler-unseen",
@@ -74,7 +76,7 @@ def check_visibility(facts: Facts) -> Iterator[Finding]:
 
 def check_calls(facts: Facts) -> Iterator[Finding]:
     """Pods wait that came after the extender, and it was never asked about one."""
-    if facts.extender.calls("filter") != 0:
+    if facts.extender.calls("filter") != 0 or not needs_extender(facts):
         return
     started = max((each.started for each in facts.extender.replicas), default=0.0)
     waiting: dict[str, float] = {}
@@ -98,7 +100,7 @@ def check_address(facts: Facts) -> Iterator[Finding]:
     """What the scheduler calls must be where the extender is."""
     accepted = _addresses(facts)
     for scheduler in facts.schedulers:
-        for entry in _ours(scheduler):
+        for entry in extenders_of(scheduler):
             if accepted and (entry.host, entry.port) not in accepted:
                 known = ", ".join(f"{host}:{port}" for host, port in sorted(accepted)[:4])
                 yield error(
@@ -113,7 +115,7 @@ def check_address(facts: Facts) -> Iterator[Finding]:
 def check_resources(facts: Facts) -> Iterator[Finding]:
     """A resource that the entry does not manage is scheduled without the extender, so without a card."""
     for scheduler in facts.schedulers:
-        entries = _ours(scheduler)
+        entries = extenders_of(scheduler)
         managed = {name for entry in entries for name in entry.resources}
         for vendor in facts.vendors() if entries else ():
             if vendor.memory_resource not in managed:
@@ -138,7 +140,7 @@ def check_reports(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _ours(scheduler: SchedulerFacts) -> list[ConfiguredExtender]:
+def extenders_of(scheduler: SchedulerFacts) -> list[ConfiguredExtender]:
     return [
         each
         for each in scheduler.extenders or ()

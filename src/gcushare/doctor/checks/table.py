@@ -13,6 +13,7 @@ from gcushare.doctor.checks import (
     records,
     scheduling,
     trust,
+    whole_cards,
 )
 from gcushare.doctor.facts import Facts
 from gcushare.doctor.findings import Finding, in_order
@@ -36,6 +37,8 @@ CHECKS: tuple[Check, ...] = (
     inventories.check_readable,
     inventories.check_message_limit,
     inventories.check_counts,
+    whole_cards.check_capacity,
+    whole_cards.check_managed,
     inventories.check_cards,
     inventories.check_cordons,
     leftovers.check_leftovers,

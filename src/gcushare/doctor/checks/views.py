@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gcushare.core.cards import Inventory
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest
-from gcushare.doctor.facts import Facts, PluginFacts
+from gcushare.doctor.facts import Facts, PluginFacts, has_label, has_trace
 from gcushare.doctor.objects import SeenPod
 from gcushare.vendors import Vendor
 from gcushare.wire.inventory import decode_inventory
@@ -18,7 +18,7 @@ from gcushare.wire.pods import is_finished, pod_request
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """An unfinished pod that asks for shared memory; without a ``request``, ``problem`` says why it cannot be read."""
+    """An unfinished pod that asks for cards of ours; without a ``request``, ``problem`` says why it cannot be read."""
 
     pod: SeenPod
     request: PodRequest | None
@@ -26,14 +26,37 @@ class Asking:
 
 
 def asking(facts: Facts, vendor: Vendor) -> Iterator[Asking]:
-    """The unfinished pods that ask for this vendor's shared memory."""
+    """The unfinished pods that ask for this vendor's shared memory, or for whole cards where our plugin serves them."""
+    serving = {node.metadata.name for node in facts.nodes if _serves_whole(node, vendor)}
     for pod in facts.pods:
-        if is_finished(pod) or not asks_for(pod, vendor.memory_resource):
+        if is_finished(pod):
+            continue
+        is_served = pod.spec.node_name in serving if pod.is_bound else bool(serving)
+        if not (asks_for(pod, vendor.memory_resource) or (is_served and asks_for(pod, vendor.whole_card_resource))):
             continue
         try:
             yield Asking(pod, pod_request(pod, vendor))
         except (RemoteContractError, Refused) as failure:
             yield Asking(pod, None, str(failure))
+
+
+def _serves_whole(node: Node, vendor: Vendor) -> bool:
+    inventory = inventory_of(node, vendor)
+    return inventory is not None and SERVES_WHOLE in inventory.modes
+
+
+def needs_extender(facts: Facts) -> bool:
+    """Whether pods depend on an extender here: not where every node serves whole cards alone and none is installed."""
+    if facts.extender.replicas:
+        return True
+    ours = [
+        (node, vendor)
+        for vendor in facts.vendors()
+        for node in facts.nodes
+        if has_label(node, vendor) or has_trace(node, vendor)
+    ]
+    inventories = [inventory_of(node, vendor) for node, vendor in ours]
+    return not inventories or any(found is None or SERVES_MEMORY in found.modes for found in inventories)
 
 
 def asks_for(pod: SeenPod, resource: str) -> bool:

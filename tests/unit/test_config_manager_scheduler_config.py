@@ -243,12 +243,34 @@ def test_the_configuration_that_counts_is_found(given: tuple[str, ...], value: s
         ({"urlPrefix": "https://host:1/gcushare-scheduler/"}, True),
         ({"urlPrefix": "http://h/x", "managedResources": [{"name": "enflame.com/gcu-memory"}]}, True),
         ({"urlPrefix": "http://h/gpushare-scheduler"}, False),
+        ({"urlPrefix": "http://h/x", "managedResources": [{"name": "enflame.com/gcu"}]}, False),
         ({"urlPrefix": "http://h/x", "managedResources": "enflame.com/gcu-memory"}, False),
         ({}, False),
     ],
 )
 def test_our_entry_is_known_by_its_path_or_its_resource(entry: dict[str, object], expected: bool) -> None:
     assert is_ours(entry, EXTENDER) is expected
+    assert is_ours(entry, replace(EXTENDER, whole_cards=True)) is expected
+
+
+def test_whole_cards_are_managed_only_where_asked_for_and_counted_by_the_scheduler_too() -> None:
+    def managed(**changes: Any) -> list[dict[str, Any]]:
+        document = load(new_config(replace(BOTH, **changes), parse_version("1.30"), ()).text)
+        found: list[dict[str, Any]] = document["extenders"][0]["managedResources"]
+        return found
+
+    memory = ["enflame.com/gcu-memory", "aliyun.com/gpu-mem"]
+    assert [item["name"] for item in managed()] == memory
+    whole = managed(whole_cards=True)
+    assert [item["name"] for item in whole] == [*memory, "enflame.com/gcu", "nvidia.com/gpu"]
+    assert not any(item["ignoredByScheduler"] for item in whole)
+
+
+def test_a_configuration_follows_when_whole_cards_are_asked_for_later() -> None:
+    before = new_config(EXTENDER, parse_version("1.30"), ()).text
+    after = merged_config(before, "the configuration", replace(EXTENDER, whole_cards=True))
+    names = [item["name"] for item in load(after.text)["extenders"][0]["managedResources"]]
+    assert names == ["enflame.com/gcu-memory", "enflame.com/gcu"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ class ExtenderSettings:
     """Scheme, address and port. An address, not a service name: the scheduler's pod uses the node's DNS."""
     vendors: tuple[Vendor, ...]
     """The first one's URL prefix is called for all of them: kube-scheduler accepts one extender that binds."""
+    whole_cards: bool = False
+    """Whether it is called for pods that ask for whole cards too, which then fit only where our plugin serves them."""
     weight: int = 1
     """Multiplies the extender's scores (0 to 10) beside those of the scheduler's own plugins."""
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -65,8 +67,14 @@ class ExtenderSettings:
         return self.url.rstrip("/") + self.vendors[0].url_prefix
 
     @property
-    def resources(self) -> tuple[str, ...]:
+    def memory_resources(self) -> tuple[str, ...]:
         return tuple(vendor.memory_resource for vendor in self.vendors)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The resources whose pods the extender is called for."""
+        whole = tuple(vendor.whole_card_resource for vendor in self.vendors) if self.whole_cards else ()
+        return self.memory_resources + whole
 
     @property
     def is_secret(self) -> bool:
@@ -90,19 +98,24 @@ def extender_entry(settings: ExtenderSettings, written: ConfigFormat) -> dict[st
         entry["tlsConfig"] = _tls_config(settings.tls)
     entry["httpTimeout"] = _duration(settings.timeout_s, written)
     entry["nodeCacheCapable"] = settings.node_cache_capable
+    # The scheduler counts them as well: of a card in use the plugin reports what the other resource has as unhealthy,
+    # so both totals stay true, and a node that is full is left out before anybody is asked.
     entry["managedResources"] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
     entry["ignorable"] = settings.ignorable
     return entry
 
 
 def is_ours(entry: dict[str, object], settings: ExtenderSettings) -> bool:
-    """Recognise our entry in an existing configuration: by its URL's path, or by a resource that it manages."""
+    """Recognise our entry in an existing configuration: by its URL's path, or by a memory resource that it manages.
+
+    Not by whole cards: an extender of somebody else may manage those.
+    """
     path = urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
     if path in {vendor.url_prefix for vendor in settings.vendors}:
         return True
     managed = entry.get("managedResources")
     names = {item.get("name") for item in managed if isinstance(item, dict)} if isinstance(managed, list) else set()
-    return not names.isdisjoint(settings.resources)
+    return not names.isdisjoint(settings.memory_resources)
 
 
 def _duration(seconds: float, written: ConfigFormat) -> Value:

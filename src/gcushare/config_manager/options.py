@@ -111,6 +111,12 @@ class ExtenderGroup:
         help="Whose pods the extender is called for. kube-scheduler accepts one extender that binds, so 'both' is one "
         "entry for the resources of both.",
     )
+    whole_cards: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Call the extender for pods that ask for whole cards too (enflame.com/gcu, nvidia.com/gpu): for nodes "
+        "whose plugin runs with --mode both. Such pods then fit only on nodes whose whole cards gcushare serves.",
+    )
     weight: int = setting(
         parsers.integer(1, 100_000),
         default=1,
@@ -168,6 +174,7 @@ class ExtenderGroup:
             url=self.extender_url,
             service=self.extender_service,
             vendors=VENDOR_CHOICES[self.vendor],
+            whole_cards=self.whole_cards,
             weight=self.weight,
             timeout_s=self.timeout,
             ignorable=self.ignorable,

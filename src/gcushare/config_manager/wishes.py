@@ -26,6 +26,7 @@ class ExtenderOptions:
     service: str = "kube-system/gcushare-scheduler-extender"
     """Namespace and name of the Service to take the address from when no URL is given."""
     vendors: tuple[Vendor, ...] = (ENFLAME,)
+    whole_cards: bool = False
     weight: int = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     ignorable: bool = False
@@ -65,6 +66,7 @@ def extender_settings(options: ExtenderOptions, url: str) -> ExtenderSettings:
     return ExtenderSettings(
         url=url,
         vendors=options.vendors,
+        whole_cards=options.whole_cards,
         weight=options.weight,
         timeout_s=options.timeout_s,
         ignorable=options.ignorable,

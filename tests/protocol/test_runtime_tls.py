@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from aiohttp import ClientConnectorError, ClientOSError, ClientSession, TCPConnector
+from aiohttp import ClientConnectorError, ClientOSError, ClientSession, TCPConnector, web
 from cryptography import x509
 
 from gcushare.core.errors import ConfigError
+from gcushare.runtime.express import EXPRESS
 from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.health import Health
-from gcushare.runtime.serving import RunningServer
+from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.tls import FollowedTls, TlsFiles
 from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected, serving
 from tests.protocol.runtime_certificates import Authority, Issued, trusting
@@ -163,6 +164,34 @@ async def test_only_clients_of_the_authority_may_call_but_probes_need_no_certifi
         async with calling(trusting(secret.authority, strangers.issue("stranger"), tmp_path)) as session:
             with pytest.raises(ClientOSError):
                 await session.post(f"{server.url}/echo", data=b"x")
+
+
+async def test_express_requests_need_the_certificate_too(
+    secret: Secret, guarded: ServeSettings, tmp_path: Path
+) -> None:
+    clients = Authority("clients")
+    secret.publish(secret.authority.issue("server"), clients)
+    taken: list[bytes] = []
+
+    def take(body: bytes) -> bytes:
+        taken.append(body)
+        return b'{"taken": true}'
+
+    app = web.Application()
+    app[EXPRESS] = {"/take": take}
+    server = await start_server(app, guarded)
+    try:
+        request = "POST /take HTTP/1.1\nHost: x\nContent-Length: 1\n\nx"
+        async with connected(server, trusting(secret.authority)) as stranger:
+            await stranger.send(request)
+            status, answer = await stranger.receive_response()
+            assert (status, "client certificate" in answer["error"], taken) == (403, True, [])
+        async with connected(server, trusting(secret.authority, clients.issue("scheduler"), tmp_path)) as scheduler:
+            await scheduler.send(request)
+            assert await scheduler.receive_response() == (200, {"taken": True})
+            assert taken == [b"x"]
+    finally:
+        await server.stop(0)
 
 
 async def test_a_client_of_a_replaced_authority_is_out_even_with_its_old_session(

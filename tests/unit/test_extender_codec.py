@@ -159,3 +159,26 @@ def test_victims_are_answered_in_the_meta_form() -> None:
     assert json.loads(extender.encode_victims({"n1": (["u1", "u2"], 1)})) == {
         "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}}
     }
+
+
+def test_a_pod_written_as_in_the_request_before_is_read_once_and_any_other_anew() -> None:
+    decoder = extender.FilterDecoder()
+
+    def ask(name: str, names: str) -> extender.FilterArguments:
+        return decoder.decode(
+            b'{"Pod":{"metadata":{"name":"%b"}},"Nodes":null,"NodeNames":%b}' % (name.encode(), names.encode())
+        )
+
+    first, same, other, again = ask("a", '["n1","n2"]'), ask("a", '["n2"]'), ask("b", '["n1"]'), ask("a", "[]")
+    assert same.pod is first.pod
+    assert [each.pod.metadata.name for each in (first, same, other, again)] == ["a", "a", "b", "a"]
+    assert [each.node_names for each in (first, same, other, again)] == [b'["n1","n2"]', b'["n2"]', b'["n1"]', b"[]"]
+
+
+def test_a_request_that_cannot_be_read_leaves_the_next_one_alone() -> None:
+    decoder = extender.FilterDecoder()
+    good = b'{"Pod":{"metadata":{"name":"a"}},"Nodes":null,"NodeNames":["n1"]}'
+    assert decoder.decode(good).pod.metadata.name == "a"
+    with pytest.raises(RemoteContractError):
+        decoder.decode(b'{"Pod":{"metadata":{"name":7}},"Nodes":null,"NodeNames":["n1"]}')
+    assert decoder.decode(good).pod.metadata.name == "a"

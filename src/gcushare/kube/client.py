@@ -239,7 +239,7 @@ class KubeClient:
         """
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="binding")
         body = _ENCODER.encode(binding(pod, node, annotations))
-        await self._transport.send(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
+        await self._transport.post(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
 
     async def patch_pod_annotations(
         self,

@@ -57,6 +57,10 @@ class UnknownOutcomeError(RetryableError):
     """The request may or may not have taken effect: read the object before deciding again."""
 
 
+class NotConnectedError(OSError):
+    """No connection was made; inside this package only, the table below makes it an error of ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """The request that failed, as far as messages and the mapping need it. ``writes``: it could change something."""
@@ -145,7 +149,7 @@ def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
         return ConfigError(f"{text}; check the certificate authority and the server's address in the configuration")
     if isinstance(failure, aiohttp.InvalidURL | aiohttp.TooManyRedirects):
         return ConfigError(text)
-    if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+    if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | NotConnectedError):
         return RetryableError(f"{text}; nothing was sent")
     if attempt.writes:
         return UnknownOutcomeError(f"{text}; it may have taken effect")

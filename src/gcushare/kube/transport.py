@@ -5,6 +5,7 @@ aiohttp stops here. Redirects are not followed: an API server sends none, and a 
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -15,6 +16,7 @@ from yarl import URL
 
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.kube.config import KubeConfig
+from gcushare.kube.direct import DirectPosts, Target
 from gcushare.kube.errors import (
     TRANSPORT_FAILURES,
     Attempt,
@@ -83,28 +85,40 @@ class Transport:
         self._limits = limits
         self._observer = observer
         self._session: aiohttp.ClientSession | None = None
+        self._direct: DirectPosts | None = None
 
     async def open(self) -> None:
-        """Make the connection pool; nothing is sent."""
+        """Make the connection pools; nothing is sent."""
+        headers = (
+            ("User-Agent", self._user_agent),
+            ("Accept", "application/json"),
+            # identity: on a cluster's network, compressing lists costs the API server more than sending them.
+            ("Accept-Encoding", "identity"),
+            *self._config.headers,
+        )
+        if self._config.proxy is None:
+            config, limits = self._config, self._limits
+            context = None
+            if config.server.startswith("https://"):
+                context = config.ssl if config.ssl is not None else ssl.create_default_context()
+            target = Target(config.server, context, config.tls_server_name, headers)
+            self._direct = DirectPosts(target, limits.connect_s, limits.connections)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=self._limits.connections,
                 ssl=self._config.ssl if self._config.ssl is not None else True,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # identity: on a cluster's network, compressing lists costs the API server more than sending them.
-            headers=[
-                ("User-Agent", self._user_agent),
-                ("Accept", "application/json"),
-                ("Accept-Encoding", "identity"),
-                *self._config.headers,
-            ],
+            headers=headers,
             read_bufsize=_READ_CHUNK_BYTES,
         )
 
     async def close(self) -> None:
         """Close every connection; repeatable."""
         session, self._session = self._session, None
+        direct, self._direct = self._direct, None
+        if direct is not None:
+            await direct.close()
         if session is not None:
             await session.close()
 
@@ -123,6 +137,37 @@ class Transport:
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
             body = await _read_bounded(chunks, self._limits.answer_bytes, request.attempt)
         return body, response.headers.get("Date", "")
+
+    async def post(self, request: Request) -> None:
+        """Send a POST whose success needs no reading, at the least cost.
+
+        Raises:
+            GcushareError: as ``send``.
+        """
+        if self._direct is None:
+            await self.send(request)
+            return
+        header = await self._config.credentials.header()
+        try:
+            await self._post_once(self._direct, request, header)
+        except UnauthorizedError:
+            self._config.credentials.reject(header)
+            fresh = await self._config.credentials.header()
+            if fresh == header:
+                raise
+            await self._post_once(self._direct, request, fresh)
+
+    async def _post_once(self, direct: DirectPosts, request: Request, header: str | None) -> None:
+        started = time.monotonic()
+        timeout_s = request.timeout_s or self._limits.request_s
+        try:
+            code, failure = await direct.post(request.path, request.body or b"", _headers(request, header), timeout_s)
+        except TRANSPORT_FAILURES as error:
+            self._report(request, 0, started)
+            raise error_of_transport(request.attempt, error) from error
+        self._report(request, code, started)
+        if failure is not None:
+            raise self._error_of(request, failure)
 
     @asynccontextmanager
     async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -153,16 +198,13 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("the client is not open: use it inside 'async with KubeClient(...)'")
-        headers = {} if header is None else {"Authorization": header}
-        if request.content_type is not None:
-            headers["Content-Type"] = request.content_type
         started = time.monotonic()
         try:
             response = await self._session.request(
                 request.method,
                 URL(self._config.server + request.path, encoded=True),
                 data=request.body,
-                headers=headers,
+                headers=_headers(request, header),
                 timeout=timeout,
                 allow_redirects=False,
                 proxy=self._config.proxy,
@@ -180,7 +222,9 @@ class Transport:
     async def _refusal(self, request: Request, response: aiohttp.ClientResponse) -> GcushareError:
         async with aclosing(_chunks(response, request.attempt)) as chunks:
             body = await _read_start(chunks, _MAX_ERROR_BYTES)
-        failure = HttpFailure(response.status, body, response.headers.get("Retry-After"))
+        return self._error_of(request, HttpFailure(response.status, body, response.headers.get("Retry-After")))
+
+    def _error_of(self, request: Request, failure: HttpFailure) -> GcushareError:
         error = error_of_answer(request.attempt, failure)
         if isinstance(error, UnauthorizedError):
             return UnauthorizedError(f"{error}; who we are came from {self._config.source}")
@@ -192,6 +236,13 @@ class Transport:
     def _report(self, request: Request, code: int, started: float) -> None:
         if self._observer is not None:
             self._observer(RequestReport(request.verb, request.resource, code, time.monotonic() - started))
+
+
+def _headers(request: Request, authorization: str | None) -> dict[str, str]:
+    headers = {} if authorization is None else {"Authorization": authorization}
+    if request.content_type is not None:
+        headers["Content-Type"] = request.content_type
+    return headers
 
 
 async def _chunks(response: aiohttp.ClientResponse, attempt: Attempt) -> AsyncGenerator[bytes, None]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from gcushare.runtime.express import ExpressDesk, ExpressLane
 from gcushare.runtime.logs import fields
 
 log = logging.getLogger(__name__)
@@ -113,25 +114,28 @@ class GuardedConnection(web.RequestHandler):
     The body's deadline is where it is read, see `request_gate`; a silent connection is closed by aiohttp's keep-alive.
     """
 
-    __slots__ = ("_closes_after_answer", "_head_timer", "_is_refused", "_stall_timer", "_table", "_wire")
+    __slots__ = ("_head_timer", "_is_refused", "_lane", "_stall_timer", "_table", "closes_after_answer", "wire")
 
-    def __init__(self, table: ConnectionTable, manager: web.Server, **options: Any) -> None:
+    def __init__(
+        self, table: ConnectionTable, manager: web.Server, express: ExpressDesk | None = None, **options: Any
+    ) -> None:
         super().__init__(manager, **options)
         self._table = table
+        self._lane = None if express is None else ExpressLane(express, self)
         self._is_refused = False
-        self._closes_after_answer = False
+        self.closes_after_answer = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         # Kept beside aiohttp's own, which forgets the transport when it closes it with output still waiting.
-        self._wire: asyncio.Transport | None = None
+        self.wire: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._wire = cast(asyncio.Transport, transport)
+        self.wire = cast(asyncio.Transport, transport)
         if self._table.admit(self):
             super().connection_made(transport)
         else:
             self._is_refused = True
-            self._refuse(self._wire)
+            self._refuse(self.wire)
 
     def _refuse(self, wire: asyncio.Transport) -> None:
         body = json.dumps({"error": "too many connections, try again later", "status": 503}).encode()
@@ -144,7 +148,7 @@ class GuardedConnection(web.RequestHandler):
         self._stall_timer = self._loop.call_later(_REFUSAL_LINGER_S, wire.abort)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_refused:
+        if self._is_refused or (self._lane is not None and self._lane.take(data)):
             return
         if self._head_timer is None and self._table.is_idle(self):
             self._head_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "head of a request")
@@ -155,17 +159,26 @@ class GuardedConnection(web.RequestHandler):
         self._stop_head_timer()
         self._table.mark_busy(self)
 
+    def begin_express(self) -> None:
+        """A request begins that aiohttp does not see; from now on the lane watches for silence, not aiohttp."""
+        self.keep_alive(True)
+        self._table.mark_busy(self)
+
+    def end_express(self) -> None:
+        """Its answer was written."""
+        self._table.mark_idle(self)
+
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        if self._closes_after_answer and not resp.prepared:
+        if self.closes_after_answer and not resp.prepared:
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
             # Not before: an idle connection may be closed to make room, and this one still had an answer to give.
             self._table.mark_idle(self)
-            if self._closes_after_answer:
+            if self.closes_after_answer:
                 self.close()
 
     def close(self) -> None:
@@ -175,14 +188,14 @@ class GuardedConnection(web.RequestHandler):
         in work, which then can never be answered.
         """
         if self._table.is_busy(self):
-            self._closes_after_answer = True
+            self.closes_after_answer = True
         else:
             self.force_close()
 
     def abort(self) -> None:
         """Cut the connection; what was not sent yet is lost."""
-        if self._wire is not None:
-            self._wire.abort()
+        if self.wire is not None:
+            self.wire.abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -195,8 +208,10 @@ class GuardedConnection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_head_timer()
         self._stop_stall_timer()
+        if self._lane is not None:
+            self._lane.close()
         self._table.forget(self)
-        self._wire = None
+        self.wire = None
         if not self._is_refused:
             super().connection_lost(exc)
 
@@ -225,7 +240,7 @@ class GuardedConnection(web.RequestHandler):
         self.abort()
 
     def _peer(self) -> object:
-        return None if self._wire is None else self._wire.get_extra_info("peername")
+        return None if self.wire is None else self.wire.get_extra_info("peername")
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

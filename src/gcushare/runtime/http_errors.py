@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 from aiohttp import web
@@ -15,6 +16,8 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
+
+log = logging.getLogger(__name__)
 
 # First match wins, so a family stands before its root. What is not listed is our own fault: 500, without details.
 STATUS_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
@@ -55,6 +58,15 @@ def respond_to(error: GcushareError) -> web.Response:
     if isinstance(error, RetryableError):
         response.headers["Retry-After"] = str(max(1, math.ceil(error.delay_s or 1)))
     return response
+
+
+def respond_to_failure(error: Exception, facts: object) -> web.Response:
+    """Build the answer to whatever a handler raised, and log it; what is no refusal of ours becomes a 500."""
+    if isinstance(error, GcushareError) and status_for(error) != 500:
+        log.info("request failed %s", facts)
+        return respond_to(error)
+    log.error("request failed %s", facts, exc_info=error)
+    return error_response(500, "internal error; the server's log has the reason")
 
 
 def respond_to_http(error: web.HTTPException, path: str) -> web.Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 import time
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -36,10 +37,14 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}...(+{len(text) - limit})"
 
 
+_PLAIN_WORD = re.compile(r"[!#-<>-\[\]-~]+")
+"""Printable ASCII without space, quote, equals sign and backslash; any other value takes the longer way."""
+
+
 def quote(value: object) -> str:
     """Write a value so that it ends where it ends: bare where it is one plain word, else in double quotes."""
     text = _cut(str(value), _LONGEST_VALUE)
-    if text and text.isprintable() and not set(text) & set(' "=\\'):
+    if _PLAIN_WORD.fullmatch(text) or (text and text.isprintable() and not set(text) & set(' "=\\')):
         return text
     return '"' + escape(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
@@ -75,11 +80,16 @@ def _shorten(pathname: str, package: str) -> str:
     return "/".join(parts[start:])
 
 
+@functools.lru_cache(maxsize=8)
+def _local_time(second: int) -> str:
+    return time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(second))
+
+
 class TextFormatter(logging.Formatter):
     """One line for people; a stack follows indented, so that none of its lines can pass for a record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(record.created))
+        moment = _local_time(int(record.created))
         message = _cut(escape(record.getMessage()), _LONGEST_MESSAGE)
         line = f"{moment} {record.levelname} {place_of(record)} {message}"
         stack = _stack_of(self, record)

@@ -11,19 +11,16 @@ from contextlib import contextmanager
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from gcushare.core.errors import GcushareError
+from gcushare.runtime.bodies import BodyBudget
 from gcushare.runtime.connections import GuardedConnection
 from gcushare.runtime.groups import ServeSettings
-from gcushare.runtime.http_errors import error_response, respond_to, respond_to_http, status_for
+from gcushare.runtime.http_errors import error_response, respond_to_failure, respond_to_http
 from gcushare.runtime.logs import fields
 
 log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that answer without a client certificate even where one is required: the kubelet's probes have none."""
-
-# Bodies that may be in memory at once, counted in largest requests: enough for bursts, far from a pod's memory limit.
-_BODIES_AT_ONCE = 8
 
 
 class _Rejected(Exception):
@@ -35,11 +32,10 @@ class _Rejected(Exception):
 
 
 class _Gate:
-    def __init__(self, settings: ServeSettings) -> None:
-        self._largest = settings.max_request_size
+    def __init__(self, settings: ServeSettings, budget: BodyBudget) -> None:
+        self._budget = budget
         self._timeout_s = settings.request_timeout
         self._needs_certificate = settings.tls_client_ca_file is not None
-        self._bytes_left = _BODIES_AT_ONCE * settings.max_request_size
 
     async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
@@ -80,27 +76,26 @@ class _Gate:
     def _reserve(self, request: web.Request) -> Iterator[None]:
         """Hold the memory that this request's body may take, until its handler is done."""
         size = self._bound_of(request)
-        if size > self._bytes_left:
+        if not self._budget.take(size):
             raise _Rejected(503, "too many large requests at once, try again later")
-        self._bytes_left -= size
         try:
             yield
         finally:
-            self._bytes_left += size
+            self._budget.give_back(size)
 
     def _bound_of(self, request: web.Request) -> int:
         if not request.body_exists:
             return 0
         declared = request.content_length
-        if declared is not None and declared > self._largest:
+        if declared is not None and declared > self._budget.largest:
             raise self._too_large(f"{declared} bytes")
-        return self._largest if declared is None or "Content-Encoding" in request.headers else declared
+        return self._budget.largest if declared is None or "Content-Encoding" in request.headers else declared
 
     async def _read_body(self, request: web.Request) -> web.Request:
         """Return the request with its body read, so that no handler waits for a slow client."""
         if not request.body_exists:
             return request
-        whole = request.clone(client_max_size=self._largest)
+        whole = request.clone(client_max_size=self._budget.largest)
         limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
@@ -114,7 +109,7 @@ class _Gate:
         return whole
 
     def _too_large(self, size: str) -> _Rejected:
-        return _Rejected(413, f"the request's body has {size}; accepted: at most {self._largest} bytes")
+        return _Rejected(413, f"the request's body has {size}; accepted: at most {self._budget.largest} bytes")
 
 
 def _facts(request: web.Request, error: Exception) -> object:
@@ -122,21 +117,16 @@ def _facts(request: web.Request, error: Exception) -> object:
 
 
 def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamResponse:
-    if isinstance(error, GcushareError) and status_for(error) != 500:
-        log.info("request failed %s", _facts(request, error))
-        response = respond_to(error)
-    else:
-        log.error("request failed %s", _facts(request, error), exc_info=error)
-        response = error_response(500, "internal error; the server's log has the reason")
+    response = respond_to_failure(error, _facts(request, error))
     if request.writer.output_size > 0:
         # A stream that has begun cannot become an error any more: cutting it is what its reader can notice.
         raise ConnectionResetError("the answer had begun when its handler failed")
     return response
 
 
-def make_gate(settings: ServeSettings) -> Middleware:
-    """Return the middleware that must stand before all others."""
-    gate = _Gate(settings)
+def make_gate(settings: ServeSettings, budget: BodyBudget) -> Middleware:
+    """Return the middleware that must stand before all others; ``budget`` bounds the memory of bodies."""
+    gate = _Gate(settings, budget)
 
     @web.middleware
     async def pass_gate(

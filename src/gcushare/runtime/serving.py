@@ -11,7 +11,9 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from gcushare.core.errors import ConfigError
+from gcushare.runtime.bodies import BodyBudget
 from gcushare.runtime.connections import ConnectionLimits, ConnectionTable, GuardedConnection
+from gcushare.runtime.express import EXPRESS, ExpressDesk
 from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.logs import fields
 from gcushare.runtime.request_gate import make_gate
@@ -34,9 +36,12 @@ _PROBE_TIMEOUT_S = 0.7
 class RunningServer:
     """A server that listens; made by `start_server`, ended by `stop`."""
 
-    def __init__(self, runner: web.AppRunner, connections: ConnectionTable, tls: FollowedTls | None) -> None:
+    def __init__(
+        self, runner: web.AppRunner, connections: ConnectionTable, express: ExpressDesk, tls: FollowedTls | None
+    ) -> None:
         self._runner = runner
         self._connections = connections
+        self._express = express
         self._tls = tls
         self._drain_s = 0.0
         self._stopping = asyncio.Event()
@@ -76,7 +81,7 @@ class RunningServer:
         self.host, self.port = sock.getsockname()[:2]
         tls = self._tls
         self._listener = await loop.create_server(
-            lambda: GuardedConnection(self._connections, manager, loop=loop, **options),
+            lambda: GuardedConnection(self._connections, manager, self._express, loop=loop, **options),
             sock=sock,
             backlog=_BACKLOG,
             ssl=None if tls is None else tls.context,
@@ -97,6 +102,7 @@ class RunningServer:
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
+        await self._express.end()
         await self._connections.cut_all()
         if self._follower is not None:
             await self._follower
@@ -130,6 +136,7 @@ async def start_server(app: web.Application, settings: ServeSettings) -> Running
 
     Bounds every client: connections, size and time of head and body, time to read the answer. Handlers see a body that
     is complete; errors of our families become JSON answers (see `http_errors`), anything else a 500 without details.
+    The paths under ``app[EXPRESS]`` are answered without aiohttp where a request is plain (see `express`).
 
     Effects: puts a middleware before the application's own and freezes it.
 
@@ -139,9 +146,12 @@ async def start_server(app: web.Application, settings: ServeSettings) -> Running
     files = TlsFiles.from_settings(settings)
     tls = None if files is None else FollowedTls(files)
     connections = ConnectionTable(ConnectionLimits(settings.max_connections, settings.request_timeout))
-    app.middlewares.insert(0, make_gate(settings))
+    budget = BodyBudget(settings.max_request_size)
+    needs_certificate = settings.tls_client_ca_file is not None
+    express = ExpressDesk(app.get(EXPRESS, {}), budget, settings.request_timeout, needs_certificate)
+    app.middlewares.insert(0, make_gate(settings, budget))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
-    server = RunningServer(runner, connections, tls)
+    server = RunningServer(runner, connections, express, tls)
     app.on_shutdown.append(server.drain)
     await runner.setup()
     options: dict[str, Any] = {

@@ -23,8 +23,8 @@ from gcushare.scheduler_extender.state import VendorState
 from gcushare.wire.explain_documents import ExplainDocument
 from gcushare.wire.extender import (
     BindArguments,
+    FilterDecoder,
     decode_bind_arguments,
-    decode_filter_arguments,
     decode_preempt_arguments,
     encode_error,
 )
@@ -58,11 +58,13 @@ class Dispatcher:
         self._services = services
         self._own = services[0]
         self._api = api
+        self._decode = FilterDecoder().decode
+        self._last: tuple[Pod, Services, Asking | None] | None = None
 
     def filter(self, body: bytes) -> Answer:
         """Answer a filter request; what is wrong with it becomes the protocol's Error."""
         try:
-            arguments = decode_filter_arguments(body)
+            arguments = self._decode(body)
             services, asking = self._find(arguments.pod)
             return services.filters.filter(arguments, asking)
         except (RemoteContractError, Refused) as error:
@@ -75,7 +77,7 @@ class Dispatcher:
         Raises:
             RemoteContractError, Refused: the request cannot be read; the protocol has no place for an error here.
         """
-        arguments = decode_filter_arguments(body)
+        arguments = self._decode(body)
         services, asking = self._find(arguments.pod)
         return services.filters.prioritize(arguments, asking)
 
@@ -113,6 +115,14 @@ class Dispatcher:
 
     def _find(self, pod: Pod) -> tuple[Services, Asking | None]:
         """The vendor whose cards a pod asks for, and what it asks; the prefix's own where it asks for none."""
+        if self._last is None or self._last[0] is not pod:
+            self._last = (pod, *self._look(pod))
+        _, services, asking = self._last
+        if asking is not None:
+            services.state.remember(asking)
+        return services, asking
+
+    def _look(self, pod: Pod) -> tuple[Services, Asking | None]:
         found: tuple[Services, Asking] | None = None
         for services in self._services:
             asking = _read(pod, services.state)
@@ -145,12 +155,9 @@ class Dispatcher:
 
 def _read(pod: Pod, state: VendorState) -> Asking | None:
     try:
-        asking = read_asking(pod, state.vendor, state.policies)
+        return read_asking(pod, state.vendor, state.policies)
     except (RemoteContractError, Refused) as error:
         raise type(error)(f"pod {pod.key}: {error}") from error
-    if asking is not None:
-        state.remember(asking)
-    return asking
 
 
 def result_of(error: GcushareError) -> str:

@@ -100,15 +100,16 @@ class NameList:
 
 
 class _Scores:
-    """The scores of one list for one shape, kept as the pieces of the answer."""
+    """The scores of one list for one shape, kept as the pieces of the answer, and the answer until one changes."""
 
-    __slots__ = ("_hosts", "_order", "_pieces", "_position", "_positions", "index")
+    __slots__ = ("_answer", "_hosts", "_order", "_pieces", "_position", "_positions", "index")
 
     def __init__(self, index: FitIndex, order: tuple[str, ...], encoded: tuple[bytes, ...]) -> None:
         self.index = index
         self._order = order
         self._hosts = list(map(encode_host, encoded))
         self._pieces: list[bytes] = []
+        self._answer: bytes | None = None
         self._positions: dict[str, int] = {}
         self._position = -1
 
@@ -121,12 +122,15 @@ class _Scores:
                 self._rewrite()
             else:
                 self._touch(moved)
-        return encode_scores(self._pieces)
+        if self._answer is None:
+            self._answer = encode_scores(self._pieces)
+        return self._answer
 
     def _rewrite(self) -> None:
         score = self.index.score
         pairs = zip(self._hosts, self._order, strict=True)
         self._pieces = [host + SCORE_ENDS[score(name)] for host, name in pairs]
+        self._answer = None
 
     def _touch(self, moved: set[str]) -> None:
         if not self._positions:
@@ -135,6 +139,7 @@ class _Scores:
             position = self._positions.get(name)
             if position is not None:
                 self._pieces[position] = self._hosts[position] + SCORE_ENDS[self.index.score(name)]
+                self._answer = None
 
 
 def _keep(answers: dict[Shape, _Kept], index: FitIndex, version: int, answer: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 
 from aiohttp import web
@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.runtime.express import ExpressHandler
 from gcushare.scheduler_extender.dispatching import Dispatcher, Services, result_of
 from gcushare.scheduler_extender.filtering import Answer
 from gcushare.scheduler_extender.metrics import Count
@@ -76,47 +77,51 @@ class VendorRoutes:
         self._serving = serving
         self._counts = counts
         self._watchers = 0
+        prefix = services.state.vendor.url_prefix
+        self.express: Mapping[str, ExpressHandler] = {
+            f"{prefix}/filter": self._deciding("filter", dispatcher.filter),
+            f"{prefix}/prioritize": self._deciding("prioritize", dispatcher.prioritize),
+            f"{prefix}/preempt": self._deciding("preempt", dispatcher.preempt),
+            f"{prefix}/bind": self._bind,
+        }
+        """The scheduler's calls by path; they are among the routes as well."""
 
     def routes(self) -> list[web.RouteDef]:
         """The routes with their handlers."""
         prefix = self._services.state.vendor.url_prefix
-        calls = self._dispatcher
         return [
-            web.post(f"{prefix}/filter", self._deciding("filter", calls.filter)),
-            web.post(f"{prefix}/prioritize", self._deciding("prioritize", calls.prioritize)),
-            web.post(f"{prefix}/preempt", self._deciding("preempt", calls.preempt)),
-            web.post(f"{prefix}/bind", self._bind),
+            *(web.post(path, _ordinary(answer)) for path, answer in self.express.items()),
             web.get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
             web.get(f"{prefix}/inspect", self._inspect),
             web.get(f"{prefix}/inspect/{{node}}", self._inspect),
         ]
 
-    def _deciding(self, verb: str, decide: Callable[[bytes], Answer]) -> Handler:
+    def _deciding(self, verb: str, decide: Callable[[bytes], Answer]) -> Callable[[bytes], bytes]:
         require = self._serving.require
         counts = {vendor: count for (vendor, counted), count in self._counts.items() if counted == verb}
 
-        async def handle(request: web.Request) -> web.Response:
+        def answer(body: bytes) -> bytes:
             started = time.perf_counter()
             require()
-            answer = decide(await request.read())
-            counts[answer.vendor](answer.result, time.perf_counter() - started)
-            return web.Response(body=answer.body, headers=_JSON)
+            found = decide(body)
+            counts[found.vendor](found.result, time.perf_counter() - started)
+            return found.body
 
-        return handle
+        return answer
 
-    async def _bind(self, request: web.Request) -> web.Response:
+    async def _bind(self, body: bytes) -> bytes:
         started = time.perf_counter()
         self._serving.require()
-        vendor, result, body = self._services.vendor_name, "bound", BIND_DONE
+        vendor, result, answer = self._services.vendor_name, "bound", BIND_DONE
         try:
-            vendor = await self._dispatcher.bind(await request.read())
+            vendor = await self._dispatcher.bind(body)
         except NotLeader:
             raise
         except GcushareError as error:
             # The protocol's place for it: the scheduler shows the text on the pod and tries the pod again.
-            result, body = result_of(error), encode_error(str(error))
+            result, answer = result_of(error), encode_error(str(error))
         self._counts[vendor, "bind"](result, time.perf_counter() - started)
-        return web.Response(body=body, headers=_JSON)
+        return answer
 
     async def _explain(self, request: web.Request) -> web.Response:
         self._serving.require_synced()
@@ -148,6 +153,16 @@ class VendorRoutes:
             )
         finally:
             self._watchers -= 1
+
+
+def _ordinary(answer: ExpressHandler) -> Handler:
+    """Make the handler of a request that was not plain enough for the express lane."""
+
+    async def handle(request: web.Request) -> web.Response:
+        body = answer(await request.read())
+        return web.Response(body=body if isinstance(body, bytes) else await body, headers=_JSON)
+
+    return handle
 
 
 async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> web.StreamResponse:
@@ -199,10 +214,10 @@ def _wants_text(request: web.Request) -> bool:
     return text is not None and text < json
 
 
-def root_routes(services: list[Services]) -> list[web.RouteDef]:
+def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) -> list[web.RouteDef]:
     """The routes outside the vendors' prefixes: the version, and what there is."""
     lines = [f"gcushare-scheduler-extender v{__version__}", ""]
-    for path, text in list_endpoints(services):
+    for path, text in [*list_endpoints(services), *more]:
         lines.append(f"{path:<52} {text}")
     index = "\n".join(lines) + "\n"
 

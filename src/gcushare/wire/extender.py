@@ -110,30 +110,44 @@ _item_decoder = msgspec.json.Decoder(_NamedItem)
 _encode = msgspec.json.Encoder().encode
 
 
+class FilterDecoder:
+    """Reads requests of filter and prioritize. Both come for one pod in a row, written alike: it is read once."""
+
+    def __init__(self) -> None:
+        self._written = b""
+        self._head: _FilterArguments | None = None
+
+    def decode(self, body: bytes) -> FilterArguments:
+        """Read a request; the same ``Pod`` object is returned as long as its bytes are the same.
+
+        Raises:
+            RemoteContractError: not JSON or not the protocol; says where.
+        """
+        return self._split(body) or _read_filter_arguments(body)
+
+    def _split(self, body: bytes) -> FilterArguments | None:
+        """Cut the list of names off the end, where kube-scheduler writes it, so that nobody has to scan it.
+
+        Sound whatever the pod contains: the text cannot stand inside a JSON string, whose quotes are escaped, and when
+        it is found inside an object of the pod, what comes before it is not JSON with one brace added. Then, or when
+        the list is not last, returns None. The list itself is checked by whoever reads it.
+        """
+        start = body.find(_NAMES_KEY)
+        if start < 0 or not body.endswith(b"]}"):
+            return None
+        written, head = body[:start], self._head
+        if head is None or written != self._written:
+            try:
+                head = _filter_decoder.decode(written + b"}")
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return None
+            self._written, self._head = written, head
+        return FilterArguments(head.pod, _present(head.nodes), body[start + len(_NAMES_KEY) - 1 : -1])
+
+
 def decode_filter_arguments(body: bytes) -> FilterArguments:
-    """Read the request of filter or prioritize.
-
-    Raises:
-        RemoteContractError: not JSON or not the protocol; says where.
-    """
-    return _split_filter_arguments(body) or _read_filter_arguments(body)
-
-
-def _split_filter_arguments(body: bytes) -> FilterArguments | None:
-    """Cut the list of names off the end, where kube-scheduler writes it, so that nobody has to scan it.
-
-    Sound whatever the pod contains: the text cannot stand inside a JSON string, whose quotes are escaped, and when it
-    is found inside an object of the pod, what comes before it is not JSON with one brace added. Then, or when the list
-    is not last, returns None. The list itself is checked by whoever reads it.
-    """
-    start = body.find(_NAMES_KEY)
-    if start < 0 or not body.endswith(b"]}"):
-        return None
-    try:
-        head = _filter_decoder.decode(body[:start] + b"}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return FilterArguments(head.pod, _present(head.nodes), body[start + len(_NAMES_KEY) - 1 : -1])
+    """Read one request of filter or prioritize; see `FilterDecoder`."""
+    return FilterDecoder().decode(body)
 
 
 def _read_filter_arguments(body: bytes) -> FilterArguments:

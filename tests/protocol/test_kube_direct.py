@@ -1,0 +1,221 @@
+"""The connections that bindings travel on: kept, bounded, and never read for one request what was said to another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from gcushare.core.errors import ConfigError, ConflictError, GcushareError, RetryableError
+from gcushare.kube import KubeClient, KubeConfig, Limits, PodIdentity, UnknownOutcomeError
+
+POD = PodIdentity("ns", "train", "uid-1")
+PATH = "/api/v1/namespaces/ns/pods/train/binding"
+CREATED = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
+CONFLICT = (
+    b"HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b'10\r\n{"reason":"Confl\r\n1b;x=1\r\nict","message":"bound now"}\r\n0\r\n\r\n'
+)
+
+
+@dataclass
+class RawServer:
+    """Answers each request with the bytes that come next; remembers heads and counts connections."""
+
+    answers: list[bytes] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
+    connections: int = 0
+    closes: bool = False
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    address: str = ""
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.append(writer)
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                await reader.readexactly(int(head.lower().partition("content-length: ")[2].split("\r")[0]))
+                self.heads.append(head)
+                self.arrived.set()
+                await self.may_answer.wait()
+                writer.write(self.answers.pop(0) if self.answers else CREATED)
+                if self.closes:
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has gone
+        finally:
+            writer.close()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def config(self, path: str = "") -> KubeConfig:
+        return KubeConfig(server=self.address + path, source="the test")
+
+
+@asynccontextmanager
+async def serving(*answers: bytes, waits: bool = False) -> AsyncIterator[RawServer]:
+    raw = RawServer(list(answers))
+    if not waits:
+        raw.may_answer.set()
+    server = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
+    raw.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield raw
+        raw.may_answer.set()
+        raw.cut()
+
+
+async def bind(client: KubeClient, *, timeout_s: float | None = None) -> None:
+    await client.bind_pod(POD, "node-1", {"a": "b"}, timeout_s=timeout_s)
+
+
+async def test_one_connection_carries_one_binding_after_the_other() -> None:
+    async with serving() as server, KubeClient(server.config(), program="test") as client:
+        for _ in range(3):
+            await bind(client)
+        assert server.connections == 1
+        head = server.heads[0].splitlines()
+        assert head[:2] == [f"POST {PATH} HTTP/1.1", f"Host: {server.address.removeprefix('http://')}"]
+        assert "Content-Type: application/json" in head
+        assert any(line.startswith("User-Agent: test/") for line in head)
+
+
+async def test_a_server_under_a_path_is_asked_there() -> None:
+    async with serving() as server, KubeClient(server.config("/k8s/clusters/c-1")) as client:
+        await bind(client)
+        assert server.heads[0].startswith(f"POST /k8s/clusters/c-1{PATH} HTTP/1.1")
+
+
+async def test_an_answer_in_chunks_is_joined_and_its_connection_kept() -> None:
+    async with serving(CONFLICT) as server, KubeClient(server.config()) as client:
+        with pytest.raises(ConflictError, match="bound now"):
+            await bind(client)
+        await bind(client)
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+async def test_an_answer_may_come_in_pieces_after_an_interim_one(size: int) -> None:
+    whole = b"HTTP/1.1 100 Continue\r\n\r\n" + CONFLICT
+    async with serving() as server, KubeClient(server.config()) as client:
+        asking = asyncio.create_task(bind(client), name="bind")
+        server.may_answer.clear()
+        await server.arrived.wait()
+        (writer,) = server._writers
+        for start in range(0, len(whole), size):
+            writer.write(whole[start : start + size])
+            await writer.drain()
+            await asyncio.sleep(0)
+        with pytest.raises(ConflictError, match="bound now"):
+            await asking
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
+        b"HTTP/1.0 201 Created\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+)
+async def test_a_connection_that_the_server_ends_is_not_used_again(answer: bytes) -> None:
+    async with serving(answer) as server, KubeClient(server.config()) as client:
+        await bind(client)
+        await bind(client)
+        assert server.connections == 2
+
+
+async def test_a_connection_cut_while_it_was_idle_is_replaced() -> None:
+    async with serving() as server, KubeClient(server.config()) as client:
+        await bind(client)
+        server.cut()
+        async with asyncio.timeout(10):
+            while server.connections < 2:
+                try:
+                    await bind(client)
+                except UnknownOutcomeError:
+                    await asyncio.sleep(0)  # sent before the cut was seen: the caller reads the pod
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 201 Created\r\n\r\n{}",
+        b"HTTP/1.1 201 Created\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\n{}",
+        b"x" * 70_000,
+    ],
+)
+async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(answer: bytes) -> None:
+    async with serving(answer) as server, KubeClient(server.config()) as client:
+        server.closes = True
+        with pytest.raises(UnknownOutcomeError):
+            await bind(client)
+        server.closes = False
+        await bind(client)
+        assert server.connections == 2
+
+
+async def test_what_was_left_is_never_taken_for_the_next_answer() -> None:
+    async with serving(CONFLICT, waits=True) as server, KubeClient(server.config()) as client:
+        with pytest.raises(UnknownOutcomeError, match="no answer in time"):
+            await bind(client, timeout_s=0.1)
+        server.may_answer.set()
+        await bind(client)
+        assert server.connections == 2
+
+
+async def test_an_answer_too_many_ends_the_connection() -> None:
+    async with serving(CREATED + CONFLICT) as server, KubeClient(server.config()) as client:
+        await bind(client)
+        await bind(client)
+        assert server.connections == 2
+
+
+async def test_only_so_many_are_sent_at_once() -> None:
+    limits = Limits(connections=3)
+    async with serving(waits=True) as server, KubeClient(server.config(), limits=limits) as client:
+        asking = [asyncio.create_task(bind(client), name="bind") for _ in range(10)]
+        async with asyncio.timeout(10):
+            while len(server.heads) < 3:
+                server.arrived.clear()
+                await server.arrived.wait()
+        server.may_answer.set()
+        await asyncio.gather(*asking)
+        assert (server.connections, len(server.heads)) == (3, 10)
+
+
+async def test_nothing_was_sent_where_nobody_listens() -> None:
+    async with serving() as server:
+        config = server.config()
+    async with KubeClient(config) as client:
+        with pytest.raises(RetryableError, match="nothing was sent") as caught:
+            await bind(client)
+        assert not isinstance(caught.value, UnknownOutcomeError)
+
+
+async def test_a_header_that_would_become_two_is_refused() -> None:
+    async with serving() as server:
+        config = KubeConfig(server=server.address, source="the test", headers=(("Impersonate-User", "a\r\nX: y"),))
+        with pytest.raises(ConfigError, match="Impersonate-User"):
+            async with KubeClient(config) as client:
+                await bind(client)
+        assert server.heads == []
+
+
+async def test_a_closed_client_says_so() -> None:
+    async with serving() as server:
+        client = KubeClient(server.config())
+        async with client:
+            await bind(client)
+        with pytest.raises((RuntimeError, GcushareError), match="not open"):
+            await bind(client)

@@ -1,0 +1,275 @@
+"""The express lane over real sockets: what it takes, what it leaves to aiohttp, and that nobody can tell which."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+from aiohttp import web
+
+from gcushare.core.errors import Refused, RetryableError
+from gcushare.runtime.express import EXPRESS, ExpressHandler, read_head
+from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.serving import RunningServer, start_server
+from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
+
+
+@dataclass
+class Desk:
+    """Handlers that count their calls; ``hold`` answers when a test says so."""
+
+    taken: list[bytes] = field(default_factory=list)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def echo(self, body: bytes) -> bytes:
+        self.taken.append(body)
+        return json.dumps({"size": len(body), "start": body[:8].decode()}).encode()
+
+    async def hold(self, body: bytes) -> bytes:
+        self.taken.append(body)
+        self.started.set()
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return b'{"held": true}'
+
+    def refuse(self, body: bytes) -> bytes:
+        raise Refused("no room")
+
+    async def postpone(self, body: bytes) -> bytes:
+        raise RetryableError("try later", delay_s=2.5)
+
+    def break_down(self, body: bytes) -> bytes:
+        raise ValueError("secret detail")
+
+
+@asynccontextmanager
+async def serving(
+    desk: Desk, settings: ServeSettings = SETTINGS, *, with_lane: bool = True
+) -> AsyncIterator[RunningServer]:
+    app = web.Application()
+    handlers: dict[str, ExpressHandler] = {
+        "/echo": desk.echo,
+        "/hold": desk.hold,
+        "/refuse": desk.refuse,
+        "/postpone": desk.postpone,
+        "/break": desk.break_down,
+    }
+    app.add_routes([web.post(path, ordinary(handler)) for path, handler in handlers.items()])
+    if with_lane:
+        app[EXPRESS] = handlers
+    server = await start_server(app, settings)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield server
+    finally:
+        await server.stop(0)
+
+
+def ordinary(handler: ExpressHandler):  # type: ignore[no-untyped-def]  # aiohttp's type of handlers is not public
+    async def handle(request: web.Request) -> web.Response:
+        answer: bytes | Awaitable[bytes] = handler(await request.read())
+        body = answer if isinstance(answer, bytes) else await answer
+        return web.Response(body=body, content_type="application/json")
+
+    return handle
+
+
+def post(path: str, body: str, *headers: str) -> str:
+    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *headers]
+    return "\n".join(lines) + "\n\n" + body
+
+
+async def test_requests_of_one_connection_are_answered_one_after_the_other() -> None:
+    desk = Desk()
+    async with serving(desk) as server, connected(server) as client:
+        for size in (0, 5, 60_000):
+            await client.send(post("/echo", "x" * size))
+            assert await client.receive_response() == (200, {"size": size, "start": "x" * min(size, 8)})
+        assert server.busy_count == 0
+        assert server.connection_count == 1
+
+
+async def test_a_body_may_come_in_pieces() -> None:
+    desk = Desk()
+    async with serving(desk) as server, connected(server) as client:
+        request = post("/echo", "abcdefghij")
+        await client.send(request[:-10])
+        await until(lambda: server.busy_count == 1)
+        for piece in ("abc", "defg", "hij"):
+            await client.send(piece)
+        assert await client.receive_response() == (200, {"size": 10, "start": "abcdefgh"})
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [("/refuse", 422, "no room"), ("/postpone", 503, "try later"), ("/break", 500, "internal error; the server's log")],
+)
+async def test_errors_are_answered_as_on_any_other_path(
+    path: str, status: int, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Desk()) as server, connected(server) as client:
+        await client.send(post(path, "{}"))
+        head = (await client.reader.readuntil(b"\r\n\r\n")).decode()
+        body = json.loads(await client.reader.readexactly(int(head.partition("Content-Length: ")[2].split("\r")[0])))
+        assert (int(head.split()[1]), body["status"]) == (status, status)
+        assert body["error"].startswith(text)
+        assert ("Retry-After: 3" in head) == (status == 503)
+        await client.send(post("/echo", "on"))
+        assert (await client.receive_response())[0] == 200
+    assert ("secret detail" in caplog.text) == (status == 500)
+
+
+ODD = {
+    "in chunks": "POST /echo HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n3\nabc\n0\n\n",
+    "length and chunks": "POST /echo HTTP/1.1\nHost: x\nContent-Length: 3\nTransfer-Encoding: chunked\n\n3\nabc\n0\n\n",
+    "two lengths": post("/echo", "abc", "Content-Length: 4"),
+    "the length twice": post("/echo", "abc", "Content-Length: 3"),
+    "a signed length": "POST /echo HTTP/1.1\nHost: x\nContent-Length: +3\n\nabc",
+    "no length": "POST /echo HTTP/1.1\nHost: x\n\n",
+    "a length that is a list": "POST /echo HTTP/1.1\nHost: x\nContent-Length: 3, 3\n\nabc",
+    "a folded header": post("/echo", "abc", "Accept: a", " b"),
+    "a space before the colon": post("/echo", "abc", "Accept : a"),
+    "a control character": post("/echo", "abc", "User-Agent: a\x00b"),
+    "a bare return": post("/echo", "abc", "User-Agent: a\rb"),
+    "the end of the connection": post("/echo", "abc", "Connection: close"),
+    "HTTP/1.0": post("/echo", "abc").replace("HTTP/1.1", "HTTP/1.0"),
+    "another method": post("/echo", "abc").replace("POST", "PUT"),
+    "a small method": post("/echo", "abc").replace("POST", "post"),
+    "a query": post("/echo?x=1", "abc"),
+    "an unknown path": post("/nowhere", "abc"),
+    "a body of another encoding": post("/echo", "abc", "Content-Encoding: gzip"),
+    "a body too large": post("/echo", "x" * (SETTINGS.max_request_size + 1)),
+    "no HTTP": "nonsense\n\n",
+}
+
+
+async def say_and_hear(desk: Desk, request: str, *, with_lane: bool) -> tuple[int, object]:
+    async with serving(desk, with_lane=with_lane) as server, connected(server) as client:
+        await client.send(request)
+        return await client.receive_response()
+
+
+@pytest.mark.parametrize("request_", [pytest.param(each, id=name) for name, each in ODD.items()])
+async def test_what_is_not_plain_is_answered_as_if_there_were_no_lane(request_: str) -> None:
+    with_lane, without = Desk(), Desk()
+    assert await say_and_hear(with_lane, request_, with_lane=True) == await say_and_hear(
+        without, request_, with_lane=False
+    )
+    assert with_lane.taken == without.taken
+    assert (
+        read_head(request_.replace("\n", "\r\n").encode()) is None
+        or "/echo HTTP" not in request_
+        or len(request_) > SETTINGS.max_request_size
+    )
+
+
+async def test_a_head_in_pieces_is_answered_as_well() -> None:
+    desk = Desk()
+    async with serving(desk) as server, connected(server) as client:
+        request = post("/echo", "abc")
+        await client.send(request[:20])
+        await client.send(request[20:])
+        assert await client.receive_response() == (200, {"size": 3, "start": "abc"})
+
+
+@pytest.mark.parametrize("first", ["/hold", "/echo"])
+async def test_requests_sent_ahead_are_answered_in_their_order(first: str) -> None:
+    desk = Desk()
+    async with serving(desk) as server, connected(server) as client:
+        await client.send(post(first, "first") + post("/echo", "second") + post("/echo", "third")[:-2])
+        if first == "/hold":
+            await desk.started.wait()
+            desk.may_end.set()
+        answers = [await client.receive_response() for _ in range(2)]
+        await client.send("rd")
+        answers.append(await client.receive_response())
+        assert [status for status, _ in answers] == [200] * 3
+        assert desk.taken == [b"first", b"second", b"third"]
+
+
+async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> None:
+    desk = Desk()
+    async with serving(desk, IMPATIENT) as server:
+        for _ in range(20):  # more than the bodies that may be in memory at once
+            async with connected(server) as client:
+                await client.send(post("/echo", "x" * 60_000)[:-1])
+                status, answer = await client.receive_response()
+                assert (status, answer["error"]) == (408, "the request's body did not arrive within 0.1s")
+                assert await client.wait_closed() == b""
+        async with connected(server) as client:
+            await client.send(post("/echo", "abc"))
+            assert (await client.receive_response())[0] == 200
+
+
+async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> None:
+    desk = Desk()
+    async with serving(desk) as server:
+        for _ in range(20):
+            async with connected(server) as client:
+                await client.send(post("/echo", "x" * 60_000)[:-1])
+                await until(lambda: server.busy_count == 1)
+            await until(lambda: server.connection_count == 0)
+        async with connected(server) as client:
+            await client.send(post("/echo", "x" * 60_000))
+            assert (await client.receive_response())[0] == 200
+
+
+async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
+    desk = Desk()
+    async with serving(desk, replace(SETTINGS, idle_timeout=0.3)) as server, connected(server) as client:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while loop.time() < begun + 0.6:
+            await client.send(post("/echo", "abc"))
+            assert (await client.receive_response())[0] == 200
+        assert await client.wait_closed() == b""
+
+
+async def test_the_drain_waits_for_answers_under_way() -> None:
+    desk = Desk()
+    async with serving(desk) as server, connected(server) as client:
+        await client.send(post("/hold", ""))
+        await desk.started.wait()
+        stopping = asyncio.create_task(server.stop(10), name="stop the server")
+        await asyncio.sleep(0)
+        desk.may_end.set()
+        status, _ = await client.receive_response()
+        assert status == 200
+        assert await client.wait_closed() == b""
+        await stopping
+
+
+async def test_after_the_drain_answers_under_way_are_cancelled() -> None:
+    desk = Desk()
+    async with serving(desk) as server, connected(server) as client:
+        await client.send(post("/hold", ""))
+        await desk.started.wait()
+        await server.stop(0)
+        assert desk.cancelled.is_set()
+        assert await client.wait_closed() == b""
+
+
+async def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    desk = Desk()
+    async with serving(desk, IMPATIENT) as server, connected(server) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport reads
+        with pytest.raises(ConnectionError):
+            await ask_for_ever(client)
+        await until(lambda: server.connection_count == 0)
+
+
+async def ask_for_ever(client: Client) -> None:
+    """Ask without reading answers."""
+    request = post("/refuse", "{}").replace("\n", "\r\n").encode() * 200
+    while True:
+        client.writer.write(request)
+        await client.writer.drain()

@@ -11,8 +11,11 @@ from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, N
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import VENDORS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_pod
+
+WHOLE_RESOURCES = frozenset(vendor.whole_card_resource for vendor in VENDORS)
 
 
 class Mishap(enum.Enum):
@@ -116,4 +119,5 @@ class Cluster:
         (resource,) = limits
         vendor_units = limits[resource]
         merged = {**pod.metadata.annotations, **annotations}
-        return a_pod(pod.metadata.name, vendor_units, node=node, annotations=merged, uid=pod.metadata.uid)
+        whole = int(str(vendor_units)) if resource in WHOLE_RESOURCES else 0
+        return a_pod(pod.metadata.name, vendor_units, node=node, annotations=merged, uid=pod.metadata.uid, whole=whole)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core import fitting
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.fitting import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.placement import NODE_POLICIES, score_node
@@ -28,6 +28,9 @@ shapes = st.builds(Shape, requests, st.sampled_from(sorted(NODE_POLICIES)))
 
 changes = st.one_of(
     st.tuples(st.just("set"), st.sampled_from(NODES), st.lists(st.integers(1, 16), max_size=3)),
+    st.tuples(
+        st.just("serve"), st.sampled_from(NODES), st.sampled_from([BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)])
+    ),
     st.tuples(st.just("remove"), st.sampled_from(NODES), st.none()),
     st.tuples(
         st.just("hold"), st.sampled_from(NODES), st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(1, 8))
@@ -40,6 +43,8 @@ def change(ledger: Ledger, what: tuple[str, str, Any]) -> None:
     match what:
         case ("set", name, [*sizes]):
             ledger.set_node(name, cards(*sizes), GIB_UNIT)
+        case ("serve", name, modes):
+            ledger.set_node(name, cards(16, 16), GIB_UNIT, modes)
         case ("remove", name, _):
             ledger.remove_node(name)
         case ("hold", name, (pod, index, units)):
@@ -165,3 +170,21 @@ def test_hope_is_what_ending_every_pod_would_give(
     ledger.apply(held("a", "node-1", (0, 16)))
 
     assert can_ever_fit(ledger.nodes["node-1"], request_) is hope
+
+
+@pytest.mark.parametrize(
+    ("modes", "request_", "hope"),
+    [
+        pytest.param([SERVES_MEMORY], asks(4), True, id="memory where it is served"),
+        pytest.param([SERVES_MEMORY], asks_whole(), False, id="whole where memory is served"),
+        pytest.param([SERVES_WHOLE], asks_whole(), True, id="whole where it is served"),
+        pytest.param([SERVES_WHOLE], asks(4), False, id="memory where whole cards are served"),
+        pytest.param([], asks(4), False, id="nothing served"),
+    ],
+)
+def test_there_is_no_hope_for_what_a_node_does_not_serve(modes: list[str], request_: CardRequest, hope: bool) -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16), GIB_UNIT, modes)
+    node = ledger.nodes["node-1"]
+
+    assert (can_ever_fit(node, request_), node.fits(request_)) == (hope, hope)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.fitting import ChangeLog
+from gcushare.core.fitting import ChangeLog, can_ever_fit
 from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals, UnitTotals
 from gcushare.core.units import parse_memory_unit
-from tests.builders import GIB_UNIT, card, cards, held
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 steps = st.lists(
     st.tuples(
@@ -54,8 +57,14 @@ def test_totals_that_follow_changes_are_those_of_every_node(changes: list[tuple[
         for nodes in [[node for node in known if node.unit and node.unit.name == unit]]
     }
     for unit, each in found.items():
-        free = [s.grantable for node in known if node.unit and node.unit.name == unit for s in node.cards.values()]
-        assert each.free == sum(free)
+        states = [s for node in known if node.unit and node.unit.name == unit for s in node.cards.values()]
+        assert each.free == sum(s.grantable for s in states)
+        assert each.largest_free == max((s.grantable for s in states), default=0)
+        here = [node for node in known if node.unit and node.unit.name == unit]
+        for request in (*map(asks, (1, 4, 9, 16, 17)), *map(asks_whole, (1, 2, 3))):
+            assert each.fits(request) == any(node.fits(request) for node in here)
+            assert each.can_ever_fit(request) == any(can_ever_fit(node, request) for node in here)
+        assert each.modes == Counter(s.mode for s in states if s.card is not None)
 
 
 def test_fragmentation_is_the_share_of_free_units_in_cards_too_small_for_the_request() -> None:
@@ -66,6 +75,21 @@ def test_fragmentation_is_the_share_of_free_units_in_cards_too_small_for_the_req
 
     assert [found.fragmentation(size) for size in (1, 5, 13, 17)] == [0.0, 4 / 32, 16 / 32, 1.0]
     assert found.sizes() == [1, 2, 4, 8, 16]
+
+
+def test_cards_are_told_by_their_use_and_whether_new_pods_may_come() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    ledger.set_node("node-1", [*cards(16, 16, 16), card(3, 16, sick=True), card(4, 16, cordoned=True)], GIB_UNIT)
+    ledger.apply(held("a", "node-1", (0, 4)))
+    ledger.apply(held("b", "node-1", (3, 4)))
+    ledger.apply(held("c", "node-1", (1, 0), whole=True))
+    found = totals.by_unit()["GiB"]
+
+    assert found.modes == {CardMode.FREE: 2, CardMode.SHARED: 2, CardMode.WHOLE: 1}
+    assert (found.unusable, found.largest_free) == (2, 16)
+    assert [found.would_do(asks_whole(count)) for count in (1, 2)] == [True, False]
+    assert [found.would_do(asks(units)) for units in (28, 29)] == [True, False]
 
 
 def test_nothing_free_is_not_fragmented() -> None:

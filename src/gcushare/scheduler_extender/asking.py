@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gcushare.core.fitting import Shape
 from gcushare.core.nodes import PodRef
 from gcushare.core.placement import CARD_POLICIES, CardPolicy
 from gcushare.core.requests import PodRequest
+from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_ref, pod_request, pod_wishes
@@ -19,6 +20,7 @@ class Policies:
 
     node: str = "binpack"
     card: str = "binpack"
+    whole_card: str = CLOSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +48,7 @@ def read_asking(pod: Pod, vendor: Vendor, policies: Policies) -> Asking | None:
     if request is None:
         return None
     wishes = pod_wishes(pod.metadata.annotations)
+    if request.cards.whole and wishes.whole_card_policy is None:
+        request = replace(request, cards=replace(request.cards, whole_policy=policies.whole_card))
     shape = Shape(request.cards, wishes.node_policy or policies.node)
     return Asking(pod_ref(pod), request, shape, wishes.card_policy or policies.card)

@@ -202,7 +202,7 @@ class BindService:
             raise Refused(f"pod {_name(arguments)} is bound to node {pod.spec.node_name!r} already")
         asking = read_asking(pod, self._state.vendor, self._state.policies)
         if asking is None:
-            raise Refused(f"pod {_name(arguments)} asks for no {self._state.vendor.memory_resource}")
+            raise Refused(f"pod {_name(arguments)} asks for no {self._state.vendor.memory_resource} and no whole card")
         return asking
 
     def _reserve(self, arguments: BindArguments, asking: Asking, deadline_s: float) -> _Attempt:

@@ -7,11 +7,12 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import chain
 from typing import Protocol
 
 from gcushare.core.errors import NotFoundError
 from gcushare.core.explanations import Explainer, Explanation, summarise
-from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.nodes import Assignment
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.asking import Asking
@@ -32,7 +33,8 @@ _SLICE = 64
 
 _MAX_UNREADABLE = 20
 REFUSED_REASON = "InsufficientCardMemory"
-"""The reason of the Event, beside kube-scheduler's own FailedScheduling."""
+REFUSED_WHOLE_REASON = "InsufficientWholeCards"
+"""The reasons of the Event, beside kube-scheduler's own FailedScheduling."""
 
 _MAX_REMEMBERED = 4096
 _MAX_QUEUED = 256
@@ -63,7 +65,11 @@ class ExplainService:
             return await self._explain_waiting(waiting)
         holding = self._find_holding(namespace, name)
         if holding is None:
-            raise NotFoundError(f"no pod {namespace}/{name} asks for {self._state.vendor.memory_resource} or holds any")
+            vendor = self._state.vendor
+            raise NotFoundError(
+                f"no pod {namespace}/{name} asks for {vendor.memory_resource} or {vendor.whole_card_resource}, "
+                "or holds any"
+            )
         return explain_bound(holding, self._state.pod_problems.get(holding.pod.uid, ""))
 
     def knows(self, namespace: str, name: str) -> bool:
@@ -77,7 +83,8 @@ class ExplainService:
     def _find_waiting(self, namespace: str, name: str) -> WaitingPod | None:
         wanted = (namespace, name)
         reserved = self._state.ledger.reserved
-        found = (w for w in self._state.waiting.values() if (w.pod.namespace, w.pod.name) == wanted)
+        pods = chain(self._state.waiting.values(), self._state.parked.values())
+        found = (w for w in pods if (w.pod.namespace, w.pod.name) == wanted)
         return next((waiting for waiting in found if waiting.pod.uid not in reserved), None)
 
     async def _explain_waiting(self, waiting: WaitingPod) -> ExplainDocument:
@@ -94,6 +101,7 @@ class ExplainService:
             asking.card_policy_name,
             selection.use if selection else (),
             selection.avoid if selection else (),
+            asking.shape.request.whole_policy if asking.shape.request.whole else "",
         )
         unreadable = dict(sorted(self._state.node_problems.items())[:_MAX_UNREADABLE])
         return explain_waiting(waiting.pod, request, found, unreadable)
@@ -147,9 +155,10 @@ class RefusalReporter:
             asking = await self._queue.get()
             found = await self._explains.gather(asking.shape.request)
             if not found.nodes_fit:
-                self._report(asking.pod, summarise(found))
+                self._report(asking, summarise(found))
 
-    def _report(self, pod: PodRef, summary: str) -> None:
+    def _report(self, asking: Asking, summary: str) -> None:
+        pod, reason = asking.pod, REFUSED_WHOLE_REASON if asking.shape.request.whole else REFUSED_REASON
         log.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
         about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        self._events.record(about, REFUSED_REASON, summary, warning=True)
+        self._events.record(about, reason, summary, warning=True)

@@ -80,9 +80,13 @@ class FilterService:
     def _answer(self, body: bytes, result: str) -> Answer:
         return Answer(body, result, self._state.vendor.name)
 
+    def _reason(self, asking: Asking) -> str:
+        vendor = self._state.vendor
+        return vendor.refused_whole_reason if asking.shape.request.whole else vendor.refused_reason
+
     def _filter_names(self, names: NameList, asking: Asking) -> Answer:
         index = self._state.indexes.get(asking.shape)
-        reason = self._state.vendor.refused_reason
+        reason = self._reason(asking)
         if self._best is None:
             if any(map(index.fits, names.order)):
                 return self._answer(names.answer_all(index, reason), "fits")
@@ -105,7 +109,7 @@ class FilterService:
         failed = b"{}"
         if not fitting or self._best is None:
             refused = dict.fromkeys(item.name for item in items if not index.fits(item.name))
-            failed = encode_reasons(map(encode_name, refused), self._state.vendor.refused_reason)
+            failed = encode_reasons(map(encode_name, refused), self._reason(asking))
         if not fitting:
             self._refusals(asking)
         return self._answer(

@@ -9,12 +9,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.filtering import FilterService
 from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.waiting_reasons import count_waiting
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 
@@ -75,6 +77,13 @@ class VendorCollector(Collector):
         yield _gauge(
             "gcushare_pods_waiting", "Pods that ask for cards and are not bound.", vendor, len(self._state.waiting)
         )
+        yield self._reasons()
+        yield _gauge(
+            "gcushare_nodes_without_units",
+            "Nodes with cards of which the kubelet counts no unit.",
+            vendor,
+            len(self._state.nodes_without_units),
+        )
         yield _gauge(
             "gcushare_nodes_unreadable", "Nodes whose cards cannot be read.", vendor, len(self._state.node_problems)
         )
@@ -110,9 +119,11 @@ class VendorCollector(Collector):
             for name, text in (
                 ("nodes", "Nodes with cards."),
                 ("cards", "Cards."),
+                ("cards_unusable", "Cards that take no new pods: sick or cordoned."),
                 ("units_total", "Memory units of all cards."),
                 ("units_granted", "Units that pods hold."),
                 ("units_free", "Units that new pods may be given."),
+                ("largest_request_units", "The largest request of one card that fits now."),
                 ("pods_holding", "Pods bound to nodes with cards."),
             )
         }
@@ -121,15 +132,30 @@ class VendorCollector(Collector):
             "Share of the free units that a request of this many units cannot use.",
             labels=("vendor", "unit", "request"),
         )
+        modes = GaugeMetricFamily("gcushare_cards_by_mode", "Cards by use.", labels=("vendor", "unit", "mode"))
         vendor = self._state.vendor.name
         for unit, totals in sorted(self._totals.by_unit().items()):
-            values = (totals.nodes, totals.cards, totals.total, totals.granted, totals.free, totals.pods)
+            values = (
+                *(totals.nodes, totals.cards, totals.unusable, totals.total, totals.granted, totals.free),
+                *(totals.largest_free, totals.pods),
+            )
             for family, value in zip(figures.values(), values, strict=True):
                 family.add_metric((vendor, unit), value)
+            for mode in CardMode:
+                modes.add_metric((vendor, unit, mode.value), totals.modes[mode])
             for size in totals.sizes():
                 fragmentation.add_metric((vendor, unit, str(size)), totals.fragmentation(size))
         yield from figures.values()
+        yield modes
         yield fragmentation
+
+    def _reasons(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gcushare_pods_waiting_by_reason", "Pods that ask for cards, by why they wait.", labels=("vendor", "reason")
+        )
+        for reason, pods in count_waiting(self._state, self._totals.by_unit().values()).items():
+            family.add_metric((self._state.vendor.name, reason.value), pods)
+        return family
 
 
 class WatchFigures(Protocol):

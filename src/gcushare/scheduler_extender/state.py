@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fitting import ChangeLog, FitIndexes
 from gcushare.core.ledger import Drift, Ledger
@@ -48,9 +49,14 @@ class VendorState:
         self.indexes = FitIndexes(self.ledger, self.changes)
         self.waiting: dict[str, WaitingPod] = {}
         """Unbound pods by uid."""
+        self.parked: dict[str, WaitingPod] = {}
+        """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as anybody knows."""
+        self._whole_nodes: set[str] = set()
         self.bound: dict[str, Assignment] = {}
         """What the watch last said that bound, unfinished pods hold, by uid; the source of the recount."""
         self.node_problems: dict[str, str] = {}
+        self.nodes_without_units: set[str] = set()
+        """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
         self.pod_problems: dict[str, str] = {}
         self._node_marks: dict[str, int] = {}
         self._remembered: OrderedDict[str, Asking] = OrderedDict()
@@ -64,23 +70,46 @@ class VendorState:
         if self._node_marks.get(name) == mark:
             return
         self._node_marks[name] = mark
+        self.nodes_without_units.discard(name)
         try:
             found = node_cards(self.vendor, annotations, capacity)
         except RemoteContractError as error:
             self.ledger.set_node(name, (), None)
+            self._note_whole_node(name, serves=False)
             self._note_node_problem(name, str(error))
             return
         self._note_node_problem(name, "")
+        self._note_whole_node(name, serves=found is not None and SERVES_WHOLE in found.modes)
         if found is None:
             self.ledger.remove_node(name)
         else:
-            self.ledger.set_node(name, found.cards, found.unit)
+            self.ledger.set_node(name, found.cards, found.unit, found.modes)
+            resources = {
+                SERVES_MEMORY: self.vendor.memory_resource,
+                SERVES_WHOLE: self.vendor.whole_card_resource,
+            }
+            if all(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
+                self.nodes_without_units.add(name)
 
     def lose_node(self, name: str) -> None:
         """Take note that a node is gone; what its pods hold stays counted until they are gone as well."""
         self._node_marks.pop(name, None)
         self.node_problems.pop(name, None)
+        self.nodes_without_units.discard(name)
+        self._note_whole_node(name, serves=False)
         self.ledger.remove_node(name)
+
+    def _note_whole_node(self, name: str, *, serves: bool) -> None:
+        """Follow which nodes serve whole cards: from the first to the last, pods that ask for them wait for us."""
+        served = bool(self._whole_nodes)
+        (self._whole_nodes.add if serves else self._whole_nodes.discard)(name)
+        if served == bool(self._whole_nodes):
+            return
+        kept, moved = (self.waiting, self.parked) if not served else (self.parked, self.waiting)
+        wholes = {uid: pod for uid, pod in moved.items() if pod.asking and pod.asking.request.cards.whole}
+        kept.update(wholes)
+        for uid in wholes:
+            del moved[uid]
 
     def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
         vendor = self.vendor
@@ -90,6 +119,7 @@ class VendorState:
                 annotations.get(vendor.cordon_annotation),
                 capacity.get(vendor.memory_resource),
                 capacity.get(vendor.count_resource),
+                capacity.get(vendor.whole_card_resource),
             )
         )
 
@@ -109,8 +139,7 @@ class VendorState:
         if not pod.spec.node_name:
             self._see_unbound(pod)
             return
-        self.waiting.pop(uid, None)
-        self._remembered.pop(uid, None)
+        self._stop_waiting(uid)
         try:
             assignment = pod_assignment(pod, self.vendor)
         except (RemoteContractError, Refused) as error:
@@ -127,15 +156,20 @@ class VendorState:
 
     def lose_pod(self, uid: str) -> None:
         """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
-        self.waiting.pop(uid, None)
-        self._remembered.pop(uid, None)
+        self._stop_waiting(uid)
         self.pod_problems.pop(uid, None)
         self._release(uid)
 
     def keep_pods(self, uids: frozenset[str]) -> None:
         """Lose every pod that is not among ``uids``. Reservations stay: whoever holds them settles them."""
-        for uid in (self.waiting.keys() | self.bound.keys()) - uids - self.ledger.reserved:
+        known = self.waiting.keys() | self.parked.keys() | self.bound.keys()
+        for uid in known - uids - self.ledger.reserved:
             self.lose_pod(uid)
+
+    def _stop_waiting(self, uid: str) -> None:
+        self.waiting.pop(uid, None)
+        self.parked.pop(uid, None)
+        self._remembered.pop(uid, None)
 
     def _see_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -150,7 +184,11 @@ class VendorState:
             self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error))
             return
         if asking is not None:
-            self.waiting[uid] = WaitingPod(asking.pod, asking)
+            here, there = self.waiting, self.parked
+            if asking.request.cards.whole and not self._whole_nodes:
+                here, there = there, here
+            here[uid] = WaitingPod(asking.pod, asking)
+            there.pop(uid, None)
 
     def _release(self, uid: str) -> None:
         self.bound.pop(uid, None)
@@ -170,7 +208,7 @@ class VendorState:
     def remember(self, asking: Asking) -> None:
         """Keep what a filtered pod asks for until its watch event arrives."""
         uid = asking.pod.uid
-        if uid in self.waiting:
+        if uid in self.waiting or uid in self.parked:
             return
         self._remembered[uid] = asking
         if len(self._remembered) > MAX_REMEMBERED:
@@ -178,12 +216,13 @@ class VendorState:
 
     def find_asking(self, uid: str) -> Asking | None:
         """What an unbound pod asks for, from the watch or from its own filter request."""
-        waiting = self.waiting.get(uid)
+        waiting = self.waiting.get(uid) or self.parked.get(uid)
         return waiting.asking if waiting is not None else self._remembered.get(uid)
 
     def knows(self, uid: str) -> bool:
         """Whether this pod waits for, or holds, cards of this vendor."""
-        return uid in self.waiting or uid in self._remembered or self.ledger.assignment(uid) is not None
+        waits = uid in self.waiting or uid in self.parked or uid in self._remembered
+        return waits or self.ledger.assignment(uid) is not None
 
     # Recount
 

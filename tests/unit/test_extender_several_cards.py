@@ -1,0 +1,113 @@
+"""One pod's memory over several cards of a node (gcushare.io/cards), from the annotation to the count."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gcushare.core.errors import Refused
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.explain_documents import render_explanation
+from gcushare.wire.extender import BindArguments
+from gcushare.wire.inspect_documents import encode_node
+from gcushare.wire.keys import CARDS
+from gcushare.wire.objects import Pod
+from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.unit.extender_cluster import Cluster
+from tests.unit.extender_desk import dispatcher_of
+
+TWO = {CARDS: "2"}
+ONE_CARD_RUNTIME = replace(ENFLAME, multi_card_runtime=False)
+
+
+def crowded(vendor: Vendor = ENFLAME) -> VendorState:
+    """Three cards of 16 with 4, 10 and 16 free."""
+    state = state_of(a_node("node-1", 16, 16, 16), vendor=vendor)
+    for name, index, units in (("a", 0, 12), ("b", 1, 6)):
+        state.see_pod(a_pod(name, units, node="node-1", record=on_card(index, units)))
+    return state
+
+
+def fits(state: VendorState, units: int, cards: str = "2") -> bool:
+    body = filter_body(pod_document("p", units, annotations={CARDS: cards}), ["node-1"])
+    return bool(json.loads(dispatcher_of((state, None)).filter(body).body)["NodeNames"])
+
+
+async def bind(state: VendorState, pod: Pod) -> Cluster:
+    cluster = Cluster(pod)
+    state.see_pod(pod)
+    await BindService(state, cluster, Alone()).bind(
+        BindArguments(pod.metadata.name, "default", pod.metadata.uid, "node-1")
+    )
+    state.see_pod(cluster.pods["default", pod.metadata.name])
+    return cluster
+
+
+def test_the_share_of_every_card_has_to_be_free_there() -> None:
+    state = crowded()
+
+    assert fits(state, 20)
+    assert not fits(state, 22)
+    assert fits(state, 12, "3")
+    assert not fits(state, 15, "3")
+    assert not fits(state, 4, "4")
+
+
+async def test_the_record_names_all_cards_and_every_reader_counts_the_same_shares() -> None:
+    state = crowded()
+    pod = a_pod("p", 20, annotations=TWO)
+    cluster = await bind(state, pod)
+    written = cluster.pods["default", "p"].metadata.annotations
+    fresh = crowded()
+    fresh.see_pod(cluster.pods["default", "p"])
+
+    assert (written[ENFLAME.record.card_index], written[ENFLAME.record.pod_units]) == ("1,2", "20")
+    for told in (state, fresh):
+        assert [card.used for card in told.ledger.nodes["node-1"].cards.values()] == [12, 16, 10]
+    devices = json.loads(encode_node(ENFLAME, state.ledger.nodes["node-1"]))["devices"]
+    assert [pod["usedGCU"] for device in devices for pod in device["pods"] if pod["name"] == "p"] == [10, 10]
+
+
+async def test_a_pod_that_finds_too_little_on_one_of_the_cards_is_refused_with_the_numbers() -> None:
+    state = crowded()
+    pod = a_pod("p", 24, annotations=TWO)
+    with pytest.raises(Refused, match=r"needs 12 in each of 2 cards; best card free: 16 \(card 2 of node-1\)"):
+        await bind(state, pod)
+    text = render_explanation(await ExplainService(state).explain("default", "p"))
+
+    assert "needs 12 in each of 2 cards" in text
+    assert "it would fit on node-1 if these pods ended: default/b" in text
+
+
+def test_preemption_frees_as_many_cards_as_are_missing() -> None:
+    proposal = {"node-1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 0}}
+    body = json.dumps({"Pod": pod_document("p", 24, annotations=TWO), "NodeNameToMetaVictims": proposal}).encode()
+    answer = json.loads(dispatcher_of((crowded(), None)).preempt(body).body)
+
+    assert answer["NodeNameToMetaVictims"]["node-1"]["Pods"] == [{"UID": "uid-b"}]
+
+
+@pytest.mark.parametrize(
+    ("state", "units", "words"),
+    [
+        pytest.param(crowded(), 7, "asks for 7 enflame.com/gcu-memory, which 2 cards cannot share equally", id="odd"),
+        pytest.param(
+            crowded(ONE_CARD_RUNTIME),
+            8,
+            "gcushare.io/cards=2 is not granted: the container runtime of enflame hands one card to a container",
+            id="a runtime of one card",
+        ),
+    ],
+)
+def test_what_cannot_be_granted_is_refused_with_what_to_do(state: VendorState, units: int, words: str) -> None:
+    body = filter_body(pod_document("p", units, annotations=TWO), ["node-1"])
+
+    assert words in json.loads(dispatcher_of((state, None)).filter(body).body)["Error"]
+    state.see_pod(a_pod("p", units, annotations=TWO))
+    assert words in state.waiting["uid-p"].problem

@@ -1,0 +1,136 @@
+"""Why pods wait, counted: one reason each, told from what the whole cluster has."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.totals import ClusterTotals
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.waiting_reasons import MAX_SEARCHED_SHAPES, WaitReason, count_waiting
+from gcushare.vendors import ENFLAME
+from gcushare.wire.keys import CARDS, USE_CARDS
+from gcushare.wire.objects import Node, Pod
+from tests.builders import card
+from tests.extender_objects import a_node, a_pod, inventory_text, node_document, on_card, state_of
+
+BOTH = (SERVES_MEMORY, SERVES_WHOLE)
+
+
+def reasons(state: VendorState) -> dict[WaitReason, int]:
+    """The reasons that anybody waits for."""
+    totals = ClusterTotals(state.ledger, state.changes)
+    return {reason: pods for reason, pods in count_waiting(state, totals.by_unit().values()).items() if pods}
+
+
+def ask_for_all(state: VendorState) -> None:
+    """What the scheduler does with pods that wait, again and again."""
+    for waiting in state.waiting.values():
+        if waiting.asking is not None:
+            state.indexes.get(waiting.asking.shape)
+
+
+def half_full() -> VendorState:
+    """Two nodes of two cards of 16 units, of each of which a pod holds 10."""
+    state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
+    for number, (node, index) in enumerate((n, i) for n in ("node-1", "node-2") for i in (0, 1)):
+        state.see_pod(a_pod(f"holder-{number}", 10, node=node, record=on_card(index, 10)))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        pytest.param(a_pod("p", 6), WaitReason.FITS, id="a card has room"),
+        pytest.param(a_pod("p", 7), WaitReason.FRAGMENTED, id="four cards together have room"),
+        pytest.param(a_pod("p", 16), WaitReason.FRAGMENTED, id="a whole card's units"),
+        pytest.param(a_pod("p", 17), WaitReason.NEVER, id="more than any card"),
+        pytest.param(a_pod("p", 12, annotations={CARDS: "2"}), WaitReason.FITS, id="two cards of a node have room"),
+        pytest.param(a_pod("p", 20, annotations={CARDS: "2"}), WaitReason.FRAGMENTED, id="no two cards of a node"),
+        pytest.param(a_pod("p", 30, annotations={CARDS: "2"}), WaitReason.FULL, id="more than is free in all"),
+        pytest.param(a_pod("p", 30, annotations={CARDS: "3"}), WaitReason.NEVER, id="more cards than a node has"),
+        pytest.param(a_pod("p", 7, annotations={USE_CARDS: "1"}), WaitReason.FULL, id="the cards it allows are taken"),
+        pytest.param(a_pod("p", None, whole=1), WaitReason.FULL, id="no card is empty"),
+        pytest.param(a_pod("p", "many"), WaitReason.UNREADABLE, id="no number"),
+    ],
+)
+def test_a_pod_waits_for_one_reason(pod: Pod, reason: WaitReason) -> None:
+    state = half_full()
+    state.see_pod(pod)
+    ask_for_all(state)
+    assert reasons(state) == {reason: 1}
+
+
+def test_empty_cards_on_different_nodes_are_fragmented_for_who_wants_two() -> None:
+    state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
+    for node in ("node-1", "node-2"):
+        state.see_pod(a_pod(f"holder-{node}", 1, node=node, record=on_card(0, 1)))
+    state.see_pod(a_pod("one", None, whole=1))
+    state.see_pod(a_pod("two", None, whole=2))
+    assert reasons(state) == {WaitReason.FITS: 1, WaitReason.FRAGMENTED: 1}
+
+
+def test_sick_and_cordoned_cards_hold_nobody() -> None:
+    cordon = {ENFLAME.cordon_annotation: "1"}
+    state = state_of(a_node("node-1", offered=[card(0, 16, sick=True), card(1, 16)], annotations=cordon))
+    state.see_pod(a_pod("p", 4))
+    assert reasons(state) == {WaitReason.NEVER: 1}
+
+
+def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
+    state = state_of(a_node("node-1", 16))
+    state.see_pod(a_pod("p", 4))
+    assert reasons(state) == {WaitReason.FITS: 1}
+    waiting = state.waiting["uid-p"].asking
+    assert waiting is not None
+    state.ledger.reserve(waiting.pod, "node-1", waiting.shape.request, waiting.card_policy)
+    assert reasons(state) == {}
+
+
+def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judged() -> None:
+    state = state_of(a_node("node-1", 16))
+    for number in range(MAX_SEARCHED_SHAPES + 5):
+        state.see_pod(a_pod(f"p-{number}", 1, annotations={USE_CARDS: f"0,{number + 1}"}))
+    state.see_pod(a_pod("plain", 1))
+    assert reasons(state) == {WaitReason.FITS: 1, WaitReason.UNJUDGED: MAX_SEARCHED_SHAPES + 5}
+    ask_for_all(state)
+    assert reasons(state) == {WaitReason.FITS: 1 + MAX_SEARCHED_SHAPES, WaitReason.UNJUDGED: 5}
+
+
+def test_every_reason_is_told_also_at_zero() -> None:
+    assert count_waiting(state_of(), ()) == dict.fromkeys(WaitReason, 0)
+
+
+class TestNodesWithoutUnits:
+    @staticmethod
+    def node(units: str | None, whole: str | None = None) -> Node:
+        document = node_document("node-1", 16, modes=BOTH)
+        capacity = {ENFLAME.memory_resource: units, ENFLAME.whole_card_resource: whole}
+        document["status"]["capacity"] = {name: amount for name, amount in capacity.items() if amount is not None}
+        return msgspec.convert(document, Node)
+
+    @pytest.mark.parametrize("units", [None, "0"])
+    def test_cards_that_the_kubelet_does_not_count_are_told(self, units: str | None) -> None:
+        assert state_of(self.node(units)).nodes_without_units == {"node-1"}
+
+    def test_it_ends_with_the_kubelets_count_or_with_the_node(self) -> None:
+        for end in (self.node("16"), self.node(None, "1")):
+            state = state_of(self.node("0"))
+            state.see_node(end)
+            assert state.nodes_without_units == set()
+        state = state_of(self.node("0"))
+        state.lose_node("node-1")
+        assert state.nodes_without_units == set()
+
+    def test_a_node_of_no_cards_is_none_of_them(self) -> None:
+        document = node_document("node-1")
+        document["metadata"]["annotations"] = {}
+        document["status"]["capacity"] = {"cpu": "64"}
+        assert state_of(msgspec.convert(document, Node)).nodes_without_units == set()
+
+    def test_an_inventory_that_cannot_be_read_is_the_other_problem(self) -> None:
+        document = node_document("node-1", 16, annotations={ENFLAME.inventory_annotation: inventory_text([]) + "x"})
+        document["status"]["capacity"] = {}
+        state = state_of(msgspec.convert(document, Node))
+        assert (set(state.node_problems), state.nodes_without_units) == ({"node-1"}, set())

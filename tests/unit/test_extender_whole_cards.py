@@ -1,0 +1,339 @@
+"""Whole cards beside shared ones, as the extender answers for them: one ledger, from filter to inspect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
+from gcushare.core.errors import NotFoundError, Refused
+from gcushare.core.nodes import CardMode
+from gcushare.scheduler_extender.asking import Policies, read_asking
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.explaining import REFUSED_WHOLE_REASON, ExplainService, RefusalReporter
+from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.explain_documents import render_explanation
+from gcushare.wire.extender import BindArguments
+from gcushare.wire.inspect_documents import encode_node
+from gcushare.wire.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
+from gcushare.wire.objects import ObjectReference, Pod
+from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, on_card, pod_document, state_of
+from tests.unit.extender_cluster import Cluster
+from tests.unit.extender_desk import dispatcher_of
+
+WHOLE = {"modes": (SERVES_WHOLE,)}
+BOTH = {"modes": BOTH_MODES}
+
+
+def mixed_state() -> VendorState:
+    """One node of each kind, two cards of 16 each."""
+    return state_of(a_node("both", 16, 16, **BOTH), a_node("memory", 16, 16), a_node("whole", 16, 16, **WHOLE))
+
+
+def ask_filter(state: VendorState, pod: Document) -> Any:
+    names = ["both", "memory", "whole", "stranger"]
+    return json.loads(dispatcher_of((state, None)).filter(filter_body(pod, names)).body)
+
+
+@dataclass
+class Noted:
+    """Events as they were handed over, and a bell that rings for each."""
+
+    events: list[tuple[str, str]] = field(default_factory=list)
+    rung: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
+        assert (about.name, warning) == ("a", True)
+        self.events.append((reason, message))
+        self.rung.set()
+
+
+class Rig:
+    """A bind service over a cluster whose one node serves both."""
+
+    def __init__(self, *pods: Pod, sizes: tuple[int, ...] = (16, 16, 16)) -> None:
+        self.sizes = sizes
+        self.state = state_of(a_node("node-1", *sizes, **BOTH))
+        self.cluster = Cluster(*pods)
+        self.cluster.tell(self.state)
+        self.service = BindService(self.state, self.cluster, Alone())
+
+    async def bind(self, name: str) -> dict[str, str]:
+        """Bind, let the watch tell it, and return what was written on the pod."""
+        await self.service.bind(BindArguments(name, "default", f"uid-{name}", "node-1"))
+        self.cluster.tell(self.state)
+        return self.cluster.pods["default", name].metadata.annotations
+
+    def modes(self, state: VendorState | None = None) -> list[CardMode]:
+        return [card.mode for card in (state or self.state).ledger.nodes["node-1"].cards.values()]
+
+
+class TestFilter:
+    def test_a_whole_request_goes_where_whole_cards_are_served_and_first_where_nothing_else_is(self) -> None:
+        assert ask_filter(mixed_state(), pod_document("a", whole=1))["NodeNames"] == ["whole", "both"]
+
+    def test_a_memory_request_goes_where_memory_is_served_and_first_where_nothing_else_is(self) -> None:
+        assert ask_filter(mixed_state(), pod_document("a", 4))["NodeNames"] == ["memory", "both"]
+
+    def test_nodes_that_could_never_hold_it_are_told_apart_from_those_where_pods_may_end(self) -> None:
+        state = mixed_state()
+        for name, node in (("x", "both"), ("y", "whole")):
+            state.see_pod(a_pod(name, node=node, whole=2, record=as_whole(0, 1)))
+        answer = ask_filter(state, pod_document("a", whole=2))
+        reason = ENFLAME.refused_whole_reason
+
+        assert answer["NodeNames"] == []
+        assert answer["FailedNodes"] == dict.fromkeys(["both", "memory", "whole", "stranger"], reason)
+        assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["memory", "stranger"], reason)
+
+    def test_a_shared_card_is_no_whole_one_and_a_whole_one_has_no_memory_left(self) -> None:
+        state = state_of(a_node("both", 16, 16, **BOTH))
+        state.see_pod(a_pod("shared", 1, node="both", record=on_card(0, 1)))
+        assert ask_filter(state, pod_document("a", whole=2))["NodeNames"] == []
+        assert ask_filter(state, pod_document("b", whole=1))["NodeNames"] == ["both"]
+
+        state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(1)))
+        assert ask_filter(state, pod_document("c", 16))["NodeNames"] == []
+        assert ask_filter(state, pod_document("d", 15))["NodeNames"] == ["both"]
+
+    def test_scores_follow_the_same_order(self) -> None:
+        body = filter_body(pod_document("a", whole=1), ["both", "memory", "whole"])
+        answer = json.loads(dispatcher_of((mixed_state(), None)).prioritize(body).body)
+        scores = {entry["Host"]: entry["Score"] for entry in answer}
+
+        assert scores["whole"] > scores["both"] >= scores["memory"] == 0
+
+
+class TestBind:
+    async def test_the_record_names_the_cards_and_says_that_they_are_whole(self) -> None:
+        rig = Rig(a_pod("shared", 4), a_pod("owner", whole=2))
+        await rig.bind("shared")
+        written = await rig.bind("owner")
+
+        assert (written[ENFLAME.record.card_index], written[CARD_MODE]) == ("1,2", "whole")
+        assert (written[ENFLAME.record.card_units], written[ENFLAME.record.pod_units]) == ("16", "32")
+        assert rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.WHOLE]
+
+    async def test_a_fresh_extender_counts_the_same_from_the_records(self) -> None:
+        rig = Rig(a_pod("shared", 4), a_pod("owner", whole=1))
+        await rig.bind("shared")
+        await rig.bind("owner")
+        fresh = state_of(a_node("node-1", *rig.sizes, **BOTH))
+        rig.cluster.tell(fresh)
+
+        assert rig.modes(fresh) == rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.FREE]
+        assert fresh.ledger.nodes["node-1"].used == rig.state.ledger.nodes["node-1"].used == 20
+
+    async def test_memory_fills_cards_in_use_so_that_whole_ones_stay_free(self) -> None:
+        small = [a_pod(f"small-{number}", 5) for number in range(3)]
+        rig = Rig(*small, a_pod("owner", whole=2))
+        for pod in small:
+            await rig.bind(pod.metadata.name)
+        await rig.bind("owner")
+
+        assert rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.WHOLE]
+
+    async def test_the_loser_of_a_race_for_the_last_card_is_refused_with_the_numbers(self) -> None:
+        rig = Rig(a_pod("first", whole=3), a_pod("second", whole=1), a_pod("third", 4))
+        await rig.bind("first")
+
+        with pytest.raises(Refused, match="needs 1 whole card of node node-1; 0 of 3 are free"):
+            await rig.bind("second")
+        with pytest.raises(Refused, match="needs 4 in one card; best card free: 0"):
+            await rig.bind("third")
+
+    async def test_only_the_cards_that_the_pod_allows_are_given(self) -> None:
+        rig = Rig(a_pod("owner", whole=1, annotations={USE_CARDS: "uuid-2"}))
+
+        assert (await rig.bind("owner"))[ENFLAME.record.card_index] == "2"
+
+    async def test_a_finished_owner_gives_its_cards_back(self) -> None:
+        rig = Rig(a_pod("owner", whole=3))
+        await rig.bind("owner")
+        rig.state.see_pod(a_pod("owner", whole=3, node="node-1", record=as_whole(0, 1, 2), phase="Succeeded"))
+
+        assert rig.modes() == [CardMode.FREE] * 3
+
+
+class TestOtherPlugins:
+    """Another plugin may serve the resource: its pods are nobody of ours."""
+
+    def test_a_pod_waits_for_us_only_while_a_node_serves_whole_cards(self) -> None:
+        state = state_of(a_node("memory", 16))
+        state.see_pod(a_pod("owner", whole=1))
+        assert state.waiting == {}
+
+        state.see_node(a_node("both", 16, **BOTH))
+        assert list(state.waiting) == ["uid-owner"]
+        state.see_node(a_node("both", 16))
+        assert state.waiting == {}
+        state.lose_pod("uid-owner")
+        state.see_node(a_node("both", 16, **BOTH))
+        assert state.waiting == {}
+
+    @given(st.permutations(["pod", "memory pod", "both", "memory", "lost"]))
+    def test_what_waits_does_not_depend_on_the_order_of_what_was_seen(self, order: list[str]) -> None:
+        state = state_of(a_node("gone", 16, **WHOLE))
+        for what in order:
+            match what:
+                case "pod":
+                    state.see_pod(a_pod("owner", whole=1))
+                case "memory pod":
+                    state.see_pod(a_pod("sharer", 4))
+                case "both" | "memory":
+                    state.see_node(a_node(what, 16, **(BOTH if what == "both" else {})))
+                case _:
+                    state.lose_node("gone")
+
+        assert set(state.waiting) == {"uid-owner", "uid-sharer"}
+        state.lose_node("both")
+        assert set(state.waiting) == {"uid-sharer"}
+
+    def test_a_bound_pod_without_our_record_holds_no_card_of_ours(self) -> None:
+        state = state_of(a_node("node-1", 16), vendor=ALIYUN)
+        state.see_pod(a_pod("theirs", whole=1, node="node-1", vendor=ALIYUN))
+
+        assert state.bound == {}
+        assert state.pod_problems == {}
+
+    async def test_a_parked_pod_is_refused_and_told_what_would_help(self) -> None:
+        state = state_of(a_node("memory", 16))
+        pod = a_pod("owner", whole=1)
+        state.see_pod(pod)
+        binds = BindService(state, Cluster(pod), Alone())
+        with pytest.raises(Refused, match="node memory serves no whole cards"):
+            await binds.bind(BindArguments("owner", "default", "uid-owner", "memory"))
+
+        document = await ExplainService(state).explain("default", "owner")
+        assert (document.state, document.can_ever_fit) == ("waits", False)
+        assert (
+            "no node serves whole cards; start the device plugin of nodes that should with --mode" in document.summary
+        )
+
+    async def test_a_node_that_nobody_of_us_serves_is_refused(self) -> None:
+        state = state_of(a_node("both", 16, **BOTH))
+        pod = a_pod("owner", whole=1)
+        state.see_pod(pod)
+
+        with pytest.raises(Refused, match="node 'theirs' has no cards that the scheduler extender knows of"):
+            await BindService(state, Cluster(pod), Alone()).bind(
+                BindArguments("owner", "default", "uid-owner", "theirs")
+            )
+
+
+class TestPreempt:
+    def test_everybody_on_the_cards_must_end_and_nobody_else(self) -> None:
+        state = state_of(a_node("both", 16, 16, 16, **BOTH))
+        for name, index in (("a", 0), ("b", 0), ("c", 1)):
+            state.see_pod(a_pod(name, 4, node="both", record=on_card(index, 4)))
+        state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(2)))
+        proposal = {"both": {"Pods": [{"UID": f"uid-{name}"} for name in "abc"], "NumPDBViolations": 0}}
+        body = json.dumps({"Pod": pod_document("p", whole=1), "NodeNameToMetaVictims": proposal}).encode()
+        answer = json.loads(dispatcher_of((state, None)).preempt(body).body)
+
+        assert answer["NodeNameToMetaVictims"]["both"]["Pods"] == [{"UID": "uid-c"}]
+
+    def test_nodes_that_serve_no_whole_cards_are_dropped(self) -> None:
+        state = mixed_state()
+        state.see_pod(a_pod("a", 4, node="memory", record=on_card(0, 4)))
+        proposal = {"memory": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
+        body = json.dumps({"Pod": pod_document("p", whole=2), "NodeNameToMetaVictims": proposal}).encode()
+
+        assert json.loads(dispatcher_of((state, None)).preempt(body).body) == {"NodeNameToMetaVictims": {}}
+
+
+class TestAnswersForPeople:
+    async def test_explain_says_which_cards_are_free_and_what_is_in_the_way(self) -> None:
+        state = mixed_state()
+        state.see_pod(a_pod("shared", 4, node="both", record=on_card(0, 4)))
+        state.see_pod(a_pod("owner", node="whole", whole=2, record=as_whole(0, 1)))
+        state.see_pod(a_pod("p", whole=2, annotations={WHOLE_CARD_POLICY: "loose"}))
+        text = render_explanation(await ExplainService(state).explain("default", "p"))
+
+        for words in (
+            "needs 2 whole cards; the largest request that fits now is 1 whole card",
+            "it would fit on both if these pods ended: default/shared",
+            "too few cards that nobody uses: whole cards free: card 1 of both; total free 1 of 4",
+            "no whole cards are served there (--mode of its device plugin): no whole card is free",
+            "card policy binpack, whole-card policy loose",
+        ):
+            assert words in text
+
+    async def test_a_pod_that_has_its_cards_is_explained_by_them(self) -> None:
+        state = mixed_state()
+        state.see_pod(a_pod("owner", node="whole", whole=2, record=as_whole(0, 1)))
+        summary = (await ExplainService(state).explain("default", "owner")).summary
+
+        assert summary == "bound to whole: cards 0, 1, whole (32 units)"
+
+    async def test_a_pod_that_nobody_knows_is_named_with_both_resources(self) -> None:
+        with pytest.raises(NotFoundError, match=r"enflame.com/gcu-memory or enflame.com/gcu, or holds any"):
+            await ExplainService(mixed_state()).explain("default", "nobody")
+
+    @pytest.mark.parametrize(("vendor", "devices"), [(ENFLAME, "devices"), (ALIYUN, "devs")])
+    def test_inspect_marks_who_holds_a_card_whole(self, vendor: Any, devices: str) -> None:
+        state = state_of(a_node("both", 16, 16, vendor=vendor, **BOTH), vendor=vendor)
+        state.see_pod(a_pod("shared", 4, node="both", record=on_card(0, 4), vendor=vendor))
+        state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(1), vendor=vendor))
+        document = json.loads(encode_node(vendor, state.ledger.nodes["both"]))
+
+        assert [pod.get("whole") for device in document[devices] for pod in device["pods"]] == [None, True]
+
+    async def test_the_event_of_a_refusal_has_a_reason_of_its_own(self) -> None:
+        state, noted = mixed_state(), Noted()
+        asking = read_asking(a_pod("a", whole=3), ENFLAME, Policies())
+        assert asking is not None
+        reporter = RefusalReporter(ExplainService(state), noted)
+        reporter.note(asking)
+        task = asyncio.create_task(reporter.run(), name="reporter")
+        async with asyncio.timeout(5):
+            await noted.rung.wait()
+        task.cancel()
+        await asyncio.wait([task])
+
+        ((reason, message),) = noted.events
+        assert reason == REFUSED_WHOLE_REASON
+        assert message.startswith("needs 3 whole cards; whole cards free: card 0 of both, card 1 of both, card 0 of")
+
+
+def test_nodes_of_which_the_kubelet_counts_nothing_are_judged_by_what_they_serve() -> None:
+    silent = a_node("silent", 16, **WHOLE)
+    silent.status.capacity.pop(ENFLAME.whole_card_resource)
+    silent.status.capacity[ENFLAME.memory_resource] = "16"
+    state = state_of(a_node("whole", 16, **WHOLE), a_node("both", 16, **BOTH), silent)
+
+    assert state.nodes_without_units == {"silent"}
+
+
+def test_the_settings_decide_where_the_author_does_not() -> None:
+    policies = Policies(whole_card="loose")
+    asked = [
+        read_asking(a_pod("a", whole=2, annotations=annotations), ENFLAME, policies)
+        for annotations in ({}, {WHOLE_CARD_POLICY: "close"})
+    ]
+
+    assert [found.request.cards.whole_policy for found in asked if found is not None] == ["loose", "close"]
+    shared = read_asking(a_pod("b", 4, annotations={WHOLE_CARD_POLICY: "loose"}), ENFLAME, policies)
+    plain = read_asking(a_pod("c", 4), ENFLAME, policies)
+    assert shared is not None
+    assert plain is not None
+    assert shared.shape == plain.shape
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        pytest.param({CARDS: "2"}, "leave the annotation out and ask for enflame.com/gcu: 2", id="cards beside whole"),
+        pytest.param({WHOLE_CARD_POLICY: "best"}, "accepted: close, loose", id="unknown policy"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused_with_what_to_do(annotations: dict[str, str], words: str) -> None:
+    assert words in ask_filter(mixed_state(), pod_document("a", whole=1, annotations=annotations))["Error"]

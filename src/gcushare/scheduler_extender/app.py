@@ -27,12 +27,14 @@ from gcushare.kube import (
     ReflectorSettings,
     load_config,
 )
+from gcushare.runtime.express import EXPRESS, ExpressHandler
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.metrics import make_registry, metrics_route
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender.asking import Policies
 from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.dashboard import Dashboard, Notes, Surroundings
 from gcushare.scheduler_extender.dispatching import Dispatcher, Services
 from gcushare.scheduler_extender.explaining import ExplainService, RefusalReporter
 from gcushare.scheduler_extender.filtering import FilterService
@@ -114,8 +116,10 @@ class Extender:
         self._identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
         self._elector = self._make_elector(client)
         self.leadership: Leadership = self._elector or Alone()
-        policies = Policies(settings.placement.node_policy, settings.placement.card_policy)
+        placement = settings.placement
+        policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
         self.states = [VendorState(vendor, policies) for vendor in settings.placement.vendor]
+        self.dashboard = Dashboard(settings.dashboard, self.states, client)
         self.followers = self._make_followers(client)
         self.serving = Serving(self.leadership)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname())
@@ -142,17 +146,22 @@ class Extender:
             for each in self.services
             for verb in ("filter", "prioritize", "bind", "preempt")
         }
+        express: dict[str, ExpressHandler] = {}
         for each in self.services:
             own_first = [each, *(other for other in self.services if other is not each)]
             routes = VendorRoutes(each, Dispatcher(own_first, self._api), self.serving, counts)
             app.add_routes(routes.routes())
-        app.add_routes(root_routes(self.services))
+            express |= routes.express
+        app[EXPRESS] = express
+        app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
         collectors = [
             VendorCollector(state, each.filters, each.binds)
             for state, each in zip(self.states, self.services, strict=True)
         ]
         watches: dict[str, WatchFigures] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
+        explains = {each.vendor_name: each.explains for each in self.services}
+        app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
         register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches)])
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
@@ -220,9 +229,10 @@ class Extender:
     def _make_followers(self, client: KubeClient) -> Followers:
         follow = self._settings.follow
         how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
+        observers: list[VendorState | Notes] = [*self.states, *self.dashboard.observers]
         return Followers(
-            Reflector(client, NODES, NodeSink(self.states), decode=decode_node, settings=how),
-            Reflector(client, PODS, PodSink(self.states), decode=decode_pod, settings=how),
+            Reflector(client, NODES, NodeSink(observers), decode=decode_node, settings=how),
+            Reflector(client, PODS, PodSink(observers), decode=decode_pod, settings=how),
         )
 
     def _make_services(self, state: VendorState) -> Services:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 
 from gcushare._version import __version__
-from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES
+from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, WHOLE_CARD_POLICIES
 from gcushare.kube.lease import LeaseTimes
 from gcushare.runtime import parsers
 from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.parsers import Parser
 from gcushare.runtime.settings import Program, group, setting, settings
+from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 
 NAME = "gcushare-scheduler-extender"
@@ -78,6 +79,13 @@ class PlacementSettings:
         default="binpack",
         help="Which card of a node is taken: binpack the fullest that fits, spread the emptiest. A pod may choose its "
         "own by the annotation gcushare.io/card-policy.",
+    )
+    whole_card_policy: str = setting(
+        _policy_parser(tuple(WHOLE_CARD_POLICIES)),
+        default="close",
+        help="Which cards a pod is given whole: close those of one link group or NUMA node, where the machine tells; "
+        "loose the odd ones, which leaves the groups to others. A pod may choose its own by the annotation "
+        "gcushare.io/whole-card-policy.",
     )
     filter_answer: int | None = setting(
         _answer_parser(),
@@ -169,6 +177,7 @@ class ExtenderSettings:
     serve: ServeSettings = group(ServeSettings, listen_port=32766)
     election: ElectionSettings = group(ElectionSettings)
     follow: FollowSettings = group(FollowSettings)
+    dashboard: DashboardSettings = group(DashboardSettings)
     kube: KubeSettings = group(KubeSettings)
     log: LogSettings = group(LogSettings)
 

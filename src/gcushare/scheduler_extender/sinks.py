@@ -1,22 +1,50 @@
-"""From the watches into the states: one sink for Nodes and one for Pods, feeding every vendor served."""
+"""From the watches into the states: one sink for Nodes and one for Pods, feeding every vendor served, then the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
-from gcushare.scheduler_extender.state import VendorState
 from gcushare.wire.objects import Node, Pod
 
 decode_node = msgspec.json.Decoder(Node).decode
 decode_pod = msgspec.json.Decoder(Pod).decode
 
 
+class NodeObserver(Protocol):
+    """Who learns of nodes: a vendor's state, and the page's notes."""
+
+    def see_node(self, node: Node) -> None:
+        """Take a node as it is now."""
+        ...
+
+    def lose_node(self, name: str) -> None:
+        """Take note that a node is gone."""
+        ...
+
+
+class PodObserver(Protocol):
+    """Who learns of pods."""
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now."""
+        ...
+
+    def lose_pod(self, uid: str) -> None:
+        """Take note that a pod is gone."""
+        ...
+
+    def keep_pods(self, uids: frozenset[str]) -> None:
+        """Lose every pod that is not among ``uids``."""
+        ...
+
+
 class NodeSink:
     """Takes nodes. A node that comes back under its name with another uid replaces the one before."""
 
-    def __init__(self, states: Sequence[VendorState]) -> None:
+    def __init__(self, states: Sequence[NodeObserver]) -> None:
         self._states = states
         self._uid_of: dict[str, str] = {}
 
@@ -44,7 +72,7 @@ class NodeSink:
 class PodSink:
     """Takes pods; those that ask for nothing of any vendor leave no trace."""
 
-    def __init__(self, states: Sequence[VendorState]) -> None:
+    def __init__(self, states: Sequence[PodObserver]) -> None:
         self._states = states
 
     def applied(self, obj: Pod) -> None:

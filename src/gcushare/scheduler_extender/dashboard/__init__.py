@@ -1,0 +1,13 @@
+"""The page: the cluster's cards as a live picture, read-only, from the ledger that the scheduler's answers come from.
+
+It is served by the extender and knows its services; nothing of the extender knows it but the wiring in ``app``. The
+files in ``static`` are plain ES modules and one style sheet: what stands there is what the browser runs.
+"""
+
+from __future__ import annotations
+
+from gcushare.scheduler_extender.dashboard.notes import Notes
+from gcushare.scheduler_extender.dashboard.routes import Dashboard, Surroundings
+from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
+
+__all__ = ["Access", "Dashboard", "DashboardSettings", "Notes", "Surroundings"]

@@ -1,0 +1,258 @@
+"""What the page is sent: one document per node and per waiting pod, pure functions of the ledger and the notes.
+
+Figures are in units of the node, ``perGib`` of which make 2**30 bytes. Fields that say nothing are left out, and a
+change carries whole documents of what changed, so that a reader replaces and never adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gcushare.core.cards import Health
+from gcushare.core.nodes import Assignment, CardState, NodeState
+from gcushare.core.units import parse_memory_unit
+from gcushare.scheduler_extender.state import WaitingPod
+from gcushare.vendors.vendor import Vendor
+
+SNAPSHOT_VERSION = 1
+
+
+class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    pass
+
+
+class CardDocument(_Document, frozen=True):
+    """One card. ``free`` is what a new pod may be given here, ``used`` what pods hold, whole cards counted full.
+
+    ``whole_free``: a pod may be given the card whole.
+    """
+
+    index: int
+    total: int
+    used: int = 0
+    free: int = 0
+    whole_free: bool = False
+    mode: str = "free"
+    uuid: str = ""
+    model: str = ""
+    sick: bool = False
+    reason: str = ""
+    cordoned: bool = False
+    missing: bool = False
+
+
+class PodDocument(_Document, frozen=True):
+    """A pod on a node. ``grants`` are (card, units, 1 where it holds the card whole).
+
+    ``reserved``: its binding is under way; ``assigned``: the node side has handed the card out.
+    """
+
+    uid: str
+    ns: str
+    name: str
+    grants: tuple[tuple[int, int, int], ...] = ()
+    created: str = ""
+    priority: int = 0
+    assigned: bool = False
+    reserved: bool = False
+    corrected: str = ""
+    owner: str = ""
+    problem: str = ""
+    ending: bool = False
+    labels: Mapping[str, str] = {}
+
+
+class NodeDocument(_Document, frozen=True):
+    """A node of one vendor with its cards and pods; ``largest`` is the most that one card can give a new pod.
+
+    ``serves``: ``memory``, ``whole`` or ``both``; ``uncounted``: the kubelet counts none of the cards' units.
+    """
+
+    vendor: str
+    name: str
+    unit: str
+    per_gib: int
+    total: int = 0
+    used: int = 0
+    largest: int = 0
+    empty_cards: int = 0
+    serves: str = "memory"
+    uncounted: bool = False
+    settling: bool = False
+    assumed_unit: bool = False
+    unready: bool = False
+    unschedulable: bool = False
+    address: str = ""
+    problem: str = ""
+    labels: Mapping[str, str] = {}
+    cards: tuple[CardDocument, ...] = ()
+    pods: tuple[PodDocument, ...] = ()
+
+
+class WaitingDocument(_Document, frozen=True):
+    """A pod without a node. ``problem``: nobody can grant it; ``scheduler``: what kube-scheduler wrote on it."""
+
+    vendor: str
+    uid: str
+    ns: str
+    name: str
+    created: str = ""
+    priority: int = 0
+    units: int = 0
+    cards: int = 1
+    whole: bool = False
+    choosy: bool = False
+    problem: str = ""
+    scheduler: str = ""
+    owner: str = ""
+    labels: Mapping[str, str] = {}
+
+
+class VendorDocument(_Document, frozen=True):
+    """A family that is served: its words."""
+
+    name: str
+    word: str
+    resource: str
+
+
+class ReplicaDocument(_Document, frozen=True, omit_defaults=False):
+    """Who answers. ``age_s``: seconds since the API server proved the picture current; ``now_ms``: our wall clock."""
+
+    leads: bool
+    holder: str
+    age_s: float | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNote:
+    """What the page shows of a node beyond its cards."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unready: bool = False
+    unschedulable: bool = False
+    address: str = ""
+    uncounted: frozenset[str] = frozenset()
+    """The vendors of whose units the kubelet counts none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodNote:
+    """What the page shows of a pod beyond what it holds."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    corrected: str = ""
+    owner: str = ""
+    ending: bool = False
+    scheduler: str = ""
+
+
+NO_NODE_NOTE, NO_POD_NOTE = NodeNote(), PodNote()
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known beside a node's state: the notes by name and uid, and the problems."""
+
+    note: NodeNote
+    problem: str
+    pod_notes: Mapping[str, PodNote]
+    pod_problems: Mapping[str, str]
+    reserved: frozenset[str]
+
+
+def node_document(vendor: Vendor, node: NodeState, beside: Beside) -> NodeDocument:
+    """Describe a node; pods stand in the order of assigning."""
+    unit = node.unit or parse_memory_unit(vendor.default_unit)
+    order = sorted(node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.uid))
+    return NodeDocument(
+        vendor=vendor.name,
+        name=node.name,
+        unit=unit.label,
+        per_gib=unit.per_gib,
+        total=node.total,
+        used=node.used,
+        largest=node.largest_free,
+        empty_cards=node.empty_cards,
+        serves="both" if len(node.modes) > 1 else "".join(node.modes),
+        uncounted=vendor.name in beside.note.uncounted,
+        settling=node.is_settling,
+        assumed_unit=node.unit is None,
+        unready=beside.note.unready,
+        unschedulable=beside.note.unschedulable,
+        address=beside.note.address,
+        problem=beside.problem,
+        labels=beside.note.labels,
+        cards=tuple(_card(state) for state in node.cards.values()),
+        pods=tuple(_pod(held, beside) for held in order),
+    )
+
+
+def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodNote) -> WaitingDocument:
+    """Describe a pod that has no node."""
+    pod, asking = waiting.pod, waiting.asking
+    request = asking.shape.request if asking is not None else None
+    return WaitingDocument(
+        vendor=vendor.name,
+        uid=pod.uid,
+        ns=pod.namespace,
+        name=pod.name,
+        created=pod.created,
+        priority=pod.priority,
+        units=request.units if request else 0,
+        cards=request.cards if request else 1,
+        whole=request.whole if request else False,
+        choosy=request is not None and request.selection is not None,
+        problem=waiting.problem,
+        scheduler=note.scheduler,
+        owner=note.owner,
+        labels=note.labels,
+    )
+
+
+def vendor_document(vendor: Vendor) -> VendorDocument:
+    """Describe a family."""
+    return VendorDocument(vendor.name, vendor.device_word, vendor.memory_resource)
+
+
+def _card(state: CardState) -> CardDocument:
+    offered = state.card
+    if offered is None:
+        return CardDocument(state.index, 0, state.held, mode=state.mode.value, missing=True)
+    return CardDocument(
+        index=state.index,
+        total=state.total,
+        used=state.held,
+        free=state.grantable,
+        whole_free=state.is_empty,
+        mode=state.mode.value,
+        uuid=offered.card.uuid,
+        model=offered.card.model,
+        sick=offered.health is not Health.HEALTHY,
+        reason=offered.reason,
+        cordoned=offered.cordoned,
+    )
+
+
+def _pod(held: Assignment, beside: Beside) -> PodDocument:
+    pod = held.pod
+    note = beside.pod_notes.get(pod.uid, NO_POD_NOTE)
+    return PodDocument(
+        uid=pod.uid,
+        ns=pod.namespace,
+        name=pod.name,
+        grants=tuple((grant.index, grant.units, int(grant.whole)) for grant in held.grants),
+        created=pod.created,
+        priority=pod.priority,
+        assigned=held.assigned,
+        reserved=pod.uid in beside.reserved,
+        corrected=note.corrected,
+        owner=note.owner,
+        problem=beside.pod_problems.get(pod.uid, ""),
+        ending=note.ending,
+        labels=note.labels,
+    )

@@ -1,0 +1,196 @@
+"""The page's picture as bytes: a snapshot in pieces, and what changed since a position, each document encoded once.
+
+Every reader remembers a position in one bounded log of names and is owed nothing else: no queue per reader, a node
+that changed ten times is told once, and a reader that fell too far behind is told to read the snapshot again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gcushare._version import __version__
+from gcushare.core.fitting import NameLog
+from gcushare.core.nodes import NodeState
+from gcushare.scheduler_extender.dashboard.documents import (
+    NO_NODE_NOTE,
+    NO_POD_NOTE,
+    SNAPSHOT_VERSION,
+    Beside,
+    ReplicaDocument,
+    node_document,
+    vendor_document,
+    waiting_document,
+)
+from gcushare.scheduler_extender.dashboard.notes import Notes
+from gcushare.scheduler_extender.state import VendorState
+
+SLICE_BYTES = 64 * 1024
+"""Encoded between two turns of others."""
+
+_NODE, _POD = "n", "p"
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A position in one process's log, as readers send it back: ``epoch.position``."""
+
+    epoch: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.position}"
+
+
+def parse_mark(text: str) -> Mark | None:
+    """Read a mark; None for anything else, which is then answered like a mark of another process."""
+    found = re.fullmatch(r"([0-9a-f]{8})\.([0-9]{1,18})", text)
+    return Mark(found[1], int(found[2])) if found else None
+
+
+class Feed:
+    """Every node and waiting pod of the vendors served, as documents, with the log of what changed."""
+
+    def __init__(self, states: Sequence[VendorState]) -> None:
+        self._states = {state.vendor.name: state for state in states}
+        self._epoch = secrets.token_hex(4)
+        self._log = NameLog()
+        self._wake = asyncio.Event()
+        self._encoded: dict[str, bytes] = {}
+        self.notes = Notes(states, self._touch_node, self._touch_pod)
+        for state in states:
+            self._listen(state)
+
+    def _listen(self, state: VendorState) -> None:
+        vendor = state.vendor.name
+        state.ledger.listen(lambda node: self._touch_node(vendor, node.name))
+
+    def _touch_node(self, vendor: str, name: str) -> None:
+        self._touch(f"{_NODE}/{vendor}/{name}")
+
+    def _touch_pod(self, uid: str) -> None:
+        self._touch(f"{_POD}/{uid}")
+
+    def _touch(self, key: str) -> None:
+        self._encoded.pop(key, None)
+        self._log.note(key)
+        self._wake.set()
+
+    @property
+    def mark(self) -> Mark:
+        """Where the log ends now."""
+        return Mark(self._epoch, self._log.position)
+
+    async def wait_past(self, mark: Mark) -> None:
+        """Return once something changed after ``mark``."""
+        while self._log.position == mark.position:
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def snapshot(self, replica: ReplicaDocument) -> AsyncGenerator[bytes, None]:
+        """Write the whole picture in pieces, with the mark of its beginning: what changes meanwhile is told again."""
+        head = {
+            "version": SNAPSHOT_VERSION,
+            "mark": str(self.mark),
+            "program": __version__,
+            "replica": replica,
+            "vendors": [vendor_document(state.vendor) for state in self._states.values()],
+        }
+        piece = bytearray(_encoder.encode(head)[:-1])
+        for field, keys in (("nodes", self._node_keys()), ("waiting", self._pod_keys())):
+            piece += b',"%b":[' % field.encode()
+            separator = b""
+            for key in keys:
+                if (encoded := self._encode(key)) is None:
+                    continue
+                piece += separator + encoded
+                separator = b","
+                if len(piece) >= SLICE_BYTES:
+                    yield bytes(piece)
+                    piece.clear()
+                    await asyncio.sleep(0)
+            piece += b"]"
+        yield bytes(piece + b"}\n")
+
+    def changes(self, mark: Mark) -> Iterator[bytes] | None:
+        """Describe what changed after a mark, in documents of bounded size; None when that is too long ago to tell."""
+        if mark.epoch != self._epoch or mark.position > self._log.position:
+            return None
+        changed = self._log.since(mark.position)
+        return None if changed is None else self._describe(sorted(changed))
+
+    def _describe(self, keys: list[str]) -> Iterator[bytes]:
+        parts: dict[str, list[bytes]] = {"nodes": [], "gone": [], "waiting": [], "left": []}
+        size = 0
+        for key in keys:
+            kind, _, name = key.partition("/")
+            encoded = self._encode(key)
+            if encoded is not None:
+                parts["nodes" if kind == _NODE else "waiting"].append(encoded)
+            else:
+                encoded = _encoder.encode(name)
+                parts["gone" if kind == _NODE else "left"].append(encoded)
+            size += len(encoded)
+            if size >= SLICE_BYTES:
+                yield _join(parts)
+                parts = {field: [] for field in parts}
+                size = 0
+        if size:
+            yield _join(parts)
+
+    def _encode(self, key: str) -> bytes | None:
+        """The document of a key; None where there is nothing of that name."""
+        encoded = self._encoded.get(key)
+        if encoded is None:
+            encoded = self._encode_node(key) if key.startswith(_NODE) else self._encode_pod(key[2:])
+            if encoded is not None:
+                self._encoded[key] = encoded
+        return encoded
+
+    def _encode_node(self, key: str) -> bytes | None:
+        _, vendor, name = key.split("/", 2)
+        state = self._states[vendor]
+        node = state.ledger.nodes.get(name)
+        if node is None or not _is_shown(node):
+            return None
+        beside = Beside(
+            self.notes.nodes.get(name, NO_NODE_NOTE),
+            state.node_problems.get(name, ""),
+            self.notes.pods,
+            state.pod_problems,
+            frozenset(uid for uid in node.assignments if state.ledger.is_reserved(uid)),
+        )
+        return _encoder.encode(node_document(state.vendor, node, beside))
+
+    def _encode_pod(self, uid: str) -> bytes | None:
+        for state in self._states.values():
+            if (waiting := state.waiting.get(uid)) is not None:
+                note = self.notes.pods.get(uid, NO_POD_NOTE)
+                return _encoder.encode(waiting_document(state.vendor, waiting, note))
+        return None
+
+    def _node_keys(self) -> list[str]:
+        return [
+            f"{_NODE}/{vendor}/{name}"
+            for vendor, state in self._states.items()
+            for name in sorted(name for name, node in state.ledger.nodes.items() if _is_shown(node))
+        ]
+
+    def _pod_keys(self) -> list[str]:
+        return [f"{_POD}/{uid}" for state in self._states.values() for uid in state.waiting]
+
+
+def _is_shown(node: NodeState) -> bool:
+    """Whether a node is there, or is gone and still named by pods: those are what an admin must see."""
+    return node.known or bool(node.assignments)
+
+
+def _join(parts: dict[str, list[bytes]]) -> bytes:
+    fields = (b'"%b":[%b]' % (name.encode(), b",".join(found)) for name, found in parts.items() if found)
+    return b"{%b}" % b",".join(fields)

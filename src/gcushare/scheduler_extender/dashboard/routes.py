@@ -1,0 +1,132 @@
+"""The page's endpoints below ``/dashboard``. They read; nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from gcushare.core.errors import NotFoundError
+from gcushare.kube import KubeClient
+from gcushare.scheduler_extender.dashboard.access import Guard, KubeReviews, OpenDoor, TokenGuard
+from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
+from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
+from gcushare.scheduler_extender.dashboard.feed import Feed
+from gcushare.scheduler_extender.dashboard.notes import Notes
+from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
+from gcushare.scheduler_extender.dashboard.streaming import Streams, wall_clock_ms
+from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.metrics import WatchFigures
+from gcushare.scheduler_extender.ports import Leadership
+from gcushare.scheduler_extender.routes import Serving
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.wire.explain_documents import encode_explanation
+
+PREFIX = "/dashboard"
+_NEVER_KEPT = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the page needs of the replica that serves it."""
+
+    serving: Serving
+    leadership: Leadership
+    watches: Mapping[str, WatchFigures]
+    explains: Mapping[str, ExplainService]
+    """By the vendor's name."""
+
+
+class Dashboard:
+    """The page of one replica. Make it before the watches, so that it sees what they bring; ``off`` keeps nothing."""
+
+    def __init__(self, settings: DashboardSettings, states: Sequence[VendorState], client: KubeClient) -> None:
+        self._settings = settings
+        self._guard: Guard = OpenDoor() if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client))
+        self.feed = None if settings.dashboard is Access.OFF else Feed(states)
+
+    @property
+    def observers(self) -> list[Notes]:
+        """Who wants to see Nodes and Pods, after the states."""
+        return [] if self.feed is None else [self.feed.notes]
+
+    @property
+    def endpoints(self) -> list[tuple[str, str]]:
+        """What the extender's list of endpoints says of the page."""
+        return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live picture")]
+
+    def routes(self, around: Surroundings) -> list[web.RouteDef]:
+        """The routes with their handlers; none where the page is off."""
+        if self.feed is None:
+            return []
+        pages = _Pages(self._guard, self.feed, around, self._settings.dashboard_readers)
+        return pages.routes()
+
+
+class _Pages:
+    def __init__(self, guard: Guard, feed: Feed, around: Surroundings, readers: int) -> None:
+        self._guard = guard
+        self._feed = feed
+        self._around = around
+        self._assets = load_assets()
+        self._streams = Streams(feed, self._replica, around.serving.stopping, limit=readers)
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get(PREFIX, self._go_to_page),
+            web.get(f"{PREFIX}/", self._page),
+            web.get(f"{PREFIX}/static/{{version}}/{{name}}", self._file),
+            web.get(f"{PREFIX}/api/cluster", self._guarded(self._cluster)),
+            web.get(f"{PREFIX}/api/changes", self._guarded(self._changes)),
+            web.get(f"{PREFIX}/api/explain/{{vendor}}/{{namespace}}/{{pod}}", self._guarded(self._explain)),
+        ]
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            await self._guard.admit(request)
+            self._around.serving.require_synced()
+            return await handler(request)
+
+        return handle
+
+    async def _go_to_page(self, _: web.Request) -> web.Response:
+        # Relative, so that it also works behind a proxy that puts a path before ours.
+        return web.Response(status=308, headers={**SECURITY_HEADERS, "Location": "dashboard/"})
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return self._assets.page(request)
+
+    async def _file(self, request: web.Request) -> web.Response:
+        return self._assets.file(request)
+
+    async def _cluster(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**_NEVER_KEPT, "Vary": "Accept-Encoding"})
+        if accepts_gzip(request):
+            response.enable_compression(web.ContentCoding.gzip)
+        await response.prepare(request)
+        async for piece in self._feed.snapshot(self._replica()):
+            await response.write(piece)
+        await response.write_eof()
+        return response
+
+    async def _changes(self, request: web.Request) -> web.StreamResponse:
+        return await self._streams.serve(request, lambda: self._guard.admit(request))
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        names = request.match_info
+        service = self._around.explains.get(names["vendor"])
+        if service is None:
+            known = ", ".join(sorted(self._around.explains))
+            raise NotFoundError(f"vendor {names['vendor'][:80]!r} is not served here; accepted: {known}")
+        document = await service.explain(names["namespace"], names["pod"])
+        return web.Response(body=encode_explanation(document), headers=_NEVER_KEPT)
+
+    def _replica(self) -> ReplicaDocument:
+        ages = [watch.age_s for watch in self._around.watches.values()]
+        known = [age for age in ages if age is not None]
+        oldest = round(max(known), 1) if known and len(known) == len(ages) else None
+        leadership = self._around.leadership
+        return ReplicaDocument(leadership.is_leader, leadership.holder, oldest, wall_clock_ms())

@@ -1,0 +1,34 @@
+"""The dashboard's settings."""
+
+from __future__ import annotations
+
+import enum
+
+from gcushare.runtime import parsers
+from gcushare.runtime.settings import setting, settings
+
+
+class Access(enum.Enum):
+    """Who may see the page."""
+
+    OFF = "off"
+    OPEN = "open"
+    TOKEN = "token"
+
+
+@settings
+class DashboardSettings:
+    """The page."""
+
+    dashboard: Access = setting(
+        parsers.choice(Access),
+        default=Access.TOKEN,
+        help="The page at /dashboard/: token asks each reader for a token of the cluster whose owner may get the "
+        "non-resource URL /gcushare/dashboard (needs the rights of system:auth-delegator); open shows it to everybody "
+        "who reaches the port, as inspect is; off serves no page and keeps nothing for it.",
+    )
+    dashboard_readers: int = setting(
+        parsers.integer(1, 10_000),
+        default=64,
+        help="Readers that follow changes at once; each holds one connection of max-connections and no queue.",
+    )

@@ -1,0 +1,127 @@
+// Why a pod waits: the extender's own explanation, asked for one pod at a time, told in the reader's language.
+
+import { el } from "./dom.js";
+import { explain } from "./feed.js";
+import { nodeLink, podLink } from "./parts.js";
+import { keyOf } from "./store.js";
+import { amount, count, knows, t } from "./text.js";
+
+const FRESH_MS = 10_000;
+const AT_ONCE = 2;
+const ASKED_IN_LISTS = 30;
+
+/** Explanations by pod, asked for at most two at once and again after a while; `changed` is called when one arrives. */
+export class Explanations {
+  constructor(changed) {
+    this.changed = changed;
+    this.known = new Map();
+    this.queue = [];
+    this.busy = 0;
+  }
+
+  /** Drop what was told of other pods. */
+  forget() {
+    this.queue = [];
+    for (const [uid, entry] of this.known) if (Date.now() - entry.at > FRESH_MS) this.known.delete(uid);
+  }
+
+  /** What is known of a pod now: {document} or {error} or {} while it is being asked. */
+  get(pod) {
+    const entry = this.known.get(pod.uid);
+    if (entry === undefined || (!entry.asking && Date.now() - entry.at > FRESH_MS)) {
+      const next = { ...entry, asking: true, at: Date.now() };
+      this.known.set(pod.uid, next);
+      this.queue.push(pod);
+      this.#work();
+      return next;
+    }
+    return entry;
+  }
+
+  /** One sentence for a list; only the first entries of a list are asked about. */
+  summary(pod, place, bytesOf) {
+    const entry = place < ASKED_IN_LISTS ? this.get(pod) : (this.known.get(pod.uid) ?? {});
+    if (entry.document !== undefined) return { summary: verdictOf(entry.document, bytesOf), bad: entry.document.canEverFit === false };
+    return { summary: entry.error ? t("why-failed", { error: entry.error }) : "", bad: false };
+  }
+
+  #work() {
+    while (this.busy < AT_ONCE && this.queue.length > 0) {
+      const pod = this.queue.shift();
+      this.busy += 1;
+      this.#ask(pod).finally(() => {
+        this.busy -= 1;
+        this.#work();
+        this.changed();
+      });
+    }
+  }
+
+  async #ask(pod) {
+    try {
+      this.known.set(pod.uid, { document: await explain(pod.vendor, pod.ns, pod.name), at: Date.now() });
+    } catch (error) {
+      this.known.set(pod.uid, { error: String(error.message ?? error), at: Date.now() });
+    }
+  }
+}
+
+/** The sentence that matters most of an explain document. */
+function verdictOf(document, bytesOf) {
+  const { state, canEverFit, largestThatFitsNow = 0, largestThatEverFits = 0, request, classes = [] } = document;
+  if (state === "refused") return t("explain-refused", { problem: document.summary });
+  if (state === "bound") return document.summary;
+  if (state === "fits") {
+    const fitting = classes.filter((each) => each.reason === "room").reduce((sum, each) => sum + each.nodes, 0);
+    return t("explain-fits", { n: count(fitting) });
+  }
+  if (canEverFit === false && largestThatEverFits === 0) return t("explain-never-served");
+  const [now, ever] = [largestThatFitsNow, largestThatEverFits].map((most) => (request?.whole ? t("asks-whole", { n: count(most) }) : amount(bytesOf(most))));
+  return canEverFit === false ? t("explain-never", { largest: ever }) : t("explain-largest", { largest: now });
+}
+
+/** An explanation laid out: the verdict, what would help, and each kind of node with its reason. */
+export function explanationBlock({ document, error }, { go, vendor, bytesOf }) {
+  if (document === undefined) {
+    return el("div", { class: "why" }, el("p", {}, error ? t("why-failed", { error }) : t("why-loading")));
+  }
+  const { remedy, classes = [], unreadableNodes = {} } = document;
+  return el("div", { class: "why" },
+    el("p", { class: "verdict" }, verdictOf(document, bytesOf)),
+    remedy && document.state === "waits" ? el("p", {}, t("explain-remedy", { node: remedy.node }), " ", remedyPods(remedy, { go, vendor })) : null,
+    el("ol", {}, classes.map((each) => classRow(each, { go, vendor, bytesOf, asked: document.request })),
+      Object.entries(unreadableNodes).map(([name, problem]) => el("li", {}, el("p", {}, nodeLink(keyOf(vendor, name), name, go)), el("p", {}, problem)))));
+}
+
+function remedyPods(remedy, { go, vendor }) {
+  return remedy.pods.map((address, place) => {
+    const at = address.indexOf("/");
+    return [place > 0 ? ", " : "", podLink({ vendor, ns: address.slice(0, at), name: address.slice(at + 1) }, go)];
+  });
+}
+
+function classRow(each, { go, vendor, bytesOf, asked }) {
+  const key = `reason-${each.reason}`;
+  const best = each.bestCards?.[0];
+  return el("li", {},
+    el("p", {}, el("b", {}, knows(key) ? t(key) : each.reason)),
+    el("p", {}, each.cards?.length ? nodesWords(each, bytesOf) : t("class-none", { n: count(each.nodes) })),
+    best && asked && !asked.whole ? meter(bytesOf(best.free), bytesOf(asked.units)) : null,
+    best ? el("p", {}, t("class-best", { free: amount(bytesOf(best.free)), card: best.card, node: best.node })) : null,
+    el("p", {}, t("class-free", { free: amount(bytesOf(each.free)), total: amount(bytesOf(each.total)) })),
+    el("p", {}, each.examples.map((name, place) => [place > 0 ? ", " : "", nodeLink(keyOf(vendor, name), name, go)]), each.nodes > each.examples.length ? " …" : ""));
+}
+
+function nodesWords(each, bytesOf) {
+  const sizes = new Map();
+  for (const units of each.cards) sizes.set(units, (sizes.get(units) ?? 0) + 1);
+  const words = [...sizes].map(([units, n]) => `${count(n)} × ${amount(bytesOf(units))}`).join(", ");
+  return t("class-nodes", { n: count(each.nodes), cards: words });
+}
+
+/** How near the best card is to what is asked. */
+function meter(free, asked) {
+  const bar = el("i");
+  bar.style.width = `${Math.min(100, (100 * free) / Math.max(1, asked))}%`;
+  return el("div", { class: "meter", role: "img", "aria-label": `${amount(free)} / ${amount(asked)}` }, bar);
+}

@@ -1,0 +1,298 @@
+// The page's wiring: the picture comes in through feed, the wishes through the address, and both are drawn.
+
+import { whenCalm } from "./calm.js";
+import { byId, el, setText } from "./dom.js";
+import { follow, token } from "./feed.js";
+import { SORTS, choices, choose, podPredicate } from "./filter.js";
+import { Pieces, showGlance, showLegend, showNamespaces } from "./glance.js";
+import { CardMap } from "./map.js";
+import { assignHues } from "./palette.js";
+import { Panel } from "./panel.js";
+import { podAddress } from "./parts.js";
+import { preferences } from "./preferences.js";
+import { goTo, onRoute, readRoute } from "./route.js";
+import { Cluster, summarise } from "./store.js";
+import { NodeTable } from "./table.js";
+import { age, amount, count, counted, speak, t, translatePage } from "./text.js";
+import { Tip } from "./tip.js";
+
+const GIB = 2 ** 30;
+const STALE_S = 90;
+
+const cluster = new Cluster();
+const open = (changes) => goTo(changes, { step: true });
+const panel = new Panel(cluster, open);
+const table = new NodeTable(open);
+const tip = new Tip();
+const map = new CardMap({ open: openHit, hover: (hit, x, y) => tip.show(hit, x, y, readRoute()), cursor: showCursor });
+const pieces = new Pieces((bytes) => goTo({ size: bytes > 0 ? String(Number((bytes / GIB).toFixed(4))) : "" }));
+let shown = [];
+let planned = 0;
+let optionsSeen = "";
+let hasPicture = false;
+
+function openHit(hit) {
+  tip.hide();
+  if (hit.held) open({ pod: podAddress(hit.held.pod), node: "", list: "" });
+  else open({ node: hit.node.key, pod: "", list: "" });
+}
+
+function showCursor(node, index, total) {
+  const option = byId("active-node");
+  setText(option, nodeWords(node));
+  option.setAttribute("aria-posinset", String((index ?? 0) + 1));
+  option.setAttribute("aria-setsize", String(total ?? shown.length));
+  option.setAttribute("aria-selected", "true");
+  byId("map").setAttribute("aria-activedescendant", "active-node");
+}
+
+function nodeWords(node) {
+  const words = t("node-words", {
+    name: node.name, used: amount(node.usedBytes), total: amount(node.totalBytes),
+    cards: counted("cards", node.cards.length), largest: amount(node.largestBytes),
+  });
+  const troubles = [
+    node.unready ? t("node-unready") : "", node.sick ? t("node-sick", { n: count(node.sick) }) : "",
+    node.cordoned ? t("node-cordoned", { n: count(node.cordoned) }) : "",
+  ].filter(Boolean);
+  return [words, ...troubles].join("; ");
+}
+
+/** Draw everything anew, once, in the next frame: after a filter, a language, a change of the order. */
+function plan() {
+  if (planned === 0) planned = requestAnimationFrame(() => { planned = 0; whenCalm(draw); });
+}
+
+function draw() {
+  if (!hasPicture) return;
+  const route = readRoute();
+  const sum = summarise(cluster.nodes.values());
+  assignHues(sum.byNamespace);
+  shown = choose(cluster.nodes.values(), route);
+  const chosen = shown.length === cluster.nodes.size ? sum : summarise(shown);
+  const size = Number(route.size) * GIB || 0;
+  showGlance(chosen, cluster.waiting.size, { list: (kind) => open({ list: kind, node: "", pod: "" }) });
+  pieces.show(shown, chosen, size);
+  showNamespaces(chosen, route.ns, { namespace: (ns) => goTo({ ns }) });
+  showLegend(chosen);
+  showField(route, sum, size);
+  showFilters(route);
+  map.markOpen(panel.show(route) ? (route.node || panel.homeOf) : undefined);
+  document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
+}
+
+function showField(route, sum, size) {
+  const asTable = route.view === "table";
+  const total = cluster.nodes.size;
+  setText(byId("shown"), shown.length === total ? wholeWords(sum) : t("shown-some", { shown: count(shown.length), total: count(total) }));
+  byId("empty").hidden = shown.length > 0;
+  setText(byId("empty"), total === 0 ? t("no-nodes") : t("shown-none"));
+  byId("map").hidden = asTable || shown.length === 0;
+  byId("zoom").hidden = asTable;
+  byId("table").hidden = !asTable || shown.length === 0;
+  byId("view-map").setAttribute("aria-pressed", String(!asTable));
+  byId("view-table").setAttribute("aria-pressed", String(asTable));
+  if (asTable) table.show(shown, sum.largestCard);
+  else showMap(route, sum, size);
+}
+
+function showMap(route, sum, size) {
+  map.show(shown, { largestCard: sum.largestCard, probe: size, standsOut: (node) => podPredicate(route, node) });
+  const at = Math.max(0, map.cursor);
+  if (shown.length > 0) showCursor(shown[at], at, shown.length);
+}
+
+function wholeWords(sum) {
+  return [counted("nodes", sum.nodes), counted("cards", sum.cards), counted("pods", sum.pods)].join(" · ");
+}
+
+/** Take changes: only the nodes that changed are drawn where that is all that changed. */
+function take(changes) {
+  const { nodes, waiting } = cluster.apply(changes);
+  const { sort, q, label, model, view } = readRoute();
+  const isPlain = !sort && !q && !label && !model && view !== "table";
+  if (!isPlain || ![...nodes].every((key) => cluster.nodes.has(key) && map.has(key))) {
+    plan();
+    return;
+  }
+  for (const key of nodes) {
+    const node = cluster.nodes.get(key);
+    map.replace(node);
+    map.pulse(key);
+  }
+  planGlance(nodes, waiting);
+}
+
+let pending = { keys: new Set(), waiting: false, frame: 0 };
+
+function planGlance(keys, waiting) {
+  for (const key of keys) pending.keys.add(key);
+  pending.waiting ||= waiting;
+  if (pending.frame === 0) pending.frame = requestAnimationFrame(() => whenCalm(drawGlance));
+}
+
+function drawGlance() {
+  const { keys, waiting } = pending;
+  pending = { keys: new Set(), waiting: false, frame: 0 };
+  const route = readRoute();
+  shown = shown.map((node) => cluster.nodes.get(node.key) ?? node);
+  const sum = summarise(shown);
+  assignHues(sum.byNamespace);
+  showGlance(sum, cluster.waiting.size, { list: (kind) => open({ list: kind, node: "", pod: "" }) });
+  pieces.show(shown, sum, Number(route.size) * GIB || 0);
+  showNamespaces(sum, route.ns, { namespace: (ns) => goTo({ ns }) });
+  showLegend(sum);
+  if (shown.length === cluster.nodes.size) setText(byId("shown"), wholeWords(sum));
+  if (sum.largestCard !== map.scene.largestCard) plan();
+  const current = shown[Math.max(0, map.cursor)];
+  if (current !== undefined && keys.has(current.key)) setText(byId("active-node"), nodeWords(current));
+  if (panel.concerns(keys, waiting)) {
+    panel.refresh();
+    for (const key of keys) {
+      const node = cluster.nodes.get(key);
+      if (node && key === route.node) setText(byId("spoken"), t("changed-node", { name: node.name, used: amount(node.usedBytes), total: amount(node.totalBytes) }));
+    }
+  }
+}
+
+function showFilters(route) {
+  const { namespaces, models, labels } = choices(cluster);
+  const stamp = JSON.stringify([namespaces, models, labels.length, document.documentElement.lang]);
+  if (stamp !== optionsSeen) {
+    optionsSeen = stamp;
+    fillSelect("namespace", [["", t("all-namespaces")], ...namespaces.map((ns) => [ns, ns])]);
+    fillSelect("model", [["", t("all-models")], ...models.map((model) => [model, model])]);
+    fillSelect("sort", SORTS.map((sort) => [sort, t(`sort-${sort}`)]));
+    byId("labels").replaceChildren(...labels.map((label) => el("option", { value: label })));
+  }
+  byId("model-label").hidden = models.length < 2 && !route.model;
+  for (const [id, value] of [["namespace", route.ns], ["model", route.model], ["sort", route.sort || "name"]]) select(byId(id), value);
+  for (const [id, value] of [["search", route.q], ["label", route.label]]) if (byId(id).value !== value && document.activeElement !== byId(id)) byId(id).value = value;
+  byId("clear").hidden = !(route.q || route.ns || route.model || route.label);
+}
+
+function fillSelect(id, options) {
+  byId(id).replaceChildren(...options.map(([value, words]) => el("option", { value }, words)));
+}
+
+function select(list, value) {
+  // A link may name what is not there any more: it stays visible, so that it can be taken back.
+  if (![...list.options].some((each) => each.value === value)) list.append(el("option", { value }, value));
+  list.value = value;
+}
+
+// The state of the connection and of the replica
+
+let state = "connecting";
+
+function showState() {
+  const { replica } = cluster;
+  const isStale = state === "live" && replica?.ageS > STALE_S;
+  byId("state").dataset.state = isStale ? "stale" : state;
+  setText(byId("state-text"), isStale ? t("stale", { age: age(replica.ageS * 1000) }) : t(state));
+  const holder = replica?.holder?.replace(/_.*$/, "");
+  const words = replica === null || replica.leads ? "" : holder ? t("follower", { holder }) : t("no-leader");
+  byId("notice").hidden = words === "";
+  setText(byId("notice"), words);
+}
+
+const feed = follow({
+  state(word) {
+    state = word === "connecting" && hasPicture ? "reconnecting" : word;
+    showState();
+  },
+  snapshot(document_) {
+    cluster.load(document_);
+    hasPicture = true;
+    showGate(false);
+    showState();
+    plan();
+  },
+  changes: take,
+  replica(document_) {
+    cluster.take(document_);
+    showState();
+  },
+  refused(refusal) {
+    setText(byId("gate-problem"), token.get() ? refusal.message : "");
+    if (refusal.status === 401) token.drop();
+    showGate(true);
+    byId("token").focus();
+  },
+});
+
+/** Ask for a token, with the rest out of reach, or stop asking. */
+function showGate(isShown) {
+  byId("gate").hidden = !isShown;
+  byId("main").inert = isShown;
+}
+
+feed.running.catch((error) => { throw error; });
+
+// What readers do
+
+byId("gate-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const given = byId("token").value.trim();
+  if (!given) {
+    setText(byId("gate-problem"), t("token-empty"));
+    return;
+  }
+  byId("token").value = "";
+  setText(byId("gate-problem"), "");
+  token.set(given);
+  feed.resume();
+});
+
+byId("search-form").addEventListener("submit", (event) => event.preventDefault());
+byId("search").addEventListener("input", (event) => goTo({ q: event.target.value }));
+byId("label").addEventListener("input", (event) => goTo({ label: event.target.value.trim() }));
+byId("namespace").addEventListener("change", (event) => goTo({ ns: event.target.value }));
+byId("model").addEventListener("change", (event) => goTo({ model: event.target.value }));
+byId("sort").addEventListener("change", (event) => goTo({ sort: event.target.value === "name" ? "" : event.target.value }));
+byId("clear").addEventListener("click", () => {
+  for (const id of ["search", "label"]) byId(id).value = "";
+  goTo({ q: "", ns: "", model: "", label: "" });
+});
+byId("filters-toggle").addEventListener("click", (event) => {
+  const isOpen = byId("filters").toggleAttribute("data-open");
+  event.currentTarget.setAttribute("aria-expanded", String(isOpen));
+});
+byId("view-map").addEventListener("click", () => goTo({ view: "" }));
+byId("view-table").addEventListener("click", () => goTo({ view: "table" }));
+byId("smaller").addEventListener("click", () => map.zoomBy(-1));
+byId("larger").addEventListener("click", () => map.zoomBy(1));
+byId("fit").addEventListener("click", () => map.zoomBy(0));
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId(readRoute().view === "table" ? "table" : "map").focus();
+});
+const closePanel = () => open({ node: "", pod: "", list: "" });
+byId("panel-close").addEventListener("click", closePanel);
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+  if (event.key === "Escape" && !byId("panel").hidden && !typing) closePanel();
+  else if (event.key === "Escape" && event.target === byId("search")) byId("map").focus();
+  else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    if (event.key === "/") {
+      event.preventDefault();
+      byId("search").focus();
+    } else if (event.key === "+" || event.key === "=") map.zoomBy(1);
+    else if (event.key === "-") map.zoomBy(-1);
+    else if (event.key === "0") map.zoomBy(0);
+  }
+});
+
+onRoute(plan);
+preferences({
+  language(name) {
+    speak(name);
+    translatePage();
+    showState();
+    plan();
+  },
+  theme() {
+    map.recolour();
+  },
+});

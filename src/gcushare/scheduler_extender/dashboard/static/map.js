@@ -1,0 +1,331 @@
+// The map: as many tiles as there are nodes, of which only those in sight are drawn, and after a change only what changed.
+
+import { byId } from "./dom.js";
+import { readColours } from "./palette.js";
+import { TilePainter, hitTile, measureTile } from "./tiles.js";
+
+const MARGIN = 20;
+const NARROWEST = 22;
+const WIDEST = 440;
+const MOST_SLOTS = 8;
+const MOST_PULSES = 12;
+
+export class CardMap {
+  /** `on`: open(hit), hover(hit or null, x, y), cursor(node). */
+  constructor(on) {
+    this.on = on;
+    this.map = byId("map");
+    this.extent = byId("extent");
+    this.canvas = byId("canvas");
+    this.context = this.canvas.getContext("2d");
+    this.painter = new TilePainter(this.context, readColours());
+    this.nodes = [];
+    this.places = new Map();
+    this.scene = { size: measureTile(100), largestCard: 0, probe: 0, standsOut: () => null };
+    this.columns = 1;
+    this.slots = 1;
+    this.gap = 4;
+    this.zoom = 0;
+    this.cursor = -1;
+    this.dirty = new Set();
+    this.wantsAll = true;
+    this.frame = 0;
+    this.pulses = [];
+    this.stats = { frames: 0, drawn: 0, most: 0 };
+    this.#listen();
+  }
+
+  /** Show these nodes in this order. */
+  show(nodes, { largestCard, probe, standsOut }) {
+    const held = this.nodes[this.cursor]?.key;
+    this.nodes = nodes;
+    this.places = new Map(nodes.map((node, index) => [node.key, index]));
+    this.scene = { ...this.scene, largestCard, probe, standsOut };
+    this.cursor = held === undefined ? -1 : (this.places.get(held) ?? -1);
+    this.slots = Math.min(MOST_SLOTS, nodes.reduce((most, node) => Math.max(most, node.cards.length), 1));
+    this.layOut();
+  }
+
+  /** Take a node's new state without a new order; drawn in the next frame if it is in sight. */
+  replace(node) {
+    const index = this.places.get(node.key);
+    if (index === undefined) return;
+    this.nodes[index] = node;
+    this.dirty.add(index);
+    this.#wantFrame();
+  }
+
+  /** Whether a node is among those shown. */
+  has(key) {
+    return this.places.has(key);
+  }
+
+  /** Let a node be seen to have changed. */
+  pulse(key) {
+    const index = this.places.get(key);
+    if (index === undefined || this.pulses.length >= MOST_PULSES || !this.#inSight(index)) return;
+    const ring = document.createElement("div");
+    ring.className = "ring pulse";
+    byId("rings").append(ring);
+    const entry = { ring, index };
+    this.pulses.push(entry);
+    this.#placeRing(ring, index);
+    const end = () => {
+      ring.remove();
+      this.pulses = this.pulses.filter((each) => each !== entry);
+    };
+    ring.addEventListener("animationend", end);
+    // Where motion is reduced there is no animation that could end.
+    if (getComputedStyle(ring).animationName === "none") end();
+  }
+
+  /** Change the tiles' size: -1, +1, or 0 to fit. */
+  zoomBy(step) {
+    this.zoom = step === 0 ? 0 : Math.max(-6, Math.min(8, this.zoom + step));
+    this.layOut();
+    this.#bringIntoSight(this.cursor);
+  }
+
+  /** Ring the node that the panel shows; null for none. */
+  markOpen(key) {
+    this.openKey = key;
+    this.#placeRings();
+  }
+
+  /** Take the colours of a new theme. */
+  recolour() {
+    this.painter = new TilePainter(this.context, readColours());
+    this.#redrawAll();
+  }
+
+  /** Lay everything out anew: other nodes, another size of the window or of the tiles. */
+  layOut() {
+    const width = this.extent.clientWidth - 2 * MARGIN;
+    if (width <= 0) return;
+    const seen = this.#sight().height;
+    this.#choose(width, this.#scrolls() ? this.map.clientHeight : Infinity);
+    const rows = Math.ceil(this.nodes.length / this.columns);
+    const height = rows * (this.scene.size.height + this.gap) + this.gap + MARGIN;
+    this.extent.style.height = `${height}px`;
+    this.#sizeCanvas(Math.min(Math.max(seen, 1), Math.max(height, 1)));
+    this.#redrawAll();
+  }
+
+  #choose(width, height) {
+    const count = Math.max(1, this.nodes.length);
+    const look = { slots: this.slots, em: parseFloat(getComputedStyle(document.documentElement).fontSize) / 14 };
+    const fitted = this.#scrolls() ? fit({ count, width, height: height - 2 * MARGIN, look }) : share(count, width);
+    const wanted = Math.max(NARROWEST, Math.min(1.5 * WIDEST * look.em, fitted * 1.22 ** this.zoom));
+    this.gap = gapOf(wanted);
+    this.columns = columnsIn(width, wanted, count);
+    const tile = Math.min((width - this.gap * (this.columns - 1)) / this.columns, wanted * 1.3);
+    const rows = Math.ceil(count / this.columns);
+    const room = Number.isFinite(height) ? (height - MARGIN - this.gap) / rows - measureTile(tile, look).height - this.gap : 0;
+    this.scene = { ...this.scene, size: measureTile(tile, { ...look, room }) };
+  }
+
+  #scrolls() {
+    return getComputedStyle(this.map).overflowY !== "visible";
+  }
+
+  /** The part of the extent that is in sight: where it begins and how tall it is. */
+  #sight() {
+    const extent = this.extent.getBoundingClientRect();
+    const clip = this.#scrolls() ? this.map.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
+    return { top: Math.max(0, clip.top - extent.top), height: clip.bottom - clip.top };
+  }
+
+  #sizeCanvas(height) {
+    const scale = window.devicePixelRatio || 1;
+    const width = this.extent.clientWidth;
+    this.canvas.width = Math.round(width * scale);
+    this.canvas.height = Math.round(height * scale);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${height}px`;
+    this.height = height;
+    this.context.setTransform(scale, 0, 0, scale, 0, 0);
+  }
+
+  #redrawAll() {
+    this.wantsAll = true;
+    this.#wantFrame();
+  }
+
+  #wantFrame() {
+    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.frame = 0;
+    const { top } = this.#sight();
+    const { size } = this.scene;
+    const step = size.height + this.gap;
+    const first = Math.max(0, Math.floor((top - this.gap) / step)) * this.columns;
+    const last = Math.min(this.nodes.length, (Math.ceil((top + this.height) / step) + 1) * this.columns);
+    this.top = top;
+    let drawn = 0;
+    const paint = (index) => {
+      const { x, y } = this.#place(index);
+      this.context.clearRect(x - 1, y - top - 2, size.width + 2, size.height + 4);
+      this.painter.paint(this.nodes[index], x, y - top, this.scene);
+      drawn += 1;
+    };
+    if (this.wantsAll) {
+      this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+      for (let index = first; index < last; index += 1) paint(index);
+    } else {
+      for (const index of this.dirty) if (index >= first && index < last) paint(index);
+    }
+    this.wantsAll = false;
+    this.dirty.clear();
+    this.#count(drawn);
+    this.#placeRings();
+  }
+
+  #count(drawn) {
+    this.stats.frames += 1;
+    this.stats.drawn += drawn;
+    this.stats.most = Math.max(this.stats.most, drawn);
+    // For whoever measures: how much work the picture is.
+    Object.assign(this.canvas.dataset, { frames: this.stats.frames, drawn: this.stats.drawn, last: drawn });
+  }
+
+  #place(index) {
+    const { size } = this.scene;
+    const column = index % this.columns;
+    const row = Math.floor(index / this.columns);
+    return { x: MARGIN + column * (size.width + this.gap), y: this.gap + row * (size.height + this.gap) };
+  }
+
+  #inSight(index) {
+    const { y } = this.#place(index);
+    return y + this.scene.size.height > (this.top ?? 0) && y < (this.top ?? 0) + this.height;
+  }
+
+  #placeRing(ring, index) {
+    const { x, y } = this.#place(index);
+    const { size } = this.scene;
+    ring.style.transform = `translate(${x}px, ${y - (this.top ?? 0)}px)`;
+    ring.style.width = `${size.width}px`;
+    ring.style.height = `${size.height}px`;
+    ring.style.borderRadius = size.width >= 60 ? "8px" : "3px";
+    ring.hidden = false;
+  }
+
+  #placeRings() {
+    const rings = [["hover-ring", this.hovered ?? -1], ["cursor-ring", this.cursor], ["open-ring", this.places.get(this.openKey) ?? -1]];
+    for (const [id, index] of rings) {
+      if (index >= 0 && index < this.nodes.length) this.#placeRing(byId(id), index);
+      else byId(id).hidden = true;
+    }
+    for (const { ring, index } of this.pulses) this.#placeRing(ring, index);
+  }
+
+  /** What stands under a place of the window. */
+  #hit(event) {
+    const box = this.extent.getBoundingClientRect();
+    const { size } = this.scene;
+    const x = event.clientX - box.left - MARGIN;
+    const y = event.clientY - box.top - this.gap;
+    const column = Math.floor(x / (size.width + this.gap));
+    const row = Math.floor(y / (size.height + this.gap));
+    const index = row * this.columns + column;
+    const inX = x - column * (size.width + this.gap);
+    const inY = y - row * (size.height + this.gap);
+    if (x < 0 || y < 0 || column >= this.columns || index >= this.nodes.length || inX >= size.width || inY >= size.height) return null;
+    const node = this.nodes[index];
+    return { node, index, ...hitTile(node, inX, inY, size, this.scene.largestCard) };
+  }
+
+  #listen() {
+    new ResizeObserver(() => this.layOut()).observe(this.map);
+    this.map.addEventListener("scroll", () => this.#redrawAll(), { passive: true });
+    window.addEventListener("scroll", () => this.#redrawAll(), { passive: true });
+    window.addEventListener("resize", () => this.layOut());
+    this.extent.addEventListener("pointermove", (event) => {
+      const hit = event.pointerType === "touch" ? null : this.#hit(event);
+      this.hovered = hit?.index ?? -1;
+      this.extent.style.cursor = hit ? "pointer" : "";
+      this.#placeRings();
+      this.on.hover(hit, event.clientX, event.clientY);
+    });
+    this.extent.addEventListener("pointerleave", () => {
+      this.hovered = -1;
+      this.#placeRings();
+      this.on.hover(null, 0, 0);
+    });
+    this.extent.addEventListener("click", (event) => {
+      const hit = this.#hit(event);
+      if (hit === null) return;
+      this.cursor = hit.index;
+      this.on.cursor(hit.node);
+      this.on.open(hit);
+    });
+    this.map.addEventListener("keydown", (event) => this.#key(event));
+    this.map.addEventListener("focus", () => {
+      if (this.cursor < 0 && this.nodes.length > 0) this.#moveTo(0);
+      else this.#placeRings();
+    });
+  }
+
+  #key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey || this.nodes.length === 0) return;
+    const page = Math.max(1, Math.floor(this.height / (this.scene.size.height + this.gap))) * this.columns;
+    const at = Math.max(0, this.cursor);
+    const last = this.nodes.length - 1;
+    const targets = {
+      ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + this.columns, ArrowUp: at - this.columns,
+      PageDown: Math.min(last, at + page), PageUp: Math.max(0, at - page), Home: 0, End: last,
+    };
+    if (event.key in targets) {
+      event.preventDefault();
+      const target = targets[event.key];
+      if (target >= 0 && target <= last) this.#moveTo(target);
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      this.on.open({ node: this.nodes[at], index: at, card: null, held: null });
+    }
+  }
+
+  #moveTo(index) {
+    this.cursor = index;
+    this.#bringIntoSight(index);
+    this.#placeRings();
+    this.on.cursor(this.nodes[index], index, this.nodes.length);
+  }
+
+  #bringIntoSight(index) {
+    if (index < 0 || !this.#scrolls()) return;
+    const { y } = this.#place(index);
+    const end = y + this.scene.size.height + this.gap;
+    if (y - this.gap < this.map.scrollTop) this.map.scrollTop = y - this.gap;
+    else if (end > this.map.scrollTop + this.map.clientHeight) this.map.scrollTop = end - this.map.clientHeight;
+  }
+}
+
+function gapOf(width) {
+  return width < 60 ? 3 : width < 110 ? 6 : 10;
+}
+
+function columnsIn(width, wanted, count) {
+  const gap = gapOf(wanted);
+  return Math.max(1, Math.min(count, Math.floor((width + gap) / (wanted + gap))));
+}
+
+/** The widest tile with which all nodes are in sight; the narrowest where they never are. */
+function fit({ count, width, height, look }) {
+  for (let wanted = WIDEST * look.em; wanted > NARROWEST; wanted -= 2) {
+    const gap = gapOf(wanted);
+    const columns = columnsIn(width, wanted, count);
+    const tile = Math.min(wanted * 1.3, (width - gap * (columns - 1)) / columns);
+    const rows = Math.ceil(count / columns);
+    if (rows * (measureTile(tile, look).height + gap) <= height) return wanted;
+  }
+  return NARROWEST;
+}
+
+/** The tile where the whole page scrolls, as on a phone: few nodes are large, many stand three abreast. */
+function share(count, width) {
+  const abreast = count <= 6 ? 1 : count <= 24 ? 2 : 3;
+  return Math.max(100, Math.min(WIDEST, Math.floor((width - 20) / abreast)));
+}

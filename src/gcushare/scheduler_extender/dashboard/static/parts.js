@@ -1,0 +1,112 @@
+// Pieces that several views of the panel are made of.
+
+import { el } from "./dom.js";
+import { hueOf } from "./palette.js";
+import { amount, count, t } from "./text.js";
+import { freeWords } from "./tiles.js";
+
+/** The address of a pod, as the route spells it. */
+export function podAddress(pod) {
+  return `${pod.vendor}/${pod.ns}/${pod.name}`;
+}
+
+/** A namespace's colour. */
+export function swatch(ns) {
+  const colour = el("i", { class: "swatch", "aria-hidden": "true" });
+  colour.style.background = `var(--ns-${hueOf(ns)})`;
+  return colour;
+}
+
+/** A button that leads to a node. */
+export function nodeLink(key, words, go) {
+  return el("button", { class: "link", type: "button", data: { id: `node-${key}` }, on: { click: () => go({ node: key, pod: "", list: "" }) } }, words);
+}
+
+/** A button that leads to a pod. */
+export function podLink(pod, go, words = `${pod.ns}/${pod.name}`) {
+  const address = podAddress(pod);
+  return el("button", { class: "link", type: "button", data: { id: `pod-${address}` }, on: { click: () => go({ pod: address, node: "", list: "" }) } }, words);
+}
+
+/** Labels as chips that filter by themselves. */
+export function labelChips(labels, go) {
+  const pairs = Object.entries(labels ?? {});
+  if (pairs.length === 0) return el("p", { class: "beside" }, t("no-labels"));
+  return el("div", { class: "chips" }, pairs.map(([key, value]) => {
+    const words = value ? `${key}=${value}` : key;
+    return el("button", { class: "chip", type: "button", data: { id: `label-${words}` }, on: { click: () => go({ label: words }) } }, words);
+  }));
+}
+
+/** A heading with what belongs below it. */
+export function section(title, ...children) {
+  return el("section", {}, el("h3", {}, title), ...children);
+}
+
+/** Terms and what is said of them; entries without a value are left out. */
+export function facts(pairs) {
+  const kept = pairs.filter(([, value]) => value !== null && value !== "" && value !== undefined);
+  return el("dl", { class: "facts" }, kept.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)]));
+}
+
+export function chip(words, kind = "") {
+  return el("span", { class: "chip", data: { kind } }, words);
+}
+
+/** A card as a strip: its pods, each a button, and what is free. `chosen`: the pod that stands out, null for all. */
+export function cardStrip(card, { go, chosen = null }) {
+  const scale = Math.max(card.totalBytes, card.usedBytes, 1);
+  const width = (bytes) => `${(100 * bytes) / scale}%`;
+  const strip = el("div", { class: "strip", data: { ...(card.sick ? { sick: "" } : {}), ...(card.cordoned ? { cordoned: "" } : {}) } });
+  for (const held of card.held) {
+    const { pod } = held;
+    const words = `${pod.ns}/${pod.name}: ${amount(held.bytes)}`;
+    const part = el("button", {
+      type: "button", title: words, "aria-label": words, class: held.whole ? "whole" : "",
+      data: { id: `strip-${card.index}-${pod.uid}` }, on: { click: () => go({ pod: podAddress(pod), node: "", list: "" }) },
+    }, pod.name);
+    part.style.width = width(held.bytes);
+    part.style.background = `var(--ns-${hueOf(pod.ns)})`;
+    part.toggleAttribute("data-pending", !pod.assigned);
+    part.toggleAttribute("data-dimmed", chosen !== null && pod.uid !== chosen.uid);
+    strip.append(part);
+  }
+  const rest = Math.max(0, card.totalBytes - card.usedBytes);
+  if (rest > 0 && (card.openBytes > 0 || card.sick || card.cordoned)) {
+    const free = el("span", { class: "free", title: t("card-free", { free: amount(rest) }) });
+    free.style.width = width(rest);
+    strip.append(free);
+  }
+  return strip;
+}
+
+/** A card with its figures, its strip, and what is wrong with it. */
+export function cardBlock(card, node, { go, chosen = null }) {
+  const usable = card.openBytes > 0;
+  const right = card.mode === "whole" ? t("card-mode-whole") : card.used >= card.total ? t("card-full") : freeWords(card);
+  return el("div", { class: "card" },
+    el("div", { class: "card-head" },
+      el("h4", {}, t("card-title", { n: card.index })),
+      el("span", {}, t("card-used", { used: amount(card.usedBytes), total: amount(card.totalBytes) })),
+      el("span", { class: "right", data: usable ? {} : { none: "" } }, right)),
+    cardStrip(card, { go, chosen }),
+    cardTroubles(card),
+    card.uuid || card.model ? el("p", { class: "uuid" }, [card.model, card.uuid].filter(Boolean).join(" · ")) : null);
+}
+
+export function cardTroubles(card) {
+  const found = [];
+  if (card.missing) found.push(el("p", { class: "card-note bad" }, t("card-missing")));
+  if (card.sick) found.push(el("p", { class: "card-note bad" }, card.reason ? t("sick-words", { reason: card.reason }) : t("sick-plain")));
+  if (card.cordoned) found.push(el("p", { class: "card-note" }, t("cordoned-words")));
+  return found;
+}
+
+/** What a waiting pod asks for, in words; `bytesOf` turns its units into bytes where the unit is known. */
+export function askWords(pod, bytesOf) {
+  if (pod.problem && !pod.units && !pod.whole) return "";
+  const cards = pod.cards ?? 1;
+  if (pod.whole) return t("asks-whole", { n: count(cards) });
+  const each = amount(bytesOf(pod.units ?? 0));
+  return cards === 1 ? t("asks-one", { amount: each }) : t("asks-many", { amount: each, n: count(cards) });
+}

@@ -1,0 +1,291 @@
+// One node as a tile: a column per card, filled from below by the pods that hold it, coloured by namespace.
+// Pods are calm and free memory shines, the brighter the larger the piece: a fragmented cluster is dull, a roomy one glows.
+// Where a column is wide enough, what holds it is written into it.
+
+import { hueOf } from "./palette.js";
+import { amount, t } from "./text.js";
+
+const SMALLEST_SHARE = 0.3;
+const STEPS = [0.15, 0.35, 0.6, 0.9];
+const LABELLED = 46;
+
+/**
+ * The sizes of a tile of a given width. `slots`: for how many cards there is room side by side; `em`: the size of the
+ * page's text, 1 on a laptop; `room`: height that the columns may grow into.
+ */
+export function measureTile(width, { slots = 8, em = 1, room = 0 } = {}) {
+  const pad = Math.round(width < 60 ? 2 : width < 110 ? 6 : 10 * em);
+  const title = Math.round(width < 84 * em ? 0 : width < 150 * em ? 17 * em : 22 * em);
+  const gap = width < 34 ? 0 : width < 60 ? 1 : width < 130 ? 2 : width < 300 ? 3 : 5;
+  const column = (width - 2 * pad - gap * (slots - 1)) / slots;
+  const foot = column >= LABELLED * em ? Math.round(19 * em) : 0;
+  const plain = Math.round(Math.min(230 * em, Math.max(16, width * (width < 84 ? 0.6 : 0.5))));
+  const bars = plain + Math.floor(Math.max(0, Math.min(room, plain * 1.1)));
+  return { width, em, slots, pad, title, foot, bars, gap, height: pad * 2 + title + bars + foot };
+}
+
+/** Where the columns of a node's cards stand inside its tile: as wide on each node, so that two cards look like two. */
+export function columnsOf(node, size) {
+  const count = Math.max(1, node.cards.length, size.slots);
+  const room = size.width - 2 * size.pad;
+  const width = Math.max(1, Math.min(size.width * 0.45, (room - size.gap * (count - 1)) / count));
+  return { width, step: width + size.gap };
+}
+
+/** How one card is stacked: segments from below as shares of the column's height, and the height's share of the bars. */
+export function stackOf(card, largestCard) {
+  const scale = Math.max(card.totalBytes, card.usedBytes, 1);
+  let at = 0;
+  const segments = card.held.map((held) => {
+    const from = at;
+    at = Math.min(1, at + held.bytes / scale);
+    return { ...held, from, to: at };
+  });
+  const tall = largestCard > 0 ? Math.max(SMALLEST_SHARE, Math.min(1, card.totalBytes / largestCard)) : 1;
+  return { segments, filled: at, tall };
+}
+
+/** Which of the free colours a piece gets: by its share of the largest card, or by whether a request of `probe` fits. */
+export function freeStep(bytes, largestCard, probe) {
+  if (bytes === 0) return probe > 0 ? 0 : -1;
+  if (probe > 0) return bytes >= probe ? 4 : 0;
+  const part = bytes / Math.max(1, largestCard);
+  const step = STEPS.findIndex((edge) => part < edge);
+  return step < 0 ? 4 : step;
+}
+
+/** Draws tiles into a canvas context with one theme's colours. */
+export class TilePainter {
+  constructor(context, colours) {
+    this.context = context;
+    this.colours = colours;
+    this.texts = new Map();
+    this.hatches = new Map();
+  }
+
+  /** Draw a node at (x, y). `scene`: {size, largestCard, probe, standsOut(node) -> predicate or null}. */
+  paint(node, x, y, scene) {
+    const { context, colours } = this;
+    const { size } = scene;
+    if (size.width >= 60) {
+      context.fillStyle = colours.tile;
+      roundRect(context, x, y, size.width, size.height, 8);
+      context.fill();
+    }
+    if (node.trouble > 0 || node.problem) this.#outline(x, y, size);
+    if (size.title > 0) this.#title(node, x, y, size);
+    const columns = columnsOf(node, size);
+    const top = y + size.pad + size.title;
+    const standsOut = scene.standsOut(node);
+    node.cards.forEach((card, number) => {
+      const left = x + size.pad + number * columns.step;
+      this.#card(card, { left, top, width: columns.width, bars: size.bars }, scene, standsOut);
+    });
+    if (node.unready) this.#veil(x, y, size);
+  }
+
+  #card(card, place, scene, standsOut) {
+    const { context, colours } = this;
+    const { em } = scene.size;
+    const { segments, tall } = stackOf(card, scene.largestCard);
+    const height = Math.round(place.bars * tall);
+    const left = Math.round(place.left * 2) / 2;
+    const bottom = place.top + place.bars;
+    context.fillStyle = colours.well;
+    context.fillRect(left, bottom - height, place.width, height);
+    let reached = bottom;
+    for (const segment of segments) {
+      const upper = Math.round(bottom - segment.to * height);
+      const lower = reached;
+      reached = Math.min(upper, lower - 1);
+      this.#segment(segment, { left, upper: reached, lower, width: place.width, em }, standsOut);
+    }
+    this.#free(card, { left, width: place.width, upper: bottom - height, lower: reached, bottom, em }, scene);
+    if (scene.size.foot > 0) this.#foot(card, { left, bottom, width: place.width, em });
+    if (card.usedBytes > card.totalBytes) {
+      context.fillStyle = colours.over;
+      context.fillRect(left, bottom - height - 2, place.width, 2);
+    }
+  }
+
+  #segment(segment, place, standsOut) {
+    const { left, upper, lower, width, em } = place;
+    const { context, colours } = this;
+    const { pod } = segment;
+    const stands = standsOut === null || standsOut(pod);
+    const tall = lower - upper;
+    const palette = standsOut === null ? colours.softHues : colours.hues;
+    context.globalAlpha = stands && !pod.assigned ? 0.5 : 1;
+    context.fillStyle = stands ? palette[hueOf(pod.ns)] : colours.faded;
+    const seam = tall >= 4 && width >= 3 ? 1 : 0;
+    context.fillRect(left, upper + seam, width, tall - seam);
+    context.globalAlpha = 1;
+    if (width >= LABELLED * em && stands) {
+      this.#label([pod.name, amount(segment.bytes)], place, standsOut === null ? colours.onSoft : colours.onFree);
+    }
+    if (segment.whole && stands && width >= 5 && tall >= 8) {
+      context.strokeStyle = colours.mark;
+      context.lineWidth = 1;
+      context.strokeRect(left + 1.5, upper + seam + 1.5, width - 3, tall - seam - 3);
+    }
+    if (pod.corrected && tall >= 4 && width >= 3) {
+      const dot = Math.min(4, width - 1);
+      context.fillStyle = colours.mark;
+      context.fillRect(left + width - dot, upper + seam, dot, Math.min(dot, tall - seam));
+    }
+  }
+
+  /** Write lines into a piece of a column, as many as it has room for. */
+  #label(lines, { left, upper, lower, width, em }, colour) {
+    const { context } = this;
+    const line = 14 * em;
+    const fitting = Math.min(lines.length, Math.floor((lower - upper - 2 * em) / line));
+    if (fitting < 1) return;
+    context.textBaseline = "alphabetic";
+    context.textAlign = "left";
+    context.fillStyle = colour;
+    for (let number = 0; number < fitting; number += 1) {
+      context.font = number === 0 ? `550 ${11 * em}px ${FONT}` : `400 ${10.5 * em}px ${FONT}`;
+      context.globalAlpha = number === 0 ? 1 : 0.78;
+      const text = this.#fitted(lines[number], width - 12 * em, { keepsEnd: false });
+      context.fillText(text, left + 6 * em, upper + 1 + line * (number + 0.92));
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** What a card is called, below its column. */
+  #foot(card, { left, bottom, width, em }) {
+    const { context, colours } = this;
+    const words = t("card-title", { n: card.index });
+    context.font = `400 ${11 * em}px ${FONT}`;
+    context.fillStyle = card.sick || card.missing ? colours.sick : colours.dim;
+    context.textAlign = "left";
+    context.fillText(context.measureText(words).width <= width ? words : String(card.index), left, bottom + 15 * em);
+  }
+
+  #free(card, place, scene) {
+    const { left, width, upper, lower, bottom } = place;
+    const { context, colours } = this;
+    const tall = lower - upper;
+    if (card.sick || card.missing || card.cordoned) {
+      const colour = card.cordoned && !card.sick && !card.missing ? colours.cordoned : colours.sick;
+      if (tall > 0) {
+        context.fillStyle = this.#hatch(colour);
+        context.fillRect(left, upper, width, tall);
+      }
+      context.fillStyle = colour;
+      context.fillRect(left, upper - 2, width, 2);
+      if (!card.cordoned && width >= 5) this.#frame({ left, width, upper, lower: bottom });
+      return;
+    }
+    const step = freeStep(scene.probe > 0 ? card.freeBytes : card.openBytes, scene.largestCard, scene.probe);
+    if (tall <= 0 || step < 0) return;
+    context.fillStyle = colours.freeSteps[step];
+    context.fillRect(left, upper, width, tall);
+    if (width >= LABELLED * place.em) this.#label([freeWords(card)], place, step > 2 ? colours.onFree : colours.onSoft);
+  }
+
+  #frame({ left, width, upper, lower }) {
+    const { context, colours } = this;
+    context.strokeStyle = colours.sick;
+    context.lineWidth = 1.5;
+    context.strokeRect(left - 0.25, upper - 0.75, width + 0.5, lower - upper + 1.25);
+  }
+
+  #title(node, x, y, size) {
+    const { context, colours } = this;
+    const { em } = size;
+    const large = size.width >= 150 * em;
+    const line = y + size.pad + (large ? 11 : 9) * em;
+    const room = size.width - 2 * size.pad;
+    context.textBaseline = "alphabetic";
+    let reserved = 0;
+    if (large) {
+      context.font = `400 ${11 * em}px ${FONT}`;
+      const words = node.largestBytes > 0 ? t("fits-short", { amount: amount(node.largestBytes) }) : "";
+      reserved = context.measureText(words).width + 10 * em;
+      context.textAlign = "right";
+      context.fillStyle = colours.dim;
+      context.fillText(words, x + size.width - size.pad, line);
+    }
+    context.font = large ? `600 ${12 * em}px ${FONT}` : `500 ${10.5 * em}px ${FONT}`;
+    context.textAlign = "left";
+    context.fillStyle = node.trouble > 0 ? colours.sick : colours.ink;
+    context.fillText(this.#fitted(node.name, room - reserved), x + size.pad, line);
+  }
+
+  /** Cut a name to the room there is; nodes lose their beginning, because their ends are what tells them apart. */
+  #fitted(name, room, { keepsEnd = true } = {}) {
+    const { context } = this;
+    const key = `${context.font}\n${Math.round(room)}\n${keepsEnd}${name}`;
+    let text = this.texts.get(key);
+    if (text === undefined) {
+      text = name;
+      for (let cut = 1; cut < name.length && context.measureText(text).width > room; cut += 1) {
+        text = keepsEnd ? `…${name.slice(cut)}` : `${name.slice(0, name.length - cut)}…`;
+      }
+      if (this.texts.size > 5000) this.texts.clear();
+      this.texts.set(key, text);
+    }
+    return text;
+  }
+
+  #outline(x, y, size) {
+    const { context, colours } = this;
+    context.strokeStyle = colours.sick;
+    context.lineWidth = 1;
+    roundRect(context, x + 0.5, y + 0.5, size.width - 1, size.height - 1, size.width >= 60 ? 7.5 : 2);
+    context.stroke();
+  }
+
+  #veil(x, y, size) {
+    const { context, colours } = this;
+    context.globalAlpha = 0.55;
+    context.fillStyle = colours.tile;
+    roundRect(context, x + 1, y + 1, size.width - 2, size.height - 2, 7);
+    context.fill();
+    context.globalAlpha = 1;
+  }
+
+  #hatch(colour) {
+    let pattern = this.hatches.get(colour);
+    if (pattern === undefined) {
+      const cell = new OffscreenCanvas(6, 6);
+      const pen = cell.getContext("2d");
+      pen.strokeStyle = colour;
+      pen.lineWidth = 1.4;
+      for (const shift of [-6, 0, 6]) {
+        pen.moveTo(shift - 1, 7);
+        pen.lineTo(shift + 7, -1);
+      }
+      pen.stroke();
+      pattern = this.context.createPattern(cell, "repeat");
+      this.hatches.set(colour, pattern);
+    }
+    return pattern;
+  }
+}
+
+const FONT = 'Inter, system-ui, -apple-system, "Segoe UI", Roboto, "PingFang SC", "Microsoft YaHei", sans-serif';
+
+function roundRect(context, x, y, width, height, radius) {
+  context.beginPath();
+  context.roundRect(x, y, width, height, radius);
+}
+
+/** What is left of a card, in words. */
+export function freeWords(card) {
+  return card.freeBytes > 0 ? t("card-free", { free: amount(card.freeBytes) }) : t("card-whole-free");
+}
+
+/** What stands at a place inside a tile: {card, held} with nulls where there is nothing. */
+export function hitTile(node, x, y, size, largestCard) {
+  const columns = columnsOf(node, size);
+  const number = Math.floor((x - size.pad) / columns.step);
+  const card = x >= size.pad ? node.cards[number] : undefined;
+  if (card === undefined || y < size.pad + size.title) return { card: null, held: null };
+  const { segments, tall } = stackOf(card, largestCard);
+  const bottom = size.pad + size.title + size.bars;
+  const at = (bottom - y) / Math.max(1, Math.round(size.bars * tall));
+  return { card, held: segments.find((each) => at >= each.from && at < each.to) ?? null };
+}

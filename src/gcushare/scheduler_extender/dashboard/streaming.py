@@ -1,0 +1,146 @@
+"""Changes as server-sent events: what changed, when a reader must begin anew, and a sign of life in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, suppress
+
+import msgspec
+from aiohttp import web
+
+from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS
+from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
+from gcushare.scheduler_extender.dashboard.feed import Feed, Mark, parse_mark
+
+PAUSE_S = 0.2
+"""Changes within this time are told at once: five pictures a second are what people can follow."""
+
+BEAT_S = 15.0
+"""The longest silence: proxies cut connections that are silent for 30 to 60 seconds."""
+
+_HEADERS = {
+    **SECURITY_HEADERS,
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    # nginx, where an admin puts it in front, would hold events back until its buffer is full.
+    "X-Accel-Buffering": "no",
+}
+_encoder = msgspec.json.Encoder()
+
+
+class Streams:
+    """The readers that follow changes. ``replica`` says who answers, ``stopping`` ends every stream."""
+
+    def __init__(
+        self, feed: Feed, replica: Callable[[], ReplicaDocument], stopping: asyncio.Event, *, limit: int
+    ) -> None:
+        self._feed = feed
+        self._replica = replica
+        self._stopping = stopping
+        self._limit = limit
+        self._readers = 0
+
+    async def serve(self, request: web.Request, admit: Callable[[], Awaitable[None]]) -> web.StreamResponse:
+        """Follow changes for one reader until it goes, is no longer admitted, or serving ends.
+
+        Raises:
+            RetryableError: as many readers as the settings allow follow already.
+        """
+        if self._readers >= self._limit:
+            raise RetryableError(f"{self._limit} readers follow changes already; try again later", delay_s=5.0)
+        mark = parse_mark(request.headers.get("Last-Event-ID", "") or request.query.get("since", ""))
+        self._readers += 1
+        try:
+            response = web.StreamResponse(headers=_HEADERS)
+            await response.prepare(request)
+            if request.method == "GET":
+                await self._send(request, response, self._events(mark, admit))
+            return response
+        finally:
+            self._readers -= 1
+
+    async def _send(
+        self, request: web.Request, response: web.StreamResponse, events: AsyncGenerator[bytes, None]
+    ) -> None:
+        # A reader that goes away is no failure of ours.
+        with suppress(ConnectionError):
+            async with aclosing(events):
+                async for event in events:
+                    if request.transport is None or request.transport.is_closing():
+                        return
+                    await response.write(event)
+                await response.write_eof()
+
+    async def _events(self, mark: Mark | None, admit: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes, None]:
+        told, told_at = self._replica(), time.monotonic()
+        yield _event("replica", _encoder.encode(told))
+        while not self._stopping.is_set():
+            changes = None if mark is None else self._feed.changes(mark)
+            end = self._feed.mark
+            if changes is None:
+                # The reader's snapshot is of another process or too old: one word, and it reads a new one by itself.
+                yield _event("reset", b"{}", end)
+            else:
+                async with aclosing(_marked(changes, end)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            mark = end
+            await self._wait(mark)
+            if (refusal := await _find_refusal(admit)) is not None:
+                yield _event("refused", _encoder.encode({"error": refusal}))
+                return
+            now = self._replica()
+            if (now.leads, now.holder) != (told.leads, told.holder) or time.monotonic() >= told_at + BEAT_S:
+                told, told_at = now, time.monotonic()
+                yield _event("replica", _encoder.encode(told))
+
+    async def _wait(self, mark: Mark) -> None:
+        """Return after a change and a pause in which others join it, after a beat, or when serving ends."""
+        stopped = asyncio.create_task(self._stopping.wait(), name="wait for the end of serving")
+        changed = asyncio.create_task(self._feed.wait_past(mark), name="wait for the next change of the page")
+        try:
+            await asyncio.wait((stopped, changed), timeout=BEAT_S + PAUSE_S, return_when=asyncio.FIRST_COMPLETED)
+            if changed.done():
+                await asyncio.wait((stopped,), timeout=PAUSE_S)
+        finally:
+            for task in (stopped, changed):
+                task.cancel()
+            await asyncio.wait((stopped, changed))
+
+
+async def _marked(changes: Iterator[bytes], end: Mark) -> AsyncGenerator[bytes, None]:
+    """Send pieces with turns for others; only the last carries the mark, so a reader cut before it asks again."""
+    held: bytes | None = None
+    for piece in changes:
+        if held is not None:
+            yield _event("changes", held)
+            await asyncio.sleep(0)
+        held = piece
+    if held is not None:
+        yield _event("changes", held, end)
+
+
+async def _find_refusal(admit: Callable[[], Awaitable[None]]) -> str | None:
+    """Judge a reader anew; None while it may go on. An API server that is away ends nobody's stream."""
+    try:
+        await admit()
+    except web.HTTPUnauthorized as error:
+        return error.text or error.reason
+    except RetryableError:
+        return None
+    except GcushareError as error:
+        return str(error)
+    return None
+
+
+def _event(name: str, data: bytes, mark: Mark | None = None) -> bytes:
+    head = b"" if mark is None else b"id: %b\n" % str(mark).encode()
+    return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
+
+
+def wall_clock_ms() -> int:
+    """Our wall clock, so that a reader's wrong one does not make pods older than they are."""
+    return time.time_ns() // 1_000_000

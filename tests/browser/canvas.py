@@ -1,0 +1,65 @@
+"""What is painted on the map: colours by name, and where they are, as a person would point at them."""
+
+from __future__ import annotations
+
+from tests.browser.tab import Tab
+
+_PIXELS = """
+  const canvas = document.querySelector("#canvas");
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+  const colourAt = (at) => "#" + [0, 1, 2].map((i) => pixels[at + i].toString(16).padStart(2, "0")).join("");
+"""
+
+
+async def variable(tab: Tab, name: str) -> str:
+    """A colour of the style sheet, in the theme shown now."""
+    return str(await tab.evaluate("getComputedStyle(document.documentElement).getPropertyValue($0).trim()", name))
+
+
+async def colour_of(tab: Tab, namespace: str, kind: str = "soft") -> str:
+    """The colour of a namespace: ``soft`` as the map paints it, ``ns`` as it paints those that a filter chose."""
+    script = "document.querySelector(`[data-id='space-${$0}'] i`).style.background"
+    number = str(await tab.evaluate(script, namespace)).removeprefix("var(--ns-").removesuffix(")")
+    return await variable(tab, f"--{kind}-{number}")
+
+
+async def painted(tab: Tab) -> set[str]:
+    """The colours that cover at least 30 of the map's pixels."""
+    script = f"""(() => {{ {_PIXELS}
+      const counts = new Map();
+      for (let at = 0; at < pixels.length; at += 4) {{
+        if (pixels[at + 3] === 255) counts.set(colourAt(at), (counts.get(colourAt(at)) ?? 0) + 1);
+      }}
+      return [...counts].filter((each) => each[1] >= 30).map((each) => each[0]);
+    }})()"""
+    return set(await tab.evaluate(script))
+
+
+async def until_painted(tab: Tab, *colours: str) -> None:
+    """Wait until the map shows all of these colours."""
+    while True:
+        frames = await tab.evaluate("document.querySelector('#canvas').dataset.frames")
+        if set(colours) <= await painted(tab):
+            return
+        await tab.until("document.querySelector('#canvas').dataset.frames !== $0", frames)
+
+
+async def find(tab: Tab, colour: str) -> tuple[float, float]:
+    """The middle of what is painted in a colour, in the window."""
+    script = f"""(() => {{ {_PIXELS}
+      const box = {{left: Infinity, right: -1, top: Infinity, bottom: -1}};
+      for (let at = 0; at < pixels.length; at += 4) {{
+        if (pixels[at + 3] !== 255 || colourAt(at) !== $0) continue;
+        const x = (at / 4) % canvas.width, y = Math.floor(at / 4 / canvas.width);
+        box.left = Math.min(box.left, x); box.right = Math.max(box.right, x);
+        box.top = Math.min(box.top, y); box.bottom = Math.max(box.bottom, y);
+      }}
+      if (box.right < 0) return null;
+      const frame = canvas.getBoundingClientRect(), scale = canvas.width / frame.width;
+      return [frame.x + (box.left + box.right) / 2 / scale, frame.y + (box.top + box.bottom) / 2 / scale];
+    }})()"""
+    place = await tab.evaluate(script, colour)
+    assert place is not None, f"nothing is painted in {colour}"
+    return float(place[0]), float(place[1])

@@ -1,0 +1,108 @@
+"""The page over real HTTP without an API server: the extender's own states, the dashboard's own routes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from gcushare.kube import KubeClient, KubeConfig, ReflectorCounters
+from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.serving import RunningServer, start_server
+from gcushare.scheduler_extender.asking import Policies
+from gcushare.scheduler_extender.dashboard import Access, Dashboard, DashboardSettings, Notes, Surroundings
+from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.metrics import WatchFigures
+from gcushare.scheduler_extender.routes import Serving
+from gcushare.scheduler_extender.sinks import NodeSink, PodSink
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.objects import Node, Pod
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+class FixedWatch:
+    """A watch whose picture has the age that a test wants."""
+
+    def __init__(self) -> None:
+        self.counters = ReflectorCounters()
+        self.age: float | None = 0.5
+
+    @property
+    def age_s(self) -> float | None:
+        return self.age
+
+
+class SetLeadership:
+    """A leadership that a test gives and takes."""
+
+    def __init__(self) -> None:
+        self.is_leader = True
+        self.holder = "extender-0_1_abcd"
+
+    def holds(self, margin_s: float) -> bool:
+        return self.is_leader
+
+
+class PageRig:
+    """Serves the page. ``see`` and ``lose`` are what the watches would bring; ``client`` reviews tokens."""
+
+    def __init__(
+        self,
+        *,
+        vendors: Sequence[Vendor] = (ENFLAME,),
+        access: Access = Access.OPEN,
+        client: KubeClient | None = None,
+        readers: int = 64,
+        port: int = 0,
+    ) -> None:
+        self._port = port
+        self.states = [VendorState(vendor, Policies()) for vendor in vendors]
+        settings = DashboardSettings(dashboard=access, dashboard_readers=readers)
+        self.dashboard = Dashboard(settings, self.states, client or KubeClient(KubeConfig(NOWHERE, "nowhere")))
+        observers: list[VendorState | Notes] = [*self.states, *self.dashboard.observers]
+        self.nodes: NodeSink = NodeSink(observers)
+        self.pods: PodSink = PodSink(observers)
+        self.watch = FixedWatch()
+        self.leadership = SetLeadership()
+        self.serving = Serving(self.leadership)
+        self.serving.is_synced = True
+        self.server: RunningServer
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        explains = {state.vendor.name: ExplainService(state) for state in self.states}
+        watches: Mapping[str, WatchFigures] = {"pods": self.watch}
+        app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
+        self.server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=self._port))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.serving.stopping.set()
+        await self.server.stop(1.0)
+
+    @property
+    def url(self) -> str:
+        """The page."""
+        return f"{self.server.url}/dashboard/"
+
+    def see(self, *objects: Node | Pod) -> None:
+        """Let the watches bring these."""
+        for each in objects:
+            if isinstance(each, Node):
+                self.nodes.applied(each)
+            else:
+                self.pods.applied(each)
+
+    def lose(self, *objects: Node | Pod) -> None:
+        """Let the watches say that these are gone."""
+        for each in objects:
+            if isinstance(each, Node):
+                self.nodes.deleted(each)
+            else:
+                self.pods.deleted(each)

@@ -1,0 +1,147 @@
+"""Clusters worth looking at: made from a seed, the same on every machine; for the screenshots and the tests of size."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from gcushare.core.cards import Health, InventoryCard
+from gcushare.vendors import ENFLAME
+from gcushare.wire.keys import CARD_MODE, CORRECTED
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.records import PodRecord
+from tests.builders import card
+from tests.extender_objects import node_document, pod_document
+
+_NAMESPACES = (
+    ("nlp-training", 6), ("vision", 5), ("recsys", 4), ("speech", 3), ("teaching", 3), ("robotics", 2), ("search", 2),
+)  # fmt: skip
+_WORKLOADS = ("llm-serve", "embed", "rank", "ocr", "asr", "detect", "finetune", "notebook", "batch-eval", "triton")
+_SIZES = (2, 2, 3, 4, 4, 6, 8, 8, 10, 12)
+_ZONES = ("a", "b", "c")
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large, how full, and from which seed."""
+
+    nodes: int
+    cards: int = 8
+    units: int = 16
+    fill: float = 0.93
+    seed: int = 7
+    troubles: bool = True
+
+
+def make_cluster(shape: Shape) -> Iterator[Node | Pod]:
+    """Every node, then every bound pod."""
+    dice = random.Random(shape.seed)
+    pods: list[Pod] = []
+    for number in range(1, shape.nodes + 1):
+        name = f"gcu-{number:03d}" if shape.nodes < 1000 else f"gcu-{number:04d}"
+        yield _node(name, number, shape)
+        pods.extend(_pods_of(name, shape, dice))
+    yield from pods
+
+
+def waiting_pods(now: datetime, count: int = 5) -> Iterator[Pod]:
+    """Pods that found no room, among them one that never will; the first has waited for 47 minutes."""
+    sizes = (16, 15, 16, 15, 24)
+    names = ("llm-serve-0", "finetune-9", "batch-eval-3", "detect-11", "llm-70b-0")
+    spaces = ("nlp-training", "vision", "recsys", "robotics", "nlp-training")
+    for place in range(count):
+        created = now - timedelta(minutes=47 - 9 * place)
+        document = pod_document(
+            names[place % 5],
+            sizes[place % 5],
+            namespace=spaces[place % 5],
+            uid=f"waiting-{place}",
+            creationTimestamp=created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            labels={"app": names[place % 5].rpartition("-")[0]},
+        )
+        document["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/36 nodes are available: 36 insufficient GCU Memory in one gcu device.",
+            }
+        ]
+        yield msgspec.convert(document, Pod)
+
+
+def _node(name: str, number: int, shape: Shape) -> Node:
+    model = "S60" if number % 3 else "T20"
+    offered = [_named(card(index, shape.units), model, f"GCU-{number:04x}-{index:02x}") for index in range(shape.cards)]
+    annotations: dict[str, str] = {}
+    if shape.troubles and number in (9, 22):
+        reason = "driver reports 3 uncorrectable memory errors"
+        offered[number % shape.cards] = replace(offered[number % shape.cards], health=Health.UNHEALTHY, reason=reason)
+    if shape.troubles and number == 15:
+        annotations[ENFLAME.cordon_annotation] = "4,5"
+    document = node_document(name, offered=offered, annotations=annotations)
+    document["metadata"]["labels"] = {
+        "enflame.com/gcushare": "true",
+        "topology.kubernetes.io/zone": f"cn-east-{_ZONES[number % 3]}",
+        "gcushare.io/pool": "serving" if number % 4 else "research",
+    }
+    ready = "False" if shape.troubles and number == 29 else "True"
+    document["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    document["status"]["addresses"] = [{"type": "InternalIP", "address": f"10.20.{number // 250}.{number % 250}"}]
+    return msgspec.convert(document, Node)
+
+
+def _named(offered: InventoryCard, model: str, uuid: str) -> InventoryCard:
+    return replace(offered, card=replace(offered.card, model=model, uuid=uuid))
+
+
+def _pods_of(node: str, shape: Shape, dice: random.Random) -> Iterator[Pod]:
+    busy = min(0.995, max(0.1, dice.gauss(shape.fill, 0.06)))
+    for index in range(shape.cards):
+        if dice.random() < 0.06:
+            yield _pod(node, index, shape.units, dice, whole=True)
+            continue
+        left = shape.units
+        while (left == shape.units or dice.random() < busy) and (fitting := [size for size in _SIZES if size <= left]):
+            units = dice.choice(fitting)
+            left -= units
+            yield _pod(node, index, units, dice)
+
+
+def _pod(node: str, index: int, units: int, dice: random.Random, *, whole: bool = False) -> Pod:
+    space = dice.choices([name for name, _ in _NAMESPACES], [weight for _, weight in _NAMESPACES])[0]
+    work = dice.choice(_WORKLOADS)
+    suffix = "".join(dice.choices(_LETTERS, k=5))
+    name = f"{work}-{suffix}"
+    record = PodRecord(
+        card_indexes=(index,),
+        card_units=16,
+        pod_units=units,
+        assigned=dice.random() > 0.03,
+        assign_time_ns=dice.randrange(1, 10**9),
+        whole=whole,
+    )
+    annotations = {CORRECTED: f"{(index + 1) % 8}->{index}"} if dice.random() < 0.004 else {}
+    document = pod_document(
+        name,
+        None if whole else units,
+        node=node,
+        record=record,
+        annotations=annotations,
+        phase="Running",
+        namespace=space,
+        uid=f"{node}-{index}-{suffix}",
+        creationTimestamp=f"2026-01-{dice.randrange(1, 5):02d}T{dice.randrange(24):02d}:15:00Z",
+        labels={"app": work, "team": space},
+        ownerReferences=[{"kind": "ReplicaSet", "name": f"{work}-7d9f", "uid": "u", "controller": True}],
+    )
+    if whole:
+        limits = {ENFLAME.whole_card_resource: "1"}
+        document["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": limits}
+        document["metadata"]["annotations"][CARD_MODE] = "whole"
+    return msgspec.convert(document, Pod)

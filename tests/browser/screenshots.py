@@ -1,0 +1,98 @@
+"""``make screenshots``: the pictures of docs/dashboard.md, of a cluster that is the same on every machine.
+
+    python -m tests.browser.screenshots [DIRECTORY]
+
+The fonts are the machine's own; run it where Noto or WenQuanYi is installed, for the Chinese picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.browser.chromium import HOW_TO, Chromium, find_chromium
+from tests.browser.devtools import DevTools
+from tests.browser.page_rig import PageRig
+from tests.browser.pictures import Shape, make_cluster, waiting_pods
+from tests.browser.tab import Tab
+
+DIRECTORY = Path(__file__).parents[2] / "docs/images"
+MAX_BYTES = 250_000
+"""What a picture in the repository may weigh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture: which cluster, which place of the page, and how it is looked at."""
+
+    name: str
+    shape: Shape
+    address: str = ""
+    theme: str = "light"
+    language: str = "en-US"
+    width: int = 1440
+    height: int = 900
+    scale: float = 1.0
+
+
+SMALL = Shape(nodes=3, cards=4, fill=0.8, seed=11, troubles=False)
+MEDIUM = Shape(nodes=36)
+PICTURES = (
+    Picture("dashboard", MEDIUM),
+    Picture("dashboard-pod-waits", MEDIUM, "pod=enflame/vision/finetune-9", theme="dark"),
+    Picture("dashboard-zh", SMALL, theme="dark", language="zh-CN"),
+    Picture("dashboard-1000-nodes", Shape(nodes=1000), "size=8", theme="dark", width=1360, height=720),
+    Picture("dashboard-phone", SMALL, "node=enflame/gcu-002", width=390, height=844),
+)
+
+
+async def take(tools: DevTools, picture: Picture, path: Path) -> None:
+    """Take one picture.
+
+    Raises:
+        RuntimeError: the page complained, or the picture is too heavy.
+    """
+    async with PageRig() as rig:
+        rig.see(*make_cluster(picture.shape), *waiting_pods(datetime.now(UTC)))
+        tab = await Tab.create(tools)
+        await tab.resize(picture.width, picture.height, scale=picture.scale, mobile=picture.width < 600)
+        await tab.speak(picture.language)
+        await tab.prefer(prefers_color_scheme=picture.theme, prefers_reduced_motion="reduce")
+        await tab.show(f"{rig.url}#{picture.address}")
+        await tab.until("document.querySelector('#state').dataset.state === 'live'")
+        if picture.address.startswith("pod="):
+            await tab.until("document.querySelector('.why ol') !== null")
+        await tab.evaluate("document.activeElement.blur()")
+        await tab.screenshot(path)
+        complaints = tab.complaints
+        await tab.close()
+    if complaints:
+        raise RuntimeError(f"{picture.name}: the page complained: {complaints}")
+    if path.stat().st_size > MAX_BYTES:
+        raise RuntimeError(f"{path} has {path.stat().st_size} bytes, more than {MAX_BYTES}")
+
+
+async def take_all(program: str, directory: Path) -> None:
+    """Take every picture into a directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with Chromium(program) as chromium:
+        async with DevTools(chromium.url) as tools:
+            for picture in PICTURES:
+                await take(tools, picture, directory / f"{picture.name}.png")
+
+
+def main() -> int:
+    """Take the pictures; 1 where there is no Chromium."""
+    program = find_chromium()
+    if not program:
+        sys.stderr.write(f"{HOW_TO}\n")
+        return 1
+    asyncio.run(take_all(program, Path(sys.argv[1]) if len(sys.argv) > 1 else DIRECTORY))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

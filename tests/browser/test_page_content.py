@@ -1,0 +1,265 @@
+"""What the page shows: figures, pieces, nodes, pods, what waits and why, and what needs a look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.core.cards import Health, Inventory
+from gcushare.core.units import parse_memory_unit
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.keys import CORRECTED
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.records import PodRecord
+from tests.browser.canvas import colour_of, find, painted, variable
+from tests.browser.page_rig import PageRig
+from tests.browser.tab import Tab
+from tests.builders import card
+from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document
+
+
+def handed_out(index: int, units: int) -> PodRecord:
+    return replace(on_card(index, units), assigned=True)
+
+
+def small_cluster() -> list[Node | Pod]:
+    """Two nodes: 16 + 16 with 6 and 12 used on node-1, 16 free on node-2's only card."""
+    return [
+        a_node("node-1", 16, 16),
+        a_node("node-2", 16),
+        a_pod("a", 6, node="node-1", record=handed_out(0, 6), namespace="vision", labels={"app": "ocr"}),
+        a_pod("b", 12, node="node-1", record=handed_out(1, 12), namespace="speech"),
+    ]
+
+
+async def test_the_glance_tells_how_full_it_is_and_what_still_fits(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster())
+    await tab.show(rig.url)
+
+    assert await tab.text("#granted-share") == "38%"
+    assert await tab.text("#granted-words") == "18 GiB of 48 GiB\n30 GiB free for new pods"
+    assert await tab.text("#largest") == "16 GiB"
+    assert await tab.text("#largest-where") == "card 0 of node-2"
+    assert await tab.text("#whole-free") == "1 card in no use"
+    assert (await tab.text("#room")).split("\n") == ["15 × 2 GiB", "7 × 4 GiB", "3 × 8 GiB", "1 × 16 GiB"]
+    assert await tab.text("#shown") == "2 nodes · 3 cards · 2 pods"
+    assert await tab.text("#attention") == "Nothing needs a look"
+
+
+async def test_every_card_is_drawn_in_the_colours_of_who_holds_it(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster())
+    await tab.show(rig.url)
+
+    shown = await painted(tab)
+    assert {await colour_of(tab, "vision"), await colour_of(tab, "speech")} <= shown
+    # Pieces of 16, 10 and 4 of 16: the whole, the large and the small are told apart.
+    assert {await variable(tab, name) for name in ("--free-4", "--free-3", "--free-1")} <= shown
+
+
+async def test_the_slider_shows_which_pieces_a_request_could_use(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster())
+    await tab.show(f"{rig.url}#size=12")
+
+    assert await tab.text("#probe-size") == "12 GiB"
+    assert await tab.text("#probe-words") == "fits on 1 card of 1 node · 47% of the free memory is in smaller pieces"
+    uses = "[...document.querySelectorAll('#histogram div')].map((each) => each.dataset.use)"
+    assert (await tab.evaluate(uses)) == ["lost"] * 11 + ["usable"] * 5
+    shown = await painted(tab)
+    assert {await variable(tab, "--free-4"), await variable(tab, "--free-0")} <= shown
+    assert await variable(tab, "--free-3") not in shown
+
+
+async def test_a_node_opens_with_its_cards_and_pods(rig: PageRig, tab: Tab) -> None:
+    document = node_document("node-1", offered=[card(0, model="S60"), card(1, model="S60")])
+    document["metadata"]["labels"] = {"zone": "a"}
+    document["status"]["addresses"] = [{"type": "InternalIP", "address": "10.1.2.3"}]
+    rig.see(msgspec.convert(document, Node), *small_cluster()[2:])
+    await tab.show(f"{rig.url}#node=enflame/node-1")
+
+    assert await tab.text("#panel-title") == "node-1"
+    words = await tab.text("#panel-body")
+    for part in ("Card 0", "6 GiB of 16 GiB used", "10 GiB free", "vision/a", "zone=a", "10.1.2.3", "S60 · uuid-0"):
+        assert part in words
+
+
+async def test_a_click_on_a_pods_part_of_a_card_opens_the_pod(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster())
+    await tab.show(f"{rig.url}#node=enflame/node-1")
+    await tab.click(".strip button")
+    await tab.until("document.querySelector('#panel-title').innerText === 'vision/a'")
+
+    words = await tab.text("#panel-body")
+    for part in ("node-1", "6 GiB of card 0", "app=ocr", "running on its card", "uid-a"):
+        assert part in words
+
+
+async def test_a_click_into_the_map_opens_what_was_hit(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster())
+    await tab.show(rig.url)
+    await tab.click_at(*await find(tab, await colour_of(tab, "speech")))
+    await tab.until("location.hash === '#pod=enflame/speech/b' && !document.querySelector('#panel').hidden")
+    await tab.press("Escape")
+    await tab.until("location.hash === '' && document.querySelector('#panel').hidden")
+    await tab.settle()
+    x, y = await tab.evaluate("(({x, y}) => [x, y])(document.querySelector('#canvas').getBoundingClientRect())")
+    await tab.click_at(x + 60, y + 25)
+    await tab.until("location.hash === '#node=enflame/node-1'")
+
+
+async def test_waiting_pods_say_why(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster(), a_pod("big", 24, namespace="nlp"), a_pod("odd", "1.5", namespace="nlp"))
+    rig.see(a_pod("c", 10, node="node-2", record=on_card(0, 10)), a_pod("fits-not", 12))
+    await tab.show(rig.url)
+    assert "3\nwaiting pods" in await tab.text("#attention")
+    await tab.click("#attention [data-kind=waiting]")
+
+    await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 16 GiB.")
+    await tab.until_text("#panel-body", "The largest request that fits now is 10 GiB.")
+    assert "It cannot be granted: " in await tab.text("#panel-body")
+
+
+async def test_a_waiting_pod_is_explained_by_kinds_of_nodes(rig: PageRig, tab: Tab) -> None:
+    document = pod_document("p", 14)
+    document["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}
+    ]
+    rig.see(*small_cluster(), a_pod("c", 4, node="node-2", record=on_card(0, 4)), msgspec.convert(document, Pod))
+    await tab.show(f"{rig.url}#pod=enflame/default/p")
+
+    words = await tab.until_text("#panel-body", "kube-scheduler says")
+    await tab.until_text(".why", "It would fit on")
+    words = await tab.text("#panel-body")
+    for part in ("14 GiB in one card", "too little free memory", "best card: 12 GiB free", "0/2 nodes are available"):
+        assert part in words
+
+
+async def test_what_needs_a_look_is_counted_and_listed(rig: PageRig, tab: Tab) -> None:
+    sick = replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
+    unready = node_document("node-3", 16)
+    unready["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    ready: list[Any] = [
+        node_document("node-1", offered=[sick, card(1)]),
+        node_document("node-2", 16, annotations={ENFLAME.cordon_annotation: "0"}),
+        node_document("node-4", 16, annotations={ENFLAME.inventory_annotation: "{"}),
+    ]
+    for each in ready:
+        each["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    rig.see(*(msgspec.convert(each, Node) for each in (*ready, unready)))
+    rig.see(a_pod("moved", 4, node="node-2", record=on_card(0, 4), annotations={CORRECTED: "1->0"}))
+    await tab.show(rig.url)
+
+    attention = (await tab.text("#attention")).replace("\n", " ")
+    assert attention == "1 sick card 1 node not ready 1 unreadable 1 cordoned card 1 corrected record"
+    await tab.click("#attention [data-kind=corrected]")
+    words = await tab.until_text("#panel-body", "the record was corrected (1->0)")
+    assert words.startswith("Corrected records")
+    for part in ("node-1 · Card 0", "Sick: XID 79", "node-2 · Card 0", "1 pod stays on it", "node-3", "inventory"):
+        assert part in words
+
+
+def serving(modes: tuple[str, ...], name: str, *sizes: int) -> Node:
+    """A node whose plugin hands out memory, whole cards, or both."""
+    offered = tuple(card(index, size) for index, size in enumerate(sizes))
+    inventory = encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=offered, modes=modes))
+    return msgspec.convert(node_document(name, *sizes, annotations={ENFLAME.inventory_annotation: inventory}), Node)
+
+
+def whole_pod(name: str, node: str | None, *cards: int, asked: int = 1) -> Pod:
+    record = PodRecord(card_indexes=cards, card_units=16, pod_units=16 * len(cards), whole=True) if node else None
+    document = pod_document(name, None, node=node or "", record=record)
+    limits = {ENFLAME.whole_card_resource: str(asked)}
+    document["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": limits}
+    return msgspec.convert(document, Pod)
+
+
+async def test_cards_are_free_or_shared_or_held_whole(rig: PageRig, tab: Tab) -> None:
+    rig.see(serving(("memory", "whole"), "node-1", 16, 16, 16), whole_pod("w", "node-1", 0))
+    rig.see(a_pod("a", 6, node="node-1", record=handed_out(1, 6)))
+    await tab.show(f"{rig.url}#node=enflame/node-1")
+
+    cards = await tab.evaluate("[...document.querySelectorAll('.card-head .right')].map((each) => each.innerText)")
+    assert cards == ["held whole", "10 GiB free", "16 GiB free"]
+    assert await tab.evaluate("[...document.querySelectorAll('.strip .whole')].length") == 1
+    assert await tab.text("#whole-free") == "1 card in no use · 1 can be had whole"
+    assert "whole card" in await tab.text("#legend")
+    assert await tab.text("#granted-share") == "46%"
+
+
+async def test_cards_that_are_only_served_whole_are_not_offered_as_memory(rig: PageRig, tab: Tab) -> None:
+    rig.see(serving(("whole",), "node-1", 16, 16), whole_pod("w", None, asked=3))
+    await tab.show(f"{rig.url}#node=enflame/node-1")
+
+    assert (await tab.text("#largest"), await tab.text("#largest-where")) == ("—", "nothing is free")
+    assert await tab.text("#whole-free") == "2 cards in no use · 2 can be had whole"
+    assert "free, whole only" in await tab.text("#panel-body")
+    await tab.click("#attention [data-kind=waiting]")
+    await tab.until_text("#panel-body", "3 whole cards")
+    await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 2 whole cards.")
+
+
+async def test_a_node_of_whose_units_the_kubelet_counts_none_is_pointed_out(rig: PageRig, tab: Tab) -> None:
+    document = node_document("node-1", 16)
+    document["status"]["capacity"] = {**document["status"]["capacity"], ENFLAME.memory_resource: "0"}
+    rig.see(msgspec.convert(document, Node))
+    await tab.show(rig.url)
+
+    assert (await tab.text("#attention")).split() == ["1", "node", "without", "units"]
+    await tab.click("#attention [data-kind=uncounted]")
+    await tab.until_text("#panel-body", "no pod can come here")
+
+
+async def test_two_vendors_stand_side_by_side(tab: Tab) -> None:
+    async with PageRig(vendors=(ENFLAME, ALIYUN)) as rig:
+        rig.see(a_node("same", 16))
+        both = node_document("same", 16)
+        both["metadata"]["annotations"] |= node_document("same", 15, vendor=ALIYUN)["metadata"]["annotations"]
+        rig.see(msgspec.convert(both, Node))
+        await tab.show(f"{rig.url}#node=aliyun/same")
+
+        assert await tab.text("#shown") == "2 nodes · 2 cards · 0 pods"
+        assert await tab.text("#panel-kind") == "Node · GPU"
+
+
+async def test_units_other_than_a_gib_are_shown_as_memory(rig: PageRig, tab: Tab) -> None:
+    document = node_document("fine", 16_000)
+    document["metadata"]["annotations"][ENFLAME.inventory_annotation] = document["metadata"]["annotations"][
+        ENFLAME.inventory_annotation
+    ].replace('"unit":"1"', '"unit":"0.001"')
+    rig.see(msgspec.convert(document, Node), a_pod("a", 500, node="fine", record=on_card(0, 500)))
+    await tab.show(rig.url)
+
+    assert await tab.text("#granted-words") == "512 MiB of 16 GiB\n15.5 GiB free for new pods"
+
+
+async def test_the_table_has_a_row_for_each_node(rig: PageRig, tab: Tab) -> None:
+    rig.see(*small_cluster())
+    await tab.show(rig.url)
+    await tab.click("#view-table")
+
+    await tab.until("!document.querySelector('#table').hidden")
+    rows = await tab.evaluate("[...document.querySelectorAll('#table tbody tr')].map((row) => row.innerText)")
+    assert len(rows) == 2
+    assert "18 GiB of 32 GiB used" in rows[0]
+    assert await tab.evaluate("document.querySelector('#map').hidden")
+
+
+@pytest.mark.parametrize("size", [pytest.param((390, 844), id="phone"), pytest.param((3840, 2160), id="wall")])
+async def test_it_fits_the_screen(rig: PageRig, tab: Tab, size: tuple[int, int]) -> None:
+    rig.see(*(a_node(f"n{number:02d}", *[16] * 8) for number in range(40)))
+    await tab.resize(*size)
+    await tab.show(rig.url)
+
+    assert await tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert await tab.evaluate(
+        "document.querySelector('#canvas').getBoundingClientRect().width > window.innerWidth * 0.8"
+    )
+
+
+async def test_an_empty_cluster_says_so(rig: PageRig, tab: Tab) -> None:
+    await tab.goto(rig.url)
+
+    await tab.until_text("#empty", "No node of the cluster has cards")

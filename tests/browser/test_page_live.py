@@ -1,0 +1,160 @@
+"""The page while the cluster changes: what is told, what is drawn anew, and what a reader sees of a lost extender."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gcushare.wire.objects import Pod
+from tests.browser.page_rig import PageRig
+from tests.browser.pictures import Shape, make_cluster
+from tests.browser.tab import Tab
+from tests.extender_objects import a_node, a_pod, on_card
+
+DRAWN_LAST = "Number(document.querySelector('#canvas').dataset.last)"
+
+
+def holding(name: str, node: str, units: int, *, index: int = 0) -> Pod:
+    return a_pod(name, units, node=node, record=replace(on_card(index, units), assigned=True))
+
+
+async def show_live(tab: Tab, url: str) -> None:
+    await tab.show(url)
+    await tab.until("document.querySelector('#state').dataset.state === 'live'")
+
+
+async def test_a_pod_that_comes_is_there_at_once_and_only_its_node_is_drawn(rig: PageRig, tab: Tab) -> None:
+    rig.see(*(a_node(f"node-{number}", 16, 16) for number in range(1, 10)))
+    await show_live(tab, rig.url)
+    assert await tab.evaluate(DRAWN_LAST) == 9
+
+    rig.see(holding("p", "node-3", 8))
+    await tab.until_text("#granted-words", "8 GiB of 288 GiB")
+    await tab.until_text("#shown", "9 nodes · 18 cards · 1 pod")
+    await tab.until(f"{DRAWN_LAST} === 1")
+
+
+async def test_a_waiting_pod_comes_and_goes(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16))
+    await show_live(tab, f"{rig.url}#list=waiting")
+    await tab.until_text("#panel-body", "No pod waits for a card.")
+
+    rig.see(a_pod("p", 12))
+    await tab.until_text("#panel-body", "default/p")
+    assert "1\nwaiting pod" in await tab.text("#attention")
+    rig.see(holding("p", "node-1", 12))
+    await tab.until_text("#panel-body", "No pod waits for a card.")
+    await tab.until_text("#attention", "Nothing needs a look")
+
+
+async def test_the_open_pod_follows_what_happens_to_it(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16), a_pod("p", 4))
+    await show_live(tab, f"{rig.url}#pod=enflame/default/p")
+    await tab.until_text("#panel-body", "It fits now on 1 node")
+
+    rig.see(a_pod("p", 4, node="node-1", record=on_card(0, 4)))
+    await tab.until_text("#panel-body", "bound, not handed out yet")
+    rig.see(holding("p", "node-1", 4))
+    await tab.until_text("#panel-body", "running on its card")
+    rig.lose(holding("p", "node-1", 4))
+    await tab.until_text("#panel-body", "This pod is gone.")
+
+
+async def test_a_node_that_leaves_is_not_shown_any_more(rig: PageRig, tab: Tab) -> None:
+    node = a_node("node-2", 16)
+    rig.see(a_node("node-1", 16), node)
+    await show_live(tab, f"{rig.url}#node=enflame/node-2")
+
+    rig.lose(node)
+    await tab.until_text("#shown", "1 node · 1 card · 0 pods")
+    await tab.until_text("#panel-body", "This node is gone")
+
+
+async def test_a_node_that_takes_the_place_of_another_is_shown(rig: PageRig, tab: Tab) -> None:
+    old = a_node("node-1", 16)
+    rig.see(old, a_node("node-2", 16))
+    await show_live(tab, rig.url)
+
+    rig.lose(old)
+    rig.see(a_node("node-3", 16, 16), holding("p", "node-3", 4, index=1))
+    await tab.until_text("#shown", "2 nodes · 3 cards · 1 pod")
+
+
+async def test_what_a_reader_is_doing_survives_changes(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16), holding("p", "node-1", 4))
+    await show_live(tab, f"{rig.url}#node=enflame/node-1")
+    await tab.evaluate("document.querySelector('.strip button').focus()")
+
+    rig.see(holding("q", "node-1", 2))
+    await tab.until_text("#panel-body", "default/q")
+    assert await tab.evaluate("document.activeElement.closest('.strip') !== null")
+    assert "node-1 changed: 6 GiB of 16 GiB used" in await tab.text("#spoken")
+
+
+async def test_a_click_is_not_lost_when_things_change_under_it(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16), holding("p", "node-1", 4))
+    await show_live(tab, f"{rig.url}#node=enflame/node-1")
+    x, y = await tab.middle_of("#spaces button")
+    await tab.mouse("mousePressed", x, y)
+    drawn = await tab.evaluate("document.querySelector('#canvas').dataset.drawn")
+    rig.see(holding("q", "node-1", 2))
+    # The tile is drawn anew, so the change has come; what is pressed stays.
+    await tab.until("document.querySelector('#canvas').dataset.drawn !== $0", drawn)
+    await tab.mouse("mouseReleased", x, y)
+
+    await tab.until("location.hash.includes('ns=default')")
+    await tab.until_text("#panel-body", "default/q")
+
+
+async def test_a_replica_that_stands_by_says_who_serves(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16))
+    rig.leadership.is_leader, rig.leadership.holder = False, "extender-1_77_ab"
+    await show_live(tab, rig.url)
+
+    assert await tab.text("#notice") == "This replica stands by; extender-1 serves the scheduler."
+    rig.leadership.is_leader = True
+    rig.see(holding("p", "node-1", 1))
+    await tab.until("document.querySelector('#notice').hidden")
+
+
+async def test_a_picture_that_grows_old_says_so(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16))
+    rig.watch.age = 600.0
+    await tab.show(rig.url)
+
+    await tab.until_text("#state-text", "Picture 10 min old")
+
+
+@pytest.mark.parametrize("tab_may_complain", [True], indirect=True)
+async def test_an_extender_that_comes_back_is_found_again(tab: Tab) -> None:
+    async with PageRig() as first:
+        first.see(a_node("node-1", 16))
+        port = first.server.port
+        await show_live(tab, first.url)
+    await tab.until("document.querySelector('#state').dataset.state === 'reconnecting'")
+    assert await tab.text("#shown") == "1 node · 1 card · 0 pods"
+
+    async with PageRig(port=port) as second:
+        second.see(a_node("node-1", 16), a_node("node-2", 16))
+        await tab.until_text("#shown", "2 nodes · 2 cards · 0 pods")
+        await tab.until("document.querySelector('#state').dataset.state === 'live'")
+
+
+async def test_a_thousand_nodes_are_drawn_once_and_then_only_what_changed(rig: PageRig, tab: Tab) -> None:
+    """Counts of work, because a busy machine's times say nothing: tiles drawn, frames, elements."""
+    rig.see(*make_cluster(Shape(nodes=1000, cards=8, fill=0.1)))
+    await show_live(tab, rig.url)
+    assert "1,000 nodes · 8,000 cards" in await tab.text("#shown")
+    assert await tab.evaluate(DRAWN_LAST) == 1000
+    elements = await tab.evaluate("document.querySelectorAll('*').length")
+    assert elements < 1000
+
+    before = await tab.evaluate("({...document.querySelector('#canvas').dataset})")
+    for number in range(20):
+        rig.see(holding(f"late-{number}", f"gcu-{number + 1:04d}", 1))
+    await tab.until("Number(document.querySelector('#canvas').dataset.drawn) >= $0", int(before["drawn"]) + 20)
+    after = await tab.evaluate("({...document.querySelector('#canvas').dataset})")
+    assert int(after["drawn"]) - int(before["drawn"]) <= 40
+    assert int(after["frames"]) - int(before["frames"]) <= 20
+    assert await tab.evaluate("document.querySelectorAll('*').length") < elements + 100

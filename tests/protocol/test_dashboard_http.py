@@ -1,0 +1,236 @@
+"""The page over real HTTP: its answers, its stream of changes, and who gets them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gcushare.playground.apiserver import ApiServer, User
+from gcushare.scheduler_extender.dashboard import Access
+from gcushare.scheduler_extender.dashboard.access import PATH
+from tests.browser.page_rig import PageRig
+from tests.extender_objects import a_node, a_pod, on_card
+from tests.protocol.event_stream import DEADLINE_S, Events
+from tests.protocol.page_reviews import EXTENDER, JANE, MALLORY, extender_client, reviewing_api
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[PageRig]:
+    async with PageRig() as running:
+        yield running
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def cluster(http: aiohttp.ClientSession, rig: PageRig, **headers: str) -> Any:
+    async with http.get(f"{rig.url}api/cluster", headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.json()
+
+
+async def test_the_page_is_reached_without_its_last_slash(rig: PageRig, http: aiohttp.ClientSession) -> None:
+    async with http.get(rig.url.rstrip("/")) as answer:
+        assert answer.status == 200
+        assert str(answer.url) == rig.url
+        assert answer.content_type == "text/html"
+
+
+@pytest.mark.parametrize("path", ["", "api/cluster", "api/explain/enflame/a/b", "static/x/main.js"])
+async def test_every_answer_carries_the_policy_or_is_an_error_document(
+    rig: PageRig, http: aiohttp.ClientSession, path: str
+) -> None:
+    async with http.get(rig.url + path) as answer:
+        if answer.status == 200:
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        else:
+            assert (await answer.json())["status"] == answer.status == 404
+
+
+async def test_the_cluster_is_one_compressed_document_that_nobody_keeps(
+    rig: PageRig, http: aiohttp.ClientSession
+) -> None:
+    rig.see(*(a_node(f"n{number:03d}", *[16] * 8) for number in range(100)))
+    async with http.get(f"{rig.url}api/cluster", headers={"Accept-Encoding": "gzip"}) as answer:
+        document = await answer.json()
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert answer.headers["Cache-Control"] == "no-store"
+
+    assert len(document["nodes"]) == 100
+    assert document["replica"]["leads"] is True
+
+
+async def test_changes_come_as_they_happen_and_only_what_changed(rig: PageRig, http: aiohttp.ClientSession) -> None:
+    rig.see(a_node("a", 16), a_node("b", 16))
+    mark = (await cluster(http, rig))["mark"]
+    async with http.get(f"{rig.url}api/changes", headers={"Last-Event-ID": mark}) as answer:
+        events = Events(answer)
+        assert answer.content_type == "text/event-stream"
+        assert (await events.next())["event"] == "replica"
+
+        rig.see(a_pod("x", 4, node="b", record=on_card(0, 4)))
+        told = await events.next()
+        assert told["event"] == "changes"
+        assert [node["name"] for node in json.loads(told["data"])["nodes"]] == ["b"]
+        assert told["id"] != mark
+
+
+async def test_a_reader_that_was_cut_goes_on_where_it_was(rig: PageRig, http: aiohttp.ClientSession) -> None:
+    rig.see(a_node("a", 16))
+    mark = (await cluster(http, rig))["mark"]
+    async with http.get(f"{rig.url}api/changes", headers={"Last-Event-ID": mark}) as answer:
+        rig.see(a_pod("x", 4, node="a", record=on_card(0, 4)))
+        first = await Events(answer).until("changes")
+    rig.see(a_pod("y", 2, node="a", record=on_card(0, 2)))
+
+    async with http.get(f"{rig.url}api/changes", headers={"Last-Event-ID": first["id"]}) as answer:
+        (node,) = json.loads((await Events(answer).until("changes"))["data"])["nodes"]
+    assert node["used"] == 6
+
+
+async def test_a_reader_with_the_mark_of_another_replica_begins_anew(rig: PageRig, http: aiohttp.ClientSession) -> None:
+    rig.see(a_node("a", 16))
+    async with http.get(f"{rig.url}api/changes", headers={"Last-Event-ID": "deadbeef.3"}) as answer:
+        events = Events(answer)
+        assert (await events.until("reset"))["data"] == "{}"
+        rig.see(a_pod("x", 4, node="a", record=on_card(0, 4)))
+        assert (await events.next())["event"] == "changes"
+
+
+async def test_a_replica_that_loses_its_lease_says_so(rig: PageRig, http: aiohttp.ClientSession) -> None:
+    rig.see(a_node("a", 16))
+    mark = (await cluster(http, rig))["mark"]
+    async with http.get(f"{rig.url}api/changes", headers={"Last-Event-ID": mark}) as answer:
+        events = Events(answer)
+        assert json.loads((await events.next())["data"])["leads"] is True
+        rig.leadership.is_leader, rig.leadership.holder = False, "extender-1_1_ef"
+        rig.see(a_pod("x", 4, node="a", record=on_card(0, 4)))
+
+        told = json.loads((await events.until("replica"))["data"])
+        assert (told["leads"], told["holder"]) == (False, "extender-1_1_ef")
+
+
+async def test_readers_beyond_the_limit_are_told_to_come_back(http: aiohttp.ClientSession) -> None:
+    async with PageRig(readers=1) as rig, http.get(f"{rig.url}api/changes") as first:
+        await Events(first).next()
+        async with http.get(f"{rig.url}api/changes") as second:
+            assert second.status == 503
+            assert "Retry-After" in second.headers
+            assert "1 readers" in (await second.json())["error"]
+
+
+async def test_streams_end_when_serving_ends(http: aiohttp.ClientSession) -> None:
+    async with PageRig() as rig:
+        answer = await http.get(f"{rig.url}api/changes")
+        await Events(answer).next()
+    async with asyncio.timeout(DEADLINE_S):
+        rest = await answer.content.read()
+    assert b"event: reset" in rest
+
+
+async def test_before_the_first_lists_the_page_is_there_and_the_cluster_is_not(
+    rig: PageRig, http: aiohttp.ClientSession
+) -> None:
+    rig.serving.is_synced = False
+    async with http.get(rig.url) as page, http.get(f"{rig.url}api/cluster") as answer:
+        assert page.status == 200
+        assert answer.status == 503
+        assert "not read yet" in (await answer.json())["error"]
+
+
+async def test_a_waiting_pod_is_explained(rig: PageRig, http: aiohttp.ClientSession) -> None:
+    rig.see(a_node("a", 16), a_pod("x", 24))
+    async with http.get(f"{rig.url}api/explain/enflame/default/x") as answer:
+        document = await answer.json()
+
+    assert (document["state"], document["canEverFit"]) == ("waits", False)
+
+
+async def test_a_vendor_that_is_not_served_is_named(rig: PageRig, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{rig.url}api/explain/amd/default/x") as answer:
+        assert answer.status == 404
+        assert "'amd'" in (await answer.json())["error"]
+        assert "enflame" in (await answer.json())["error"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+async def test_nothing_can_be_changed(rig: PageRig, http: aiohttp.ClientSession, method: str) -> None:
+    for path in ("", "api/cluster", "api/changes", "api/explain/enflame/a/b"):
+        async with http.request(method, rig.url + path) as answer:
+            assert answer.status == 405
+
+
+async def test_off_means_that_there_is_no_page(http: aiohttp.ClientSession) -> None:
+    async with PageRig(access=Access.OFF) as rig:
+        assert rig.dashboard.observers == []
+        async with http.get(rig.url) as answer:
+            assert answer.status == 404
+
+
+class TestTokens:
+    @pytest.fixture
+    async def api(self) -> AsyncIterator[ApiServer]:
+        async with reviewing_api() as server:
+            yield server
+
+    @pytest.fixture
+    async def guarded(self, api: ApiServer) -> AsyncIterator[PageRig]:
+        async with extender_client(api) as client, PageRig(access=Access.TOKEN, client=client) as rig:
+            yield rig
+
+    async def test_the_page_is_shown_to_everybody_and_the_cluster_to_nobody_unknown(
+        self, guarded: PageRig, http: aiohttp.ClientSession
+    ) -> None:
+        async with http.get(guarded.url) as page:
+            assert page.status == 200
+        for path in ("api/cluster", "api/changes", "api/explain/enflame/a/b"):
+            async with http.get(guarded.url + path) as answer:
+                assert answer.status == 401
+                assert answer.headers["WWW-Authenticate"] == 'Bearer realm="gcushare"'
+
+    async def test_a_token_of_the_cluster_opens_it_to_whom_a_role_allows_it(
+        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
+    ) -> None:
+        guarded.see(a_node("a", 16))
+        document = await cluster(http, guarded, Authorization=f"Bearer {api.add_user(JANE)}")
+
+        assert [node["name"] for node in document["nodes"]] == ["a"]
+
+    async def test_a_known_user_without_the_role_is_told_what_is_missing(
+        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
+    ) -> None:
+        headers = {"Authorization": f"Bearer {api.add_user(MALLORY)}"}
+        async with http.get(f"{guarded.url}api/cluster", headers=headers) as answer:
+            assert answer.status == 403
+            assert PATH in (await answer.json())["error"]
+
+    async def test_nothing_is_asked_of_the_api_server_but_the_two_reviews(
+        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
+    ) -> None:
+        await cluster(http, guarded, Authorization=f"Bearer {api.add_user(JANE)}")
+
+        assert api.requests.used(EXTENDER.name) == {
+            ("authentication.k8s.io", "tokenreviews", "create"),
+            ("authorization.k8s.io", "subjectaccessreviews", "create"),
+        }
+
+    async def test_an_extender_without_rights_says_which_it_needs(
+        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
+    ) -> None:
+        await http.delete(
+            f"{api.url}/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/auth-delegator",
+            headers={"Authorization": f"Bearer {api.add_user(User('root', ('system:masters',)))}"},
+        )
+        headers = {"Authorization": f"Bearer {api.add_user(JANE)}"}
+        async with http.get(f"{guarded.url}api/cluster", headers=headers) as answer:
+            assert answer.status == 503
+            assert "system:auth-delegator" in (await answer.json())["error"]

@@ -1,0 +1,174 @@
+"""What the page is sent of a node and of a waiting pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.core.cards import Health
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import NodeState
+from gcushare.scheduler_extender.dashboard.documents import (
+    NO_NODE_NOTE,
+    NO_POD_NOTE,
+    Beside,
+    NodeNote,
+    PodNote,
+    node_document,
+    waiting_document,
+)
+from gcushare.vendors import ENFLAME
+from tests.builders import GIB_UNIT, card, cards, held
+from tests.extender_objects import a_node, a_pod, state_of
+
+ALONE = Beside(NO_NODE_NOTE, "", {}, {}, frozenset())
+
+
+def written(node: NodeState, beside: Beside = ALONE) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(node_document(ENFLAME, node, beside)))
+
+
+def test_a_node_says_what_its_cards_can_give_and_who_holds_them() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16, 16), GIB_UNIT)
+    ledger.apply(held("a", "n", (0, 6)))
+
+    document = written(ledger.nodes["n"])
+    assert (document["total"], document["used"], document["largest"], document["emptyCards"]) == (32, 6, 16, 1)
+    assert document["perGib"] == 1
+    assert [(c["index"], c["total"], c.get("used", 0), c["free"]) for c in document["cards"]] == [
+        (0, 16, 6, 10),
+        (1, 16, 0, 16),
+    ]
+    assert document["pods"] == [{"uid": "uid-a", "ns": "default", "name": "a", "grants": [[0, 6, 0]]}]
+
+
+def test_what_says_nothing_is_left_out() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16), GIB_UNIT)
+
+    silent = {"sick", "cordoned", "missing", "reason", "labels", "problem", "unready", "assumedUnit", "settling"}
+    document = written(ledger.nodes["n"])
+    assert not silent & document.keys()
+    assert not silent & document["cards"][0].keys()
+
+
+def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_nobody() -> None:
+    ledger = Ledger()
+    sick = replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
+    ledger.set_node("n", [sick, card(1, cordoned=True), card(2)], GIB_UNIT)
+
+    first, second, third = written(ledger.nodes["n"])["cards"]
+    assert (first["sick"], first["reason"], first.get("free", 0)) == (True, "XID 79", 0)
+    assert (second["cordoned"], second.get("free", 0)) == (True, 0)
+    assert third["free"] == 16
+
+
+def test_a_whole_card_is_held_to_its_last_unit() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16), GIB_UNIT)
+    ledger.apply(held("a", "n", (0, 0), whole=True))
+
+    document = written(ledger.nodes["n"])
+    assert (document["cards"][0]["mode"], document["cards"][0]["used"]) == ("whole", 16)
+    assert document["pods"][0]["grants"] == [[0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("modes", "serves", "free", "whole_free"),
+    [
+        pytest.param(("memory",), None, 16, None, id="memory"),
+        pytest.param(("whole",), "whole", None, True, id="whole cards"),
+        pytest.param(("memory", "whole"), "both", 16, True, id="both"),
+    ],
+)
+def test_a_free_card_is_offered_as_what_the_node_serves(
+    modes: tuple[str, ...], serves: str | None, free: int | None, whole_free: bool | None
+) -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16), GIB_UNIT, modes)
+
+    document = written(ledger.nodes["n"])
+    (first,) = document["cards"]
+    assert (document.get("serves"), first.get("free"), first.get("wholeFree")) == (serves, free, whole_free)
+
+
+def test_a_card_that_only_pods_name_is_shown_as_missing() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16), GIB_UNIT)
+    ledger.apply(held("a", "n", (7, 4)))
+
+    assert written(ledger.nodes["n"])["cards"][1] == {
+        "index": 7,
+        "total": 0,
+        "used": 4,
+        "mode": "shared",
+        "missing": True,
+    }
+
+
+def test_a_node_that_does_not_tell_its_unit_is_shown_in_the_vendors_and_says_so() -> None:
+    state = state_of(a_node("n", 16, 16, annotations={ENFLAME.inventory_annotation: "gone"}))
+    state.ledger.set_node("old", cards(16), None)
+
+    document = written(state.ledger.nodes["old"])
+    assert (document["unit"], document["perGib"], document["assumedUnit"]) == ("GB", 1, True)
+
+
+def test_what_is_known_beside_the_ledger_is_added() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16), GIB_UNIT)
+    ledger.apply(held("a", "n", (0, 4)))
+    beside = Beside(
+        NodeNote(labels={"zone": "a"}, unready=True, address="10.0.0.1"),
+        "the inventory cannot be read",
+        {"uid-a": PodNote(labels={"app": "x"}, corrected="1->0", owner="Job j", ending=True)},
+        {"uid-a": "damaged"},
+        frozenset({"uid-a"}),
+    )
+
+    document = written(ledger.nodes["n"], beside)
+    assert (document["labels"], document["unready"], document["address"]) == ({"zone": "a"}, True, "10.0.0.1")
+    assert document["problem"] == "the inventory cannot be read"
+    (pod,) = document["pods"]
+    assert (pod["corrected"], pod["owner"], pod["problem"]) == ("1->0", "Job j", "damaged")
+    assert pod["reserved"]
+    assert pod["ending"]
+    assert pod["labels"] == {"app": "x"}
+
+
+def test_pods_stand_in_the_order_of_assigning() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", cards(16), GIB_UNIT)
+    for name, when in (("late", 9), ("early", 1), ("middle", 5)):
+        ledger.apply(replace(held(name, "n", (0, 1)), assign_time_ns=when))
+
+    assert [pod["name"] for pod in written(ledger.nodes["n"])["pods"]] == ["early", "middle", "late"]
+
+
+def test_a_waiting_pod_says_what_it_asks_for() -> None:
+    state = state_of()
+    state.see_pod(a_pod("p", 12))
+
+    document = waiting_document(ENFLAME, state.waiting["uid-p"], PodNote(scheduler="0/1 nodes are available"))
+    assert msgspec.to_builtins(document) == {
+        "vendor": "enflame",
+        "uid": "uid-p",
+        "ns": "default",
+        "name": "p",
+        "created": "2026-01-01T00:00:00Z",
+        "units": 12,
+        "scheduler": "0/1 nodes are available",
+    }
+
+
+def test_a_waiting_pod_that_nobody_can_serve_says_why() -> None:
+    state = state_of()
+    state.see_pod(a_pod("p", "1.5"))
+
+    document = waiting_document(ENFLAME, state.waiting["uid-p"], NO_POD_NOTE)
+    assert "1.5" in document.problem
+    assert document.units == 0

@@ -1,0 +1,316 @@
+"""The page's feed: a snapshot, then what changed since a mark, whatever the watches bring."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.core.fitting import MAX_LOGGED_CHANGES
+from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
+from gcushare.scheduler_extender.dashboard.feed import SLICE_BYTES, Feed, Mark, parse_mark
+from gcushare.scheduler_extender.dashboard.notes import Notes
+from gcushare.scheduler_extender.sinks import NodeSink, PodSink
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.keys import CORRECTED
+from gcushare.wire.objects import Node, Pod
+from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document, state_of
+
+REPLICA = ReplicaDocument(True, "me", 0.5, 1)
+
+
+class Watched:
+    """A feed behind the sinks that the watches feed."""
+
+    def __init__(self, *states: VendorState) -> None:
+        self.states = states or (state_of(),)
+        self.feed = Feed(self.states)
+        observers: list[VendorState | Notes] = [*self.states, self.feed.notes]
+        self.nodes = NodeSink(observers)
+        self.pods = PodSink(observers)
+
+    def see(self, *objects: Node | Pod) -> None:
+        for each in objects:
+            if isinstance(each, Node):
+                self.nodes.applied(each)
+            else:
+                self.pods.applied(each)
+
+    async def snapshot(self) -> Any:
+        return msgspec.json.decode(b"".join([piece async for piece in self.feed.snapshot(REPLICA)]))
+
+    def news(self, mark: Mark) -> dict[str, list[Any]]:
+        """All changes since a mark, joined."""
+        pieces = self.feed.changes(mark)
+        assert pieces is not None
+        joined: dict[str, list[Any]] = {}
+        for piece in pieces:
+            for field, found in msgspec.json.decode(piece).items():
+                joined.setdefault(field, []).extend(found)
+        return joined
+
+
+async def test_the_snapshot_has_every_node_by_name_and_every_waiting_pod() -> None:
+    watched = Watched()
+    watched.see(a_node("b", 16), a_node("a", 16), a_pod("w", 4), a_pod("x", 4, node="a", record=on_card(0, 4)))
+
+    document = await watched.snapshot()
+    assert [node["name"] for node in document["nodes"]] == ["a", "b"]
+    assert [pod["name"] for pod in document["waiting"]] == ["w"]
+    assert document["vendors"] == [{"name": "enflame", "word": "GCU", "resource": "enflame.com/gcu-memory"}]
+    assert document["replica"] == {"leads": True, "holder": "me", "ageS": 0.5, "nowMs": 1}
+
+
+async def test_nodes_of_two_vendors_are_told_apart() -> None:
+    watched = Watched(state_of(), state_of(vendor=ALIYUN))
+    watched.see(a_node("n", 16))
+    watched.see(msgspec.convert(node_document("m", 15, vendor=ALIYUN), Node))
+
+    document = await watched.snapshot()
+    assert [(node["vendor"], node["name"]) for node in document["nodes"]] == [("enflame", "n"), ("aliyun", "m")]
+
+
+async def test_a_large_snapshot_comes_in_pieces() -> None:
+    watched = Watched()
+    watched.see(*(a_node(f"n-{number}", *[16] * 8) for number in range(200)))
+
+    pieces = [piece async for piece in watched.feed.snapshot(REPLICA)]
+    assert len(pieces) > 1
+    assert max(map(len, pieces)) < SLICE_BYTES + 8192
+    assert len(msgspec.json.decode(b"".join(pieces))["nodes"]) == 200
+
+
+def test_a_change_tells_the_node_and_no_other() -> None:
+    watched = Watched()
+    watched.see(a_node("a", 16), a_node("b", 16))
+    mark = watched.feed.mark
+    watched.see(a_pod("x", 4, node="b", record=on_card(0, 4)))
+
+    news = watched.news(mark)
+    assert [(node["name"], node["used"]) for node in news["nodes"]] == [("b", 4)]
+    assert news.keys() == {"nodes"}
+
+
+def test_a_node_that_changed_ten_times_is_told_once() -> None:
+    watched = Watched()
+    watched.see(a_node("a", 64))
+    mark = watched.feed.mark
+    for number in range(10):
+        watched.see(a_pod(f"x{number}", 4, node="a", record=on_card(0, 4)))
+
+    (node,) = watched.news(mark)["nodes"]
+    assert node["used"] == 40
+
+
+def test_a_node_that_is_gone_is_named() -> None:
+    watched = Watched()
+    node = a_node("a", 16)
+    watched.see(node)
+    mark = watched.feed.mark
+    watched.nodes.deleted(node)
+
+    assert watched.news(mark) == {"gone": ["enflame/a"]}
+
+
+def test_a_node_that_is_gone_stays_while_pods_name_it() -> None:
+    watched = Watched()
+    node = a_node("a", 16)
+    watched.see(node, a_pod("x", 4, node="a", record=on_card(0, 4)))
+    mark = watched.feed.mark
+    watched.nodes.deleted(node)
+
+    (told,) = watched.news(mark)["nodes"]
+    assert told["cards"][0]["missing"]
+
+
+def test_a_pod_waits_and_then_holds() -> None:
+    watched = Watched()
+    watched.see(a_node("a", 16))
+    start = watched.feed.mark
+    watched.see(a_pod("x", 4))
+    assert [pod["name"] for pod in watched.news(start)["waiting"]] == ["x"]
+
+    waited = watched.feed.mark
+    watched.see(a_pod("x", 4, node="a", record=on_card(0, 4)))
+    news = watched.news(waited)
+    assert news["left"] == ["uid-x"]
+    assert [pod["name"] for node in news["nodes"] for pod in node["pods"]] == ["x"]
+
+
+def test_a_waiting_pod_that_is_deleted_leaves() -> None:
+    watched = Watched()
+    watched.see(a_pod("x", 4))
+    mark = watched.feed.mark
+    watched.pods.retained(frozenset())
+
+    assert watched.news(mark) == {"left": ["uid-x"]}
+
+
+def test_a_status_update_of_a_waiting_pod_that_changes_nothing_is_no_news() -> None:
+    watched = Watched()
+    watched.see(a_pod("x", 4))
+    mark = watched.feed.mark
+    watched.see(a_pod("x", 4))
+
+    assert watched.news(mark) == {}
+
+
+def test_a_confirmed_reservation_is_told_although_no_figure_changes() -> None:
+    watched = Watched()
+    (state,) = watched.states
+    watched.see(a_node("a", 16), a_pod("x", 4))
+    asking = state.waiting["uid-x"].asking
+    assert asking is not None
+    reserved = state.ledger.reserve(asking.pod, "a", asking.shape.request, asking.card_policy)
+    state.ledger.stamp("uid-x", 1)
+    mark = watched.feed.mark
+    assert reserved.node == "a"
+    watched.see(a_pod("x", 4, node="a", record=on_card(0, 4)))
+
+    (node,) = watched.news(mark)["nodes"]
+    assert not node["pods"][0].get("reserved", False)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"labels": {"team": "b"}}, id="another label"),
+        pytest.param({"annotations": {CORRECTED: "1->0"}}, id="a correction"),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, id="a deletion under way"),
+    ],
+)
+def test_a_pod_that_holds_the_same_but_looks_different_is_told(changed: dict[str, Any]) -> None:
+    watched = Watched()
+    watched.see(a_node("a", 16), a_pod("x", 4, node="a", record=on_card(0, 4), labels={"team": "a"}))
+    mark = watched.feed.mark
+    document = pod_document("x", 4, node="a", record=on_card(0, 4))
+    document["metadata"]["annotations"].update(changed.pop("annotations", {}))
+    document["metadata"].update(changed)
+    watched.see(msgspec.convert(document, Pod))
+
+    assert [node["name"] for node in watched.news(mark)["nodes"]] == ["a"]
+
+
+def test_a_node_that_becomes_unready_is_told() -> None:
+    watched = Watched()
+    document = node_document("a", 16)
+    document["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    watched.see(msgspec.convert(document, Node))
+    mark = watched.feed.mark
+    document["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    watched.see(msgspec.convert(document, Node))
+
+    assert watched.news(mark)["nodes"][0]["unready"]
+
+
+def test_a_node_whose_units_the_kubelet_comes_to_count_is_told() -> None:
+    watched = Watched()
+    document = node_document("a", 16)
+    counted = document["status"]["capacity"]
+    document["status"]["capacity"] = {**counted, ENFLAME.memory_resource: "0"}
+    start = watched.feed.mark
+    watched.see(msgspec.convert(document, Node))
+    assert watched.news(start)["nodes"][0]["uncounted"]
+
+    mark = watched.feed.mark
+    document["status"]["capacity"] = counted
+    watched.see(msgspec.convert(document, Node))
+    assert "uncounted" not in watched.news(mark)["nodes"][0]
+
+
+def test_a_node_without_cards_leaves_no_trace() -> None:
+    watched = Watched()
+    bare = {"metadata": {"name": "cpu", "uid": "u", "labels": {"a": "b"}}, "status": {}}
+    watched.see(msgspec.convert(bare, Node))
+
+    assert watched.feed.notes.nodes == {}
+    assert watched.feed.mark.position == 0
+
+
+def test_labels_that_controllers_write_for_themselves_are_left_out() -> None:
+    watched = Watched()
+    labels = {"app": "x", "pod-template-hash": "abc", "controller-uid": "u"}
+    watched.see(a_node("a", 16), a_pod("x", 4, node="a", record=on_card(0, 4), labels=labels))
+
+    assert watched.feed.notes.pods["uid-x"].labels == {"app": "x"}
+
+
+def test_pods_that_ask_for_nothing_leave_no_trace() -> None:
+    watched = Watched()
+    watched.see(a_pod("x", None, labels={"a": "b"}))
+
+    assert watched.feed.notes.pods == {}
+
+
+def test_many_changes_come_in_several_pieces_and_all_of_them() -> None:
+    watched = Watched()
+    mark = watched.feed.mark
+    watched.see(*(a_node(f"n-{number:03d}", *[16] * 8) for number in range(150)))
+
+    pieces = watched.feed.changes(mark)
+    assert pieces is not None
+    assert len(list(pieces)) > 1
+    assert len(watched.news(mark)["nodes"]) == 150
+
+
+def test_a_mark_of_another_process_or_of_long_ago_is_not_believed() -> None:
+    watched = Watched()
+    watched.see(a_node("a", 16))
+    mark = watched.feed.mark
+
+    assert watched.feed.changes(Mark("00000000", 0)) is None
+    assert watched.feed.changes(Mark(mark.epoch, mark.position + 1)) is None
+    for number in range(MAX_LOGGED_CHANGES):
+        watched.see(a_pod("x", 4 + number % 2, node="a", record=on_card(0, 4 + number % 2)))
+    assert watched.feed.changes(mark) is None
+
+
+def test_a_mark_survives_writing_and_reading() -> None:
+    mark = Watched().feed.mark
+
+    assert parse_mark(str(mark)) == mark
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.2.3", "0123456g.4", "01234567.-1", "01234567." + "9" * 40])
+def test_what_is_no_mark_is_none(text: str) -> None:
+    assert parse_mark(text) is None
+
+
+async def test_waiters_wake_at_a_change() -> None:
+    watched = Watched()
+    waiting = [asyncio.create_task(watched.feed.wait_past(watched.feed.mark)) for _ in range(3)]
+    await asyncio.sleep(0)
+    watched.see(a_node("a", 16))
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waiting)
+
+
+async def test_the_words_of_the_scheduler_come_with_the_waiting_pod() -> None:
+    watched = Watched()
+    document = pod_document("x", 4)
+    document["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes " * 200}]
+    watched.see(msgspec.convert(document, Pod))
+
+    (told,) = (await watched.snapshot())["waiting"]
+    assert told["scheduler"].startswith("0/3 nodes")
+    assert len(told["scheduler"]) == 600
+
+
+async def test_a_node_whose_inventory_cannot_be_read_says_so() -> None:
+    watched = Watched()
+    watched.see(a_node("a", 16, annotations={ENFLAME.inventory_annotation: "{"}))
+
+    (node,) = (await watched.snapshot())["nodes"]
+    assert "inventory" in node["problem"]
+
+
+async def test_a_pod_whose_record_is_damaged_says_so() -> None:
+    watched = Watched()
+    watched.see(a_node("a", 16), a_pod("x", 4, node="a", annotations={ENFLAME.record.card_index: "zero"}))
+
+    (node,) = (await watched.snapshot())["nodes"]
+    assert "zero" in node["pods"][0]["problem"]

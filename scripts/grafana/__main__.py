@@ -1,0 +1,44 @@
+"""Write the chart's dashboards.
+
+python -m scripts.grafana            write the files
+python -m scripts.grafana --check    exit 1 and name the file that is not in step
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.grafana.cluster import CLUSTER
+from scripts.grafana.node import NODE
+from scripts.grafana.rendering import render
+
+FOLDER = (
+    Path(__file__).parents[2]
+    / "deploy/gcushare-scheduler-extender/build-and-deploy/gcushare-scheduler-extender-chart/dashboards"
+)
+# Grafana's sidecar puts the dashboards of all charts into one folder: the names must be ours alone.
+FILES = {FOLDER / f"{dashboard.uid}.json": dashboard for dashboard in (CLUSTER, NODE)}
+
+
+def main(words: Sequence[str]) -> int:
+    """Write or check every file; the exit code."""
+    is_check = "--check" in words
+    stale = []
+    for path, dashboard in FILES.items():
+        text = json.dumps(render(dashboard), indent=2, ensure_ascii=False) + "\n"
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        if is_check:
+            stale.append(path.name)
+        else:
+            path.write_text(text, encoding="utf-8")
+    if stale:
+        sys.stderr.write(f"not in step with scripts/grafana: {', '.join(stale)}; run make dashboards\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

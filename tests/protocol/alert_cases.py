@@ -1,0 +1,229 @@
+"""When each alert fires and when it must not: series in the notation of promtool's rule tests, a sample a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Series = Mapping[str, str]
+
+_EXTENDER = 'namespace="kube-system",job="gcushare-scheduler-extender-metrics",instance="10.0.0.1:32766"'
+_OTHER = 'namespace="kube-system",job="gcushare-scheduler-extender-metrics",instance="10.0.0.2:32766"'
+_PLUGIN = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.1:32767"'
+_NODE = f'{_PLUGIN},vendor="enflame",node="node-1"'
+_CARD = f'{_NODE},card="3",uuid="GCU-3",model="S60"'
+
+_OF_JOB = {"namespace": "kube-system", "job": "gcushare-scheduler-extender-metrics"}
+_OF_VENDOR = _OF_JOB | {"vendor": "enflame"}
+_OF_PLUGIN = {"namespace": "kube-system", "job": "gcushare-device-plugin-metrics", "instance": "10.0.1.1:32767"}
+_OF_NODE = _OF_PLUGIN | {"vendor": "enflame", "node": "node-1"}
+_OF_CARD = _OF_NODE | {"card": "3", "uuid": "GCU-3", "model": "S60"}
+_RESOURCE = "enflame.com/gcu-memory"
+
+_ALWAYS = "x90"
+"""The value of the first minute, for ninety more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """``fires`` makes the alert fire at ``at`` with these labels, and ``quiet`` does not.
+
+    ``value`` is the alert's value as its annotations show it. ``at`` is in minutes.
+    """
+
+    alert: str
+    fires: Series
+    quiet: Series
+    labels: Mapping[str, str]
+    value: str = ""
+    at: int = 60
+
+
+def _reason(reason: str, quiet: str, alert: str) -> Case:
+    name = "gcushare_pods_waiting_by_reason"
+    # Both replicas tell of the same two pods: they must not be counted twice.
+    return Case(
+        alert=alert,
+        fires={f'{name}{{{at},vendor="enflame",reason="{reason}"}}': f"2{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
+        quiet={f'{name}{{{_EXTENDER},vendor="enflame",reason="{quiet}"}}': f"2{_ALWAYS}"},
+        labels=_OF_VENDOR,
+        value="2",
+    )
+
+
+def _count(alert: str, metric: str) -> Case:
+    """A gauge of the extender that should be 0."""
+    return Case(
+        alert=alert,
+        fires={f'{metric}{{{at},vendor="enflame"}}': f"3{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
+        quiet={f'{metric}{{{_EXTENDER},vendor="enflame"}}': f"0{_ALWAYS}"},
+        labels=_OF_VENDOR,
+        value="3",
+    )
+
+
+def _of_node(alert: str, metric: str, fires: str, quiet: str, value: str = "") -> Case:
+    """A figure of one plugin."""
+    series = f"{metric}{{{_NODE}}}"
+    return Case(alert=alert, fires={series: fires}, quiet={series: quiet}, labels=_OF_NODE, value=value)
+
+
+_UP = (
+    Case(
+        alert="GcushareExtenderDown",
+        fires={f"up{{{_EXTENDER}}}": f"0{_ALWAYS}"},
+        quiet={f"up{{{_EXTENDER}}}": f"0{_ALWAYS}", f"up{{{_OTHER}}}": f"1{_ALWAYS}"},
+        labels={},
+    ),
+    Case(
+        alert="GcushareDevicePluginDown",
+        fires={f'up{{{_PLUGIN},node="node-1"}}': f"0{_ALWAYS}"},
+        quiet={f'up{{{_PLUGIN},node="node-1"}}': f"1{_ALWAYS}"},
+        labels=_OF_PLUGIN | {"node": "node-1"},
+    ),
+    Case(
+        alert="GcushareVersionsDiffer",
+        fires={
+            f'gcushare_build_info{{{_PLUGIN},version="0.1.0"}}': f"1{_ALWAYS}",
+            f'gcushare_build_info{{{_EXTENDER},version="0.2.0"}}': f"1{_ALWAYS}",
+        },
+        quiet={
+            f'gcushare_build_info{{{_PLUGIN},version="0.2.0"}}': f"1{_ALWAYS}",
+            f'gcushare_build_info{{{_EXTENDER},version="0.2.0"}}': f"1{_ALWAYS}",
+        },
+        labels={"namespace": "kube-system"},
+        value="2",
+        at=70,
+    ),
+)
+
+_SCHEDULING = (
+    Case(
+        alert="GcushareNoLeader",
+        fires={f"gcushare_leader{{{_EXTENDER}}}": f"0{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"0{_ALWAYS}"},
+        quiet={f"gcushare_leader{{{_EXTENDER}}}": f"0{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"1{_ALWAYS}"},
+        labels=_OF_JOB,
+    ),
+    Case(
+        alert="GcushareSeveralLeaders",
+        fires={f"gcushare_leader{{{_EXTENDER}}}": f"1{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"1{_ALWAYS}"},
+        quiet={f"gcushare_leader{{{_EXTENDER}}}": f"0{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"1{_ALWAYS}"},
+        labels=_OF_JOB,
+        value="2",
+    ),
+    Case(
+        alert="GcushareExtenderWatchStale",
+        fires={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': "0+60x90"},
+        quiet={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': f"70{_ALWAYS}"},
+        labels=_OF_JOB | {"instance": "10.0.0.1:32766", "resource": "pods"},
+        value="1h 0m 0s",
+    ),
+    Case(
+        alert="GcushareLedgerDrift",
+        fires={f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}': "0x30 1x60"},
+        quiet={f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}': f"7{_ALWAYS}"},
+        labels=_OF_VENDOR | {"instance": "10.0.0.1:32766"},
+    ),
+    Case(
+        alert="GcushareBindsFail",
+        fires={f'gcushare_extender_results_total{{{_EXTENDER},vendor="enflame",verb="bind",result="error"}}': "0+1x90"},
+        quiet={f'gcushare_extender_results_total{{{_EXTENDER},vendor="enflame",verb="bind",result="bound"}}': "0+9x90"},
+        labels={"vendor": "enflame"},
+    ),
+    Case(
+        alert="GcushareAnswersSlow",
+        fires={
+            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="1.0"}}': "0x90",
+            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="5.0"}}': "0+9x90",
+            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="+Inf"}}': "0+9x90",
+        },
+        quiet={
+            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="1.0"}}': "0+9x90",
+            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="5.0"}}': "0+9x90",
+            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="+Inf"}}': "0+9x90",
+        },
+        labels={"vendor": "enflame", "verb": "bind"},
+        value="4.96s",
+    ),
+    _reason("fragmented", "full", "GcushareMemoryFragmented"),
+    _reason("fits", "full", "GcusharePodsWaitThoughTheyFit"),
+    _reason("never", "full", "GcusharePodsNeverFit"),
+    _count("GcushareNodesUnreadable", "gcushare_nodes_unreadable"),
+    _count("GcusharePodsUnreadable", "gcushare_pods_unreadable"),
+    _count("GcushareNodesWithoutUnits", "gcushare_nodes_without_units"),
+)
+
+_GIB = 1 << 30
+
+
+def _use(used_gib: float) -> Series:
+    """A card of 64 GiB, of whose memory 8 GiB are granted and 1 GiB is kept back; a 32nd are 2 GiB."""
+    figures = {"memory_used": used_gib, "granted": 8, "reserved": 1, "memory": 64}
+    return {f"gcushare_card_{name}_bytes{{{_CARD}}}": f"{int(gib * _GIB)}{_ALWAYS}" for name, gib in figures.items()}
+
+
+_NODES = (
+    Case(
+        alert="GcushareNodeOffersNoUnits",
+        fires={f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}"},
+        quiet={
+            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}",
+            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
+        },
+        labels={"vendor": "enflame", "node": "node-1"},
+    ),
+    Case(
+        alert="GcusharePluginNotRegistered",
+        fires={f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"0{_ALWAYS}"},
+        quiet={f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}"},
+        labels=_OF_NODE | {"resource": _RESOURCE},
+    ),
+    Case(
+        alert="GcusharePluginRegistersAgain",
+        fires={f'gcushare_plugin_registrations_total{{{_NODE},resource="{_RESOURCE}"}}': "1x30 2+1x60"},
+        quiet={f'gcushare_plugin_registrations_total{{{_NODE},resource="{_RESOURCE}"}}': "1x30 2x60"},
+        labels=_OF_NODE | {"resource": _RESOURCE},
+    ),
+    Case(
+        alert="GcushareCardSick",
+        fires={f"gcushare_card_healthy{{{_CARD}}}": f"0{_ALWAYS}"},
+        quiet={f"gcushare_card_healthy{{{_CARD}}}": f"1{_ALWAYS}"},
+        labels=_OF_CARD,
+    ),
+    Case(
+        alert="GcushareCardUsesMoreThanGranted",
+        fires=_use(10.5),
+        quiet=_use(9.9),
+        labels=_OF_CARD,
+        value="2.5Gi",
+    ),
+    # Six in the last hour: of a day that had no other, and of one that had as many in every hour.
+    Case(
+        alert="GcushareCorrectionsRising",
+        fires={f"gcushare_plugin_record_corrections_total{{{_NODE}}}": "0x1380 0+0.1x60"},
+        quiet={f"gcushare_plugin_record_corrections_total{{{_NODE}}}": "0+0.1x1441"},
+        labels=_OF_NODE,
+        value="6",
+        at=1441,
+    ),
+    _of_node("GcushareRecordWritesFail", "gcushare_plugin_record_write_failures_total", "0+1x90", "5x90"),
+    _of_node("GcushareKubeletRecordUnreadable", "gcushare_plugin_kubelet_record_failures_total", "0+1x90", "5x90"),
+    Case(
+        alert="GcushareAllocationsRefused",
+        fires={
+            f'gcushare_plugin_call_seconds_count{{{_PLUGIN},call="Allocate",outcome="Refused"}}': "0+1x90",
+            f"gcushare_plugin_pods{{{_NODE}}}": f"0{_ALWAYS}",
+        },
+        quiet={
+            f'gcushare_plugin_call_seconds_count{{{_PLUGIN},call="Allocate",outcome="ok"}}': "0+1x90",
+            f"gcushare_plugin_pods{{{_NODE}}}": f"0{_ALWAYS}",
+        },
+        labels={key: _OF_NODE[key] for key in ("job", "instance", "vendor", "node")} | {"call": "Allocate"},
+    ),
+    _of_node("GcushareAllocationsUnconfirmed", "gcushare_plugin_unconfirmed_allocations", "2x90", "0x90", "2"),
+    _of_node("GcushareForeignDeviceIds", "gcushare_plugin_foreign_containers", "2x90", "0x90", "2"),
+    _of_node("GcusharePluginWatchStale", "gcushare_plugin_watch_age_seconds", "0+60x90", "70x90"),
+    _of_node("GcusharePluginWatchStale", "gcushare_plugin_watch_age_seconds", "NaN " * 91, "70x90"),
+)
+
+CASES = (*_UP, *_SCHEDULING, *_NODES)

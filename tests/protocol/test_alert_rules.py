@@ -1,0 +1,97 @@
+"""The alert rules as Prometheus itself evaluates them: each fires when it should, says what it should, and else not."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.charts import Object
+from tests.monitoring import PROMTOOL, RULE_FILES, alerts, needs_promtool
+from tests.protocol.alert_cases import CASES, Case, Series
+
+_LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+_VALUE = re.compile(r"\{\{ \$value[^}]*\}\}")
+
+
+def rule_of(alert: str) -> Object:
+    (rule,) = [rule for rule in alerts() if rule["alert"] == alert]
+    return rule
+
+
+def minutes_of(rule: Object) -> int:
+    """How long the rule waits before it fires."""
+    text = str(rule.get("for", "0m"))
+    return int(text[:-1]) * {"m": 1, "h": 60}[text[-1]]
+
+
+def expected(case: Case, rule: Object) -> Object:
+    """The alert as it must look, its annotations filled in."""
+
+    def fill(text: str) -> str:
+        return _VALUE.sub(case.value, _LABEL.sub(lambda found: case.labels[found[1]], text))
+
+    return {
+        "exp_labels": {**case.labels, **rule["labels"]},
+        "exp_annotations": {name: fill(text) for name, text in rule["annotations"].items()},
+    }
+
+
+def run_promtool(folder: Path, rule: Object, tests: list[Object]) -> str:
+    """Test one rule, which is evaluated alone: all of them take ten times as long.
+
+    What promtool complains of; empty where everything is as expected.
+    """
+    # JSON is YAML.
+    rules, file = folder / "rules.yaml", folder / "tests.yaml"
+    rules.write_text(json.dumps({"groups": [{"name": "one", "rules": [rule]}]}))
+    file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run(
+        [PROMTOOL, "test", "rules", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def a_test(series: Series, alert: str, moments: dict[int, list[Object]]) -> Object:
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [
+            {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": found} for minute, found in moments.items()
+        ],
+    }
+
+
+@needs_promtool
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
+def test_an_alert_fires_after_its_time_says_what_it_should_and_is_quiet_otherwise(case: Case, tmp_path: Path) -> None:
+    rule = rule_of(case.alert)
+    moments = {case.at: [expected(case, rule)]}
+    if waits := minutes_of(rule):
+        moments[waits - 1] = []
+    tests = [a_test(case.fires, case.alert, moments), a_test(case.quiet, case.alert, {case.at: []})]
+    assert run_promtool(tmp_path, rule, tests) == ""
+
+
+@needs_promtool
+def test_a_case_that_expects_something_else_is_found(tmp_path: Path) -> None:
+    """The negative control."""
+    (case,) = [case for case in CASES if case.alert == "GcushareCardSick"]
+    rule = rule_of(case.alert)
+    told = run_promtool(tmp_path, rule, [a_test(case.quiet, case.alert, {60: [expected(case, rule)]})])
+    assert "FAILED" in told
+
+
+@needs_promtool
+def test_promtool_reads_every_file() -> None:
+    done = subprocess.run(
+        [PROMTOOL, "check", "rules", *map(str, RULE_FILES)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_alert_has_a_case() -> None:
+    assert {case.alert for case in CASES} == {rule["alert"] for rule in alerts()}

@@ -1,0 +1,173 @@
+"""Every query of the dashboards and alerts asks for what the programs really serve: names, labels and their values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import promql_parser as promql
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gcushare.core.units import GIB
+from gcushare.inspect.use import DRIVER_SHARE
+from gcushare.playground.apiserver import FailBefore, Fault
+from tests.builders import card
+from tests.extender_objects import node_document, pod_document
+from tests.monitoring import (
+    OF_PROMETHEUS,
+    TARGET_LABELS,
+    Expression,
+    LabelError,
+    Labels,
+    alerts,
+    expressions,
+    selectors_of,
+    variable_queries,
+)
+from tests.protocol.extender_rig import ExtenderRig
+from tests.protocol.plugin_rig import PluginRig
+
+pytestmark = pytest.mark.xdist_group("monitoring queries")
+
+EXPRESSIONS = tuple(expressions())
+IDS = [each.where for each in EXPRESSIONS]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the programs serve: every label of a series by its name, and every value of a label."""
+
+    labels: Mapping[str, frozenset[str]]
+    values: Mapping[tuple[str, str], frozenset[str]]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Served:
+        labels: dict[str, set[str]] = {}
+        values: dict[tuple[str, str], set[str]] = {}
+        for text in texts:
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    labels.setdefault(sample.name, set()).update(sample.labels)
+                    for name, value in sample.labels.items():
+                        values.setdefault((sample.name, name), set()).add(value)
+        return cls(
+            {name: frozenset(found) for name, found in labels.items()},
+            {key: frozenset(found) for key, found in values.items()},
+        )
+
+    def with_targets(self) -> Labels:
+        """The series as Prometheus keeps them."""
+        return Labels({name: labels | TARGET_LABELS for name, labels in self.labels.items()} | dict(OF_PROMETHEUS))
+
+
+async def scrape_extender() -> str:
+    """The metrics of an extender that has answered every call, and failed at one."""
+    async with ExtenderRig() as rig:
+        await rig.add_nodes(node_document("node-1", offered=[card(0, 16), card(1, 4)]))
+        await rig.schedule("a", 10, ["node-1"])
+        (large,) = await rig.add_pods(pod_document("large", 8))
+        await rig.filter(large, ["node-1"])
+        (unlucky,) = await rig.add_pods(pod_document("unlucky", 1))
+        rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "no right"), path="/binding", count=1))
+        await rig.bind(unlucky, "node-1")
+        return (await rig.get("/metrics"))[1]
+
+
+async def scrape_plugin() -> str:
+    """The metrics of a plugin whose library tells everything, with a pod that runs and one that was refused."""
+    use = {"used": 3 * GIB, "temperature": 61, "power": 120, "utilization": 40}
+    async with PluginRig(cards=(16, 2)) as rig:
+        rig.write_cards({0: use, 1: use})
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        rig.bind("b", 14, card=0)
+        await rig.until_failed("b")
+        text = ""
+        async with asyncio.timeout(10):
+            while "gcushare_card_power_watts{" not in text:
+                text = (await rig.get("/metrics"))[1]
+        return text
+
+
+@pytest.fixture(scope="module")
+def served() -> Served:
+    async def scrape() -> tuple[str, str]:
+        return await asyncio.gather(scrape_extender(), scrape_plugin())
+
+    return Served.of(asyncio.run(scrape()))
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=IDS)
+def test_every_expression_names_series_and_labels_that_are_served(expression: Expression, served: Served) -> None:
+    result = served.with_targets().of(expression.parse())
+    assert expression.shown - result == set()
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=IDS)
+def test_every_value_that_an_expression_asks_for_is_served(expression: Expression, served: Served) -> None:
+    for selector in selectors_of(expression.parse()):
+        if selector.name in OF_PROMETHEUS:
+            continue
+        for matcher in selector.matchers.matchers:
+            if matcher.op == promql.MatchOp.Equal and matcher.name != "node":
+                assert matcher.value in served.values[str(selector.name), matcher.name]
+            if matcher.op == promql.MatchOp.Re and matcher.value != ".*":
+                words = set(matcher.value.split("|"))
+                assert words - served.values[str(selector.name), matcher.name] == set()
+
+
+def test_the_variables_are_found_among_what_is_served(served: Served) -> None:
+    queries = dict(variable_queries())
+    assert len(queries) == 3
+    labels = served.with_targets()
+    for where, query in queries.items():
+        inner, _, label = query.removeprefix("label_values(").removesuffix(")").rpartition(",")
+        assert label.strip() in labels.of(Expression(where, inner).parse()), where
+
+
+def test_every_series_of_the_programs_is_on_a_dashboard_or_in_an_alert(served: Served) -> None:
+    """What nobody looks at is not worth serving; those that only detail others are named here."""
+    asked = {str(selector.name) for each in EXPRESSIONS for selector in selectors_of(each.parse())}
+    details = {
+        "gcushare_cards",  # the sum of the cards by mode
+        "gcushare_extender_request_seconds_count",  # the results say it by result
+        "gcushare_watch_streams_total",  # a stream is opened anew every few minutes
+        "gcushare_watch_events_total",
+    }
+    whole = {name for name in served.labels if not name.endswith(("_created", "_sum", "_bucket"))}
+    assert {name for name in whole if name.startswith("gcushare_")} - asked - details == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("gcushare_nothing", "nobody serves gcushare_nothing", id="a metric that is not there"),
+        pytest.param("sum by (vendr) (gcushare_nodes)", "vendr", id="a label that is not there"),
+        pytest.param('gcushare_nodes{card="0"}', "card", id="a matcher on no label"),
+        pytest.param("gcushare_leader * on (vendor) gcushare_nodes", "vendor", id="a join by a label of one side"),
+        pytest.param("sum without (job) (gcushare_nodes)", "say by which labels", id="all labels but one"),
+        pytest.param(
+            "histogram_quantile(0.9, sum by (verb) (rate(gcushare_extender_request_seconds_bucket[5m])))",
+            "le",
+            id="a quantile without buckets",
+        ),
+    ],
+)
+def test_an_expression_that_asks_for_something_else_is_found(text: str, words: str, served: Served) -> None:
+    """The negative control."""
+    with pytest.raises(LabelError, match=words):
+        served.with_targets().of(Expression("here", text).parse())
+
+
+def test_what_is_no_promql_is_refused() -> None:
+    """The negative control of the parser, which tells instants from ranges as well."""
+    for text in ("sum by (gcushare_nodes", "rate(gcushare_nodes)"):
+        with pytest.raises(ValueError):
+            Expression("here", text).parse()
+
+
+def test_the_alert_takes_off_the_same_share_for_the_driver_as_inspect_does() -> None:
+    (rule,) = [rule for rule in alerts() if rule["alert"] == "GcushareCardUsesMoreThanGranted"]
+    assert rule["expr"].count(f"gcushare_card_memory_bytes / {DRIVER_SHARE}") == 2

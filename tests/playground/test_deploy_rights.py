@@ -26,7 +26,7 @@ from tests.playground.deploy_rig import Site, config_manager
 from tests.protocol.config_manager_node import until
 from tests.unit.apiserver_objects import memory_pod
 
-EXTENDER, PLUGIN = "gcushare-scheduler-extender", "gcushare-device-plugin"
+EXTENDER, PLUGIN, READER = "gcushare-scheduler-extender", "gcushare-device-plugin", "gcushare-dashboard"
 MANAGER, UNINSTALLER, CLEANUP = "gcushare-config-manager", "gcushare-config-manager-uninstall", f"{PLUGIN}-cleanup"
 ACCOUNTS = (EXTENDER, PLUGIN, MANAGER, UNINSTALLER, CLEANUP)
 NODE = "n1"
@@ -34,6 +34,7 @@ ELECTION = ("--lease-namespace", NAMESPACE, "--lease-duration", "3s", "--lease-r
 PLAN = ClusterPlan(
     nodes=(NodePlan(name=NODE, card_bytes=(16 * GIB, 16 * GIB)),),
     wait_factor=0.1,
+    dashboard="token",
     extender_flags=(*ELECTION, "--lease-retry", "200ms", "--settle-after", "1s"),
 )
 # One group: the scenario is run once, in one worker.
@@ -104,6 +105,15 @@ async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:
     await cluster.pods.until(is_done, "both pods are assigned")
 
 
+async def look_at_the_page(cluster: Cluster, doubles: InsideDoubles) -> None:
+    """With the token that the notes of the chart tell admins to make."""
+    token = doubles.api.add_user(service_account(NAMESPACE, READER))
+    headers = {"Authorization": f"Bearer {token}"}
+    async with cluster.http.get(f"{cluster.extender_url}/dashboard/api/cluster", headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+        assert [node["name"] for node in (await answer.json())["nodes"]] == [NODE]
+
+
 async def configure_and_recover(site: Site) -> None:
     async with config_manager(site, NODE) as host:
 
@@ -142,6 +152,7 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
             await cluster.start_scheduler()
             await cluster.wait_ready()
             await place_pods(cluster, doubles)
+            await look_at_the_page(cluster, doubles)
             for account in (EXTENDER, PLUGIN):
                 await repeat_an_event(site, account)
             await configure_and_recover(site)

@@ -130,5 +130,11 @@ def test_a_pod_above_one_card_is_refused_with_the_number() -> None:
     assert ENFLAME.memory_resource in validation["messageExpression"]
 
 
+def test_who_may_use_cards_is_asked_of_every_pod_that_the_extender_decides_on() -> None:
+    for whole, wanted in ((False, {ENFLAME.memory_resource}), (True, {"enflame.com/gcu-memory", "enflame.com/gcu"})):
+        found = policy("namespaces", f"wholeCards={str(whole).lower()}", "admission.namespaces.exclude={default}")
+        assert quoted(found["spec"]["matchConditions"][0]["expression"]) == wanted
+
+
 def test_the_plugin_chart_installs_no_policy_of_its_own() -> None:
     assert of_kind(rendered(PLUGIN_CHART), POLICY) == []

@@ -71,6 +71,7 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
     [
         pytest.param(PLUGIN_CHART, (), 2, id="plugin"),
         pytest.param(PLUGIN_CHART, ("vendor=both", "memoryUnit=auto", "deviceListStrategy={env,cdi}"), 3, id="both"),
+        pytest.param(PLUGIN_CHART, ("mode=whole",), 2, id="whole"),
         pytest.param(
             PLUGIN_CHART,
             ("cards.source=simulated", "cards.simulated[0].memory=16GiB", "cards.failWithoutCards=true"),
@@ -92,6 +93,9 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
             id="config-manager",
         ),
         pytest.param(EXTENDER_CHART, ("scheduler.mode=none", "placement.filterAnswer=all"), 1, id="none"),
+        pytest.param(
+            EXTENDER_CHART, ("vendor=both", "wholeCards=true", "placement.wholeCardPolicy=loose"), 3, id="whole-cards"
+        ),
     ],
 )
 def test_every_flag_that_a_chart_gives_is_accepted(chart: Path, pairs: tuple[str, ...], count: int) -> None:
@@ -112,6 +116,13 @@ def test_the_plugins_values_arrive() -> None:
     assert aliyun.cards.nvml_library is None
     assert enflame.cards.reserve.percent == 5
     assert enflame.serve.listen_port == 40000
+
+
+def test_a_plugin_hands_out_what_its_mode_says() -> None:
+    for mode in ("memory", "whole", "both"):
+        specs = pod_specs(rendered(PLUGIN_CHART, f"mode={mode}"))
+        (container,) = specs["DaemonSet/gcushare-device-plugin"]["containers"]
+        assert settings_of(container).cards.mode.value == mode
 
 
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
@@ -197,11 +208,20 @@ def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version
     ("name", "vendors"),
     [("enflame", (ENFLAME,)), ("aliyun", (ALIYUN,)), ("both", VENDORS)],
 )
-def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, vendors: Any) -> None:
-    (entry,) = second_scheduler_config(f"vendor={name}", "scheduler.weight=3", version="v1.36.2")["extenders"]
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, vendors: Any, whole: bool) -> None:
+    pairs = (f"vendor={name}", "scheduler.weight=3", f"wholeCards={str(whole).lower()}")
+    (entry,) = second_scheduler_config(*pairs, version="v1.36.2")["extenders"]
     url = "http://gcushare-scheduler-extender.kube-system.svc:32766"
-    wanted = extender_entry(ExtenderSettings(url=url, vendors=vendors, weight=3), ConfigFormat.V1)
-    assert entry == json.loads(json.dumps(wanted))
+    settings = ExtenderSettings(url=url, vendors=vendors, weight=3, whole_cards=whole)
+    assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
+
+
+def test_the_config_manager_is_told_of_whole_cards() -> None:
+    for whole in (False, True):
+        objects = rendered(EXTENDER_CHART, f"wholeCards={str(whole).lower()}")
+        (container,) = pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"]
+        assert settings_of(container).extender.options().whole_cards is whole
 
 
 def test_the_second_scheduler_verifies_the_extender() -> None:

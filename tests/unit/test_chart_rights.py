@@ -49,8 +49,8 @@ def granted(objects: Sequence[Object]) -> Iterator[Row]:
         meta = role["metadata"]
         name = f"{role['kind']} " + (f"{meta['namespace']}/" if role["kind"] == "Role" else "") + meta["name"]
         for rule in role["rules"]:
-            for group in rule["apiGroups"]:
-                for resource in rule["resources"]:
+            for group in rule.get("apiGroups", ("",)):
+                for resource in rule.get("resources", rule.get("nonResourceURLs", ())):
                     yield name, group, resource, frozenset(rule["verbs"]), frozenset(rule.get("resourceNames", ()))
 
 

@@ -42,6 +42,7 @@ PLUGIN_VALUES: dict[str, tuple[str, str]] = {
     "fullnameOverride": ("other", ""),
     "deployName": ("other", ""),
     "memoryUnit": ("0.1", ""),
+    "mode": ("whole", ""),
     "vendor": ("aliyun", ""),
     "cards.source": ("efml", ""),
     "cards.simulated": ("[{memory: 32GiB}]", "cards: {source: simulated, simulated: [{memory: 16GiB}]}"),
@@ -100,7 +101,10 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "scheduler.ignorable": ("true", ""),
     "placement.nodePolicy": ("spread", ""),
     "placement.cardPolicy": ("spread", ""),
+    "placement.wholeCardPolicy": ("loose", ""),
     "placement.filterAnswer": ("all", ""),
+    "dashboard.access": ("open", ""),
+    "wholeCards": ("true", ""),
     "service.type": ("NodePort", ""),
     "service.port": ("80", ""),
     "service.nodePort": ("30001", "service: {type: NodePort}"),
@@ -149,13 +153,13 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "admission.pods.refuseMalformed": ("true", ""),
     "prometheusRule.enabled": ("true", ""),
     "prometheusRule.labels": ("{release: prometheus}", "prometheusRule: {enabled: true}"),
+    "dashboards.enabled": ("true", ""),
+    "dashboards.labels": ("{grafana_folder: cards}", "dashboards: {enabled: true}"),
 }
 NOT_RENDERED = {
     PLUGIN_CHART: {"replicaCount": "accepted for old values files, and only as 1", "global": "the umbrella chart's"},
     EXTENDER_CHART: {
         "tls.validDays": "seen in the certificate only, which differs at every rendering",
-        "dashboards.enabled": "what is rendered are the chart's dashboards, as many as there are",
-        "dashboards.labels": "as above",
         "global": "the umbrella chart's",
     },
 }
@@ -242,6 +246,7 @@ def test_every_value_of_the_values_file_is_tested(chart: Path) -> None:
     [
         pytest.param(PLUGIN_CHART, "memoryUnit", "0.2", id="unit"),
         pytest.param(PLUGIN_CHART, "vendor", "amd", id="vendor"),
+        pytest.param(PLUGIN_CHART, "mode", "shared", id="plugin-mode"),
         pytest.param(PLUGIN_CHART, "replicaCount", "2", id="plugin-replicas"),
         pytest.param(PLUGIN_CHART, "cards.source", "guess", id="source"),
         pytest.param(PLUGIN_CHART, "cards.reserve", "a lot", id="reserve"),
@@ -259,6 +264,8 @@ def test_every_value_of_the_values_file_is_tested(chart: Path) -> None:
         pytest.param(EXTENDER_CHART, "scheduler.weight", "0", id="weight"),
         pytest.param(EXTENDER_CHART, "placement.nodePolicy", "random", id="policy"),
         pytest.param(EXTENDER_CHART, "placement.filterAnswer", "best", id="filter-answer"),
+        pytest.param(EXTENDER_CHART, "placement.wholeCardPolicy", "binpack", id="whole-card-policy"),
+        pytest.param(EXTENDER_CHART, "wholeCards", "nvidia.com/gpu", id="whole-cards"),
         pytest.param(EXTENDER_CHART, "service.type", "LoadBalancer", id="service-type"),
         pytest.param(EXTENDER_CHART, "service.clusterIP", "None", id="headless"),
         pytest.param(EXTENDER_CHART, "tls.mode", "maybe", id="tls"),

@@ -24,6 +24,13 @@
 {{- get $all (include "gcushare-scheduler-extender.vendor" .) -}}
 {{- end -}}
 
+{{/* The resources whose pods kube-scheduler calls the extender for, comma-separated. */}}
+{{- define "gcushare-scheduler-extender.managed" -}}
+{{- $all := dict "enflame" "enflame.com/gcu" "aliyun" "nvidia.com/gpu" "both" "enflame.com/gcu,nvidia.com/gpu" -}}
+{{- include "gcushare-scheduler-extender.resources" . -}}
+{{- if .Values.wholeCards }},{{ get $all (include "gcushare-scheduler-extender.vendor" .) }}{{ end -}}
+{{- end -}}
+
 {{- define "gcushare-scheduler-extender.image" -}}
 {{- $image := .Values.image -}}
 {{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default .Chart.AppVersion | toString) -}}
@@ -129,7 +136,7 @@ extenders:
     httpTimeout: {{ $values.scheduler.timeout }}
     nodeCacheCapable: true
     managedResources:
-      {{- range include "gcushare-scheduler-extender.resources" .root | splitList "," }}
+      {{- range include "gcushare-scheduler-extender.managed" .root | splitList "," }}
       - name: {{ . }}
         ignoredByScheduler: false
       {{- end }}
@@ -168,12 +175,12 @@ extenders:
 ['{{ join "', '" . }}']
 {{- end -}}
 
-{{/* Only pods that ask for shared memory. */}}
+{{/* Only pods that ask for cards. */}}
 {{- define "gcushare-scheduler-extender.asks" -}}
 matchConditions:
-  - name: asks-for-shared-memory
+  - name: asks-for-cards
     expression: >-
       (object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])).exists(c,
-      has(c.resources) && has(c.resources.limits) && {{ include "gcushare-scheduler-extender.resources" . | splitList "," | include "gcushare-scheduler-extender.celList" }}.exists(name,
+      has(c.resources) && has(c.resources.limits) && {{ include "gcushare-scheduler-extender.managed" . | splitList "," | include "gcushare-scheduler-extender.celList" }}.exists(name,
       name in c.resources.limits))
 {{- end -}}

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint format protos e2e bench-plugin bench-extender docs clean
+.PHONY: install demo test lint format protos e2e bench-plugin bench-extender docs dashboards screenshots clean
 
 install: $(VENV)/.installed
 
@@ -39,6 +39,12 @@ bench-extender: install
 
 docs: install
 	$(BIN)/python -m scripts.cli_reference
+
+dashboards: install
+	$(BIN)/python -m scripts.grafana
+
+screenshots: install
+	$(BIN)/python -m tests.browser.screenshots
 
 protos: install
 	$(BIN)/python -m grpc_tools.protoc --proto_path src --python_out src --pyi_out src $$(find src -name '*.proto')

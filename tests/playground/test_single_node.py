@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import aiohttp
 import pytest
@@ -45,7 +46,7 @@ async def census(running_cluster: Census) -> AsyncIterator[Census]:
     await running_cluster.delete_all()
 
 
-async def create(census: Census, name: str, units: object, **metadata: object) -> str:
+async def create(census: Census, name: str, units: object, **metadata: Any) -> str:
     await census.cluster.client.create(POD_OBJECTS, manifest(name, units, **metadata), namespace="default")
     return f"default/{name}"
 
@@ -226,8 +227,8 @@ async def test_a_record_falsified_while_the_plugin_is_away_is_noticed_and_put_ri
     await cluster.client.patch(POD_OBJECTS, "victim", falsified, namespace="default")
     await cluster.pods.until(lambda: list(census.problems()) != [], "the census sees it")
     assert list(census.problems()) == [
-        "victim: record says 4 units of card 2, kubelet gave {0: 4}",
-        "victim: record says card 2, its container sees 0",
+        "victim: record says {2: 4}, kubelet gave {0: 4}",
+        "victim: record says card (2,), its container sees 0",
     ]
     await cluster.start_plugin(cluster.plan.nodes[0])
     await census.wait_quiet(1)

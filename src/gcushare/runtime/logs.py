@@ -22,6 +22,8 @@ __all__ = ["Fields", "LogHandle", "fields", "setup_logging"]
 log = logging.getLogger(__name__)
 
 _PACKAGE = "gcushare"
+_UNUSED_FACTS = ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks")
+"""What logging looks up for every line, with a system call, and neither of our formats shows."""
 
 
 class LogHandle:
@@ -32,6 +34,9 @@ class LogHandle:
         """The local log file, None where none is written."""
         self._handlers = handlers
         self._levels_before = {name: logging.getLogger(name).level for name in levels}
+        self._facts_before = {name: getattr(logging, name) for name in _UNUSED_FACTS if hasattr(logging, name)}
+        for name in self._facts_before:
+            setattr(logging, name, False)
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
         for handler in handlers:
@@ -47,6 +52,8 @@ class LogHandle:
             handler.close()
         for name, level in self._levels_before.items():
             logging.getLogger(name).setLevel(level)
+        for name, wanted in self._facts_before.items():
+            setattr(logging, name, wanted)
 
     def __enter__(self) -> LogHandle:
         return self
@@ -93,7 +100,7 @@ def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None 
 
     Our own loggers follow ``log_level``; those of libraries never tell more than info, whose debug lines carry bodies.
 
-    Effects: creates the directory. One that cannot be written is a warning in the log, and only stderr is used.
+    Effects: creates the directory; records carry no process and thread from now on. One that cannot be written is a warning in the log, and only stderr is used.
     """
     formatter = JsonFormatter() if settings.log_format is LogFormat.JSON else TextFormatter()
     stream = sys.stderr if stderr is None else stderr

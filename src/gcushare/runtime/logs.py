@@ -100,7 +100,8 @@ def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None 
 
     Our own loggers follow ``log_level``; those of libraries never tell more than info, whose debug lines carry bodies.
 
-    Effects: creates the directory; records carry no process and thread from now on. One that cannot be written is a warning in the log, and only stderr is used.
+    Effects: creates the directory; one that cannot be written is a warning in the log, and only stderr is used. Records
+    carry no process and thread from now on.
     """
     formatter = JsonFormatter() if settings.log_format is LogFormat.JSON else TextFormatter()
     stream = sys.stderr if stderr is None else stderr

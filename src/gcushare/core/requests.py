@@ -118,8 +118,11 @@ def parse_pod_request(
     )
     if not asking:
         return None
-    units = effective_request((c.kind, c.units) for c in asking)
-    whole_cards = effective_request((c.kind, c.whole_cards) for c in asking)
+    if len(asking) == 1:
+        units, whole_cards = asking[0].units, asking[0].whole_cards
+    else:
+        units = effective_request((c.kind, c.units) for c in asking)
+        whole_cards = effective_request((c.kind, c.whole_cards) for c in asking)
     if units and whole_cards:
         raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
     if whole_cards:
@@ -171,10 +174,9 @@ def _parse_container(container: ContainerResources, names: ResourceNames) -> Con
 
 
 def _amount(container: ContainerResources, resource: str) -> int:
-    limit = container.limits.get(resource)
-    request = container.requests.get(resource)
-    if limit is None and request is None:
+    if resource not in container.limits and resource not in container.requests:
         return 0
+    limit, request = container.limits.get(resource), container.requests.get(resource)
     try:
         amount = parse_count(limit if limit is not None else request)
         asked = parse_count(request) if request is not None else amount

@@ -11,7 +11,7 @@ from gcushare.core.requests import PodRequest
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import pod_ref, pod_request, pod_wishes
+from gcushare.wire.pods import pod_ref, pod_request_and_wishes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ def read_asking(pod: Pod, vendor: Vendor, policies: Policies) -> Asking | None:
         RemoteContractError: a quantity or an annotation of the author's is malformed; names the value.
         Refused: well-formed, but nothing that this system grants.
     """
-    request = pod_request(pod, vendor)
-    if request is None:
+    found = pod_request_and_wishes(pod, vendor)
+    if found is None:
         return None
-    wishes = pod_wishes(pod.metadata.annotations)
+    request, wishes = found
     if request.cards.whole and wishes.whole_card_policy is None:
         request = replace(request, cards=replace(request.cards, whole_policy=policies.whole_card))
     shape = Shape(request.cards, wishes.node_policy or policies.node)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gcushare.core.fitting import FitIndex
 from gcushare.scheduler_extender.asking import Asking
-from gcushare.scheduler_extender.name_lists import NameList, NameLists
+from gcushare.scheduler_extender.name_lists import MIN_REORDERED_BYTES, NameList, NameLists
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.wire.extender import (
     SCORE_ENDS,
@@ -71,7 +71,7 @@ class FilterService:
         if arguments.node_names is None:
             names = NameList([item.name for item in decode_node_items(arguments.nodes or b"{}")])
         else:
-            names = self.lists.get(arguments.node_names)
+            names = self.lists.get(arguments.node_names, MIN_REORDERED_BYTES)
         if asking is None:
             scores = (encode_host(name) + SCORE_ENDS[0] for name in names.encoded)
             return self._answer(encode_scores(scores), "not_asking")
@@ -90,8 +90,8 @@ class FilterService:
         if self._best is None:
             if any(map(index.fits, names.order)):
                 return self._answer(names.answer_all(index, reason), "fits")
-        elif best := index.best(names.names, self._best):
-            return self._answer(encode_filter_answer(map(encode_name, best)), "fits")
+        elif (best := names.answer_best(index, self._best)) is not None:
+            return self._answer(best, "fits")
         if not names.order:
             return self._answer(encode_filter_answer(()), "empty")
         self._refusals(asking)

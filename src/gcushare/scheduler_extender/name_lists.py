@@ -23,8 +23,11 @@ MAX_CACHED_LISTS = 8
 MAX_CACHED_BYTES = 1 << 20
 """Lists longer than this are read each time: 60,000 names do not come twice a millisecond."""
 
-MIN_CACHED_BYTES = 2048
-"""Shorter lists are read in microseconds, and those that prioritize gets come in ever new orders."""
+MIN_CACHED_BYTES = 512
+"""Shorter lists are read in microseconds."""
+
+MIN_REORDERED_BYTES = 2048
+"""The same for lists that come in ever new orders, as prioritize's do: keeping them would drive those of filter out."""
 
 MAX_NAMES = 200_000
 """Names accepted in one request, far above the 5,000 nodes that Kubernetes supports."""
@@ -39,7 +42,7 @@ _Kept: TypeAlias = tuple[FitIndex, int, bytes]
 class NameList:
     """One list of names: distinct, in the order of the request, with what answers about it need again and again."""
 
-    __slots__ = ("_encoded", "_fitting", "_refused", "_scores", "names", "order")
+    __slots__ = ("_by_name", "_encoded", "_fitting", "_refused", "_scores", "names", "order")
 
     def __init__(self, names: Sequence[str]) -> None:
         if len(names) > MAX_NAMES:
@@ -48,6 +51,7 @@ class NameList:
         """For ``in``; the keys keep the order."""
         self.order: tuple[str, ...] = tuple(self.names)
         self._encoded: tuple[bytes, ...] | None = None
+        self._by_name: dict[str, bytes] = {}
         self._fitting: dict[Shape, _Kept] = {}
         self._refused: dict[Shape, _Kept] = {}
         self._scores: dict[Shape, _Scores] = {}
@@ -58,6 +62,20 @@ class NameList:
         if self._encoded is None:
             self._encoded = tuple(map(encode_name, self.order))
         return self._encoded
+
+    def answer_best(self, index: FitIndex, count: int) -> bytes | None:
+        """Filter's answer that names the best nodes; None where none fits.
+
+        Each name is written once for as long as the list is kept.
+        """
+        best = index.best(self.names, count)
+        if not best:
+            return None
+        written = self._by_name
+        for name in best:
+            if name not in written:
+                written[name] = encode_name(name)
+        return encode_filter_answer([written[name] for name in best])
 
     def answer_all(self, index: FitIndex, reason: str) -> bytes:
         """Filter's answer that names every fitting node and every other as failed; kept while no node's fit changes."""
@@ -156,13 +174,13 @@ class NameLists:
         self.hits = 0
         self.misses = 0
 
-    def get(self, raw: bytes) -> NameList:
-        """Return the list that ``raw`` writes.
+    def get(self, raw: bytes, least: int = MIN_CACHED_BYTES) -> NameList:
+        """Return the list that ``raw`` writes; it is kept where it has at least so many bytes.
 
         Raises:
             RemoteContractError: it is no list of names, or a very long one.
         """
-        if len(raw) < MIN_CACHED_BYTES:
+        if len(raw) < least:
             return NameList(decode_names(raw))
         for position, (known, names) in enumerate(self._lists):
             if known == raw:

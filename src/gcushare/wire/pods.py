@@ -48,11 +48,17 @@ NO_WISHES = PodWishes()
 _RARE_WISHES = frozenset((keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS))
 
 
+_RESOURCE_NAMES: dict[str, ResourceNames] = {}
+
+
 def resource_names(vendor: Vendor) -> ResourceNames:
-    """The vendor's resources, as the core takes them."""
-    return ResourceNames(
-        memory=vendor.memory_resource, count=vendor.count_resource, whole_card=vendor.whole_card_resource
-    )
+    """The vendor's resources, as the core takes them; made once for each."""
+    names = _RESOURCE_NAMES.get(vendor.name)
+    if names is None:
+        names = _RESOURCE_NAMES[vendor.name] = ResourceNames(
+            memory=vendor.memory_resource, count=vendor.count_resource, whole_card=vendor.whole_card_resource
+        )
+    return names
 
 
 def pod_ref(pod: Pod) -> PodRef:
@@ -89,23 +95,39 @@ def pod_request(pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None) ->
         RemoteContractError: a quantity or a wish is malformed.
         Refused: well-formed, but nothing that this system grants.
     """
+    found = pod_request_and_wishes(pod, vendor, wishes=wishes)
+    return None if found is None else found[0]
+
+
+def pod_request_and_wishes(
+    pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None
+) -> tuple[PodRequest, PodWishes] | None:
+    """As ``pod_request``, with the wishes that were read on the way.
+
+    Raises:
+        RemoteContractError: a quantity or a wish is malformed.
+        Refused: well-formed, but nothing that this system grants.
+    """
     names = resource_names(vendor)
-    containers = [
-        *(_resources(c, _init_kind(c)) for c in pod.spec.init_containers),
-        *(_resources(c, ContainerKind.APP) for c in pod.spec.containers),
-    ]
-    if not any(name in c.limits or name in c.requests for c in containers for name in (names.memory, names.whole_card)):
+    init, app = pod.spec.init_containers, pod.spec.containers
+    if not any(
+        names.memory in resources or names.whole_card in resources
+        for container in (*init, *app)
+        for resources in (container.resources.limits, container.resources.requests)
+    ):
         return None
+    containers = [*(_resources(c, _init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
     wishes = pod_wishes(pod.metadata.annotations) if wishes is None else wishes
     if wishes.cards > 1:
         _check_several_cards(vendor, containers, wishes.cards)
-    return parse_pod_request(
+    request = parse_pod_request(
         containers,
         names,
         cards_per_pod=wishes.cards,
         selection=wishes.selection,
         whole_policy=wishes.whole_card_policy or CLOSE,
     )
+    return None if request is None else (request, wishes)
 
 
 def _check_several_cards(vendor: Vendor, containers: Iterable[ContainerResources], cards: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -194,6 +195,23 @@ def test_a_drain_that_takes_too_long_is_cancelled_and_named(caplog: pytest.LogCa
 
     assert run(main, signals=()) == 0
     assert "drain deadline passed tasks=serve drain_s=0.01" in caplog.text
+
+
+def test_a_task_whose_cancellation_was_swallowed_is_cancelled_again_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def swallow() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def main(shutdown: Shutdown) -> int:
+        async with root_tasks(shutdown, drain_s=1, patience_s=0.01) as tasks:
+            tasks.start("stubborn", swallow())
+            await asyncio.sleep(0)
+            shutdown.request("test")
+        return 5
+
+    assert run(main) == 5
+    assert "cancelling again what did not end tasks=stubborn" in caplog.text
 
 
 def test_a_program_that_does_not_stop_is_cancelled_at_its_deadline(caplog: pytest.LogCaptureFixture) -> None:

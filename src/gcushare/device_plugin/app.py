@@ -266,8 +266,10 @@ class PluginApp:
         """Register once there is a list to tell, and stay registered."""
         while not self._agent.offered.is_set():
             served.pulse.beat()
+            # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with what it waits for.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._agent.offered.wait(), _OFFER_WAIT_S)
+                async with asyncio.timeout(_OFFER_WAIT_S):
+                    await self._agent.offered.wait()
         await served.endpoint.run()
 
     def _take_cards(self) -> None:

@@ -57,6 +57,10 @@ class TaskFailed(GcushareError):
         self.task = task
 
 
+CANCEL_PATIENCE_S = 5.0
+"""Longer than any task takes to clean up after itself."""
+
+
 class RootTasks:
     """The tasks that a program consists of; each must live until the shutdown."""
 
@@ -87,14 +91,25 @@ class RootTasks:
         if not self._shutdown.is_requested:
             raise TaskFailed(name, "ended although nobody asked it to")
 
-    async def finish(self, drain_s: float) -> None:
-        """Let the draining tasks end by themselves within ``drain_s`` seconds, then cancel whatever still runs."""
+    async def finish(self, drain_s: float, patience_s: float) -> None:
+        """Let the draining tasks end by themselves within ``drain_s`` seconds, then cancel whatever still runs.
+
+        What has not ended ``patience_s`` after that is cancelled again: a library may swallow a cancellation that comes
+        in the moment in which what it waits for happens.
+        """
         if self._draining:
             _, late = await asyncio.wait(self._draining, timeout=drain_s)
             if late:
                 log.warning("drain deadline passed %s", fields(tasks=_names(late), drain_s=drain_s))
-        for task in (*self._draining, *self._background):
+        left = {*self._draining, *self._background}
+        for task in left:
             task.cancel()
+        while left:
+            _, left = await asyncio.wait(left, timeout=patience_s)
+            if left:
+                log.warning("cancelling again what did not end %s", fields(tasks=_names(left)))
+                for task in left:
+                    task.cancel()
 
 
 def _names(tasks: set[asyncio.Task[None]]) -> str:
@@ -102,7 +117,9 @@ def _names(tasks: set[asyncio.Task[None]]) -> str:
 
 
 @asynccontextmanager
-async def root_tasks(shutdown: Shutdown, *, drain_s: float) -> AsyncIterator[RootTasks]:
+async def root_tasks(
+    shutdown: Shutdown, *, drain_s: float, patience_s: float = CANCEL_PATIENCE_S
+) -> AsyncIterator[RootTasks]:
     """Own the program's tasks: the block starts them, leaving it waits for the shutdown and ends them in order.
 
     Raises:
@@ -112,7 +129,7 @@ async def root_tasks(shutdown: Shutdown, *, drain_s: float) -> AsyncIterator[Roo
         tasks = RootTasks(group, shutdown)
         yield tasks
         await shutdown.wait()
-        await tasks.finish(drain_s)
+        await tasks.finish(drain_s, patience_s)
 
 
 def run(

@@ -138,7 +138,8 @@ class FollowedTls:
                 # The node's inotify watches are used up, or a folder is away for a moment.
                 log.warning("TLS folders not watched %s", fields(reason=error, look_every_s=_LOOK_EVERY_S))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), _LOOK_EVERY_S)
+                    async with asyncio.timeout(_LOOK_EVERY_S):
+                        await stop.wait()
                 self.reload()
 
     @staticmethod

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint format protos e2e bench-plugin bench-extender docs dashboards screenshots clean
+.PHONY: install demo test test-slow lint format protos e2e bench-plugin bench-extender docs dashboards screenshots clean
 
 install: $(VENV)/.installed
 
@@ -16,7 +16,10 @@ demo: install
 	$(BIN)/gcushare demo $(ARGS)
 
 test: install
-	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m "not slow" $(ARGS)
+
+test-slow: install
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m slow $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

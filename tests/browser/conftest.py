@@ -13,10 +13,11 @@ from tests.browser.tab import Tab
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the browser's tests on one worker: they share one browser."""
+    """Keep the browser's tests on one worker, for they share one browser, and out of the quick run."""
     for item in items:
         if "/tests/browser/" in item.path.as_posix():
             item.add_marker(pytest.mark.xdist_group("browser"))
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -89,6 +89,7 @@ async def test_the_manuals_chapter_is_played_and_every_step_checked(short_path: 
     assert children_of(short_path) == []
 
 
+@pytest.mark.slow
 async def test_the_shared_t4_is_played(short_path: Path) -> None:
     async with demo(short_path, "--vendor", "aliyun") as child:
         assert await child.wait() == 0
@@ -109,6 +110,7 @@ async def test_whole_cards_beside_shared_ones_are_played(short_path: Path) -> No
     assert "WRONG" not in text
 
 
+@pytest.mark.slow
 async def test_a_kept_cluster_ends_on_ctrl_c_with_its_processes_and_files(short_path: Path) -> None:
     async with demo(short_path, "--keep", "--nodes", "2", ready=r"in a browser: (\S+)") as child:
         assert find_kubeconfig(child).exists()

@@ -17,7 +17,7 @@ from tests.playground.deploy_rig import Site, config_manager, control_plane_node
 from tests.protocol.config_manager_node import until
 from tests.unit.apiserver_objects import pod
 
-pytestmark = needs_tools
+pytestmark = [needs_tools, pytest.mark.slow]
 
 EXTENDER = "gcushare-scheduler-extender"
 MANAGER = "gcushare-config-manager"

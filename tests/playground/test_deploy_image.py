@@ -22,6 +22,8 @@ from gcushare._version import __version__
 from tests.charts import DEPLOY, EXTENDER_PACKAGE, PLUGIN_PACKAGE, ROOT
 from tests.sharing import build_once
 
+pytestmark = pytest.mark.slow
+
 DOCKERFILE = DEPLOY / "image/Dockerfile"
 EPOCH = 1_700_000_000
 MANUAL_SIZES_MB = {"gcushare-device-plugin": 140, "gcushare-scheduler-extender": 130}

@@ -38,7 +38,7 @@ PLAN = ClusterPlan(
     extender_flags=(*ELECTION, "--lease-retry", "200ms", "--settle-after", "1s"),
 )
 # One group: the scenario is run once, in one worker.
-pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("rights")]
+pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("rights"), pytest.mark.slow]
 
 Right = tuple[str, str, str]
 """API group, resource, verb."""

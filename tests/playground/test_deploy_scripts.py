@@ -23,7 +23,7 @@ from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, one, rendered
 from tests.playground.deploy_rig import Outcome, Site, config_manager, control_plane_node, needs_tools, started_site
 from tests.protocol.config_manager_node import until
 
-pytestmark = needs_tools
+pytestmark = [needs_tools, pytest.mark.slow]
 
 PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
 MANAGER = "gcushare-config-manager"

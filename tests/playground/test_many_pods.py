@@ -19,7 +19,7 @@ from tests.playground.census import Census, Pod, manifest
 from tests.playground.clusters import started
 
 # One group: the cluster is started once, in one worker.
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("many pods")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("many pods"), pytest.mark.slow]
 
 NODES = 10
 PODS = 300

@@ -101,8 +101,8 @@ async def kill_the_extender(census: Census) -> None:
     [
         pytest.param(1, nothing, id="undisturbed"),
         pytest.param(2, kill_plugins, id="plugins killed"),
-        pytest.param(3, restart_kubelets, id="kubelets restarted"),
-        pytest.param(4, kill_the_extender, id="extender killed"),
+        pytest.param(3, restart_kubelets, id="kubelets restarted", marks=pytest.mark.slow),
+        pytest.param(4, kill_the_extender, id="extender killed", marks=pytest.mark.slow),
     ],
 )
 async def test_no_card_is_ever_in_both_uses_and_whoever_waits_has_to(

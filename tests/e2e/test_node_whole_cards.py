@@ -108,10 +108,12 @@ def recorded_on_card_0(body: JsonObject, *, whole: bool) -> JsonObject:
 async def until_decided(side: NodeSide, *names: str) -> None:
     """Wait until one of two pods runs and the other was refused."""
 
-    def phases() -> list[str]:
-        return sorted(phase_of(side.scheduling.pod(name)) for name in names)
-
     pods = side.scheduling.pods
+
+    def phases() -> list[str]:
+        found = (pods.objects.get(f"default/{name}") for name in names)
+        return sorted(phase_of(each) for each in found if each is not None)
+
     await pods.until(lambda: phases() == ["Failed", "Running"], "one runs, one fails", shown=lambda: str(phases()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.device_plugin.planning import Mode
+from gcushare.playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
@@ -118,6 +119,30 @@ async def test_both_uses_survive_a_restart_of_the_plugin_and_of_the_kubelet() ->
         rig.bind("b", 12, card=0)
         await rig.until_recorded("x", "b")
         assert (rig.visible("x"), rig.visible("b")) == ("2", "0")
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["the same plugin", "a new plugin"])
+async def test_a_kubelet_that_shows_no_pod_after_its_start_opens_no_card_that_is_in_use(is_new: bool) -> None:
+    async with PluginRig(cards=(16,) * 3, plugin=BOTH) as rig:
+        rig.bind("a", 4, card=0)
+        rig.bind_whole("w", cards="1")
+        await rig.until_recorded("a", "w")
+        await rig.annotate_node("gcushare.io/enflame-cordoned-cards", "0")
+        await rig.until_allocatable(RESOURCE, 4 + 16)
+        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
+        if is_new:
+            await rig.stop_plugin()
+        await rig.kubelet.restart()
+        if is_new:
+            await rig.start_plugin()
+        looks = rig.app.observed.keeper.counters.checks
+        await rig.until(lambda: rig.app.observed.keeper.counters.checks > looks + 3, "the record was read again")
+        assert rig.kubelet.counts()[RESOURCE].allocatable == 4 + 16, "the ids that the first pod holds, and a free card"
+        assert rig.kubelet.counts()[WHOLE].allocatable == 2, "the second pod's card, and the free one"
+        rig.kubelet.faults.podresources = PodResourcesMode.ANSWER
+        rig.bind_whole("x", cards="2")
+        await rig.until_recorded("x")
+        assert [rig.pod(name)["status"]["phase"] for name in ("a", "w", "x")] == ["Running"] * 3
 
 
 async def test_restarted_for_memory_alone_the_plugin_keeps_a_card_closed_that_is_still_held_whole() -> None:

@@ -118,6 +118,13 @@ class KubeletModel:
                 record.add(f"d/{pod.name}", name, device_ids(sorted(ids)))
         return record
 
+    def read_checkpoint(self) -> KubeletRecord:
+        """Its checkpoint, which a plugin asks about pods that podresources does not show."""
+        record = KubeletRecord("checkpoint")
+        for (uid, name), ids in self.held.items():
+            record.add(uid, name, device_ids(sorted(ids)))
+        return record
+
     async def _choose(self, container: ContainerModel, reusable: Iterable[str], plugin: Allocator) -> frozenset[str]:
         taken = frozenset(self._sample(sorted(reusable), container.units))
         if len(taken) == container.units:

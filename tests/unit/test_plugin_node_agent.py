@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.cards import Card, Health
-from gcushare.core.errors import RetryableError
+from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
 from gcushare.device_plugin.allocating import Allocator
@@ -53,6 +53,9 @@ class Away:
 
     async def fetch(self) -> KubeletRecord:
         raise RetryableError("away")
+
+    def read_checkpoint(self) -> KubeletRecord:
+        raise DeviceError("there is none")
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         raise RetryableError("away")

@@ -6,13 +6,23 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.core.cards import Card, Inventory, InventoryCard
-from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.errors import (
+    ConflictError,
+    DeviceError,
+    ForbiddenError,
+    GcushareError,
+    NotFoundError,
+    RetryableError,
+)
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.kubelet_record import KubeletRecord
 from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.device_plugin.record_keeping import PATIENCE_S, RESEND_S, RecordKeeper
 from gcushare.vendors import ENFLAME
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.device_lists import device_ids
+from tests.unit.test_plugin_pod_book import book_of as book_with
 from tests.unit.test_plugin_pod_book import pod
 
 CARDS = Inventory(
@@ -27,6 +37,7 @@ class World:
 
     now_s: float = 100.0
     record: KubeletRecord | None = field(default_factory=lambda: KubeletRecord("podresources"))
+    checkpoint: KubeletRecord | None = None
     failure: GcushareError | None = None
     patched: list[tuple[str, str]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
@@ -35,6 +46,11 @@ class World:
         if self.record is None:
             raise RetryableError("neither podresources nor a checkpoint")
         return self.record
+
+    def read_checkpoint(self) -> KubeletRecord:
+        if self.checkpoint is None:
+            raise DeviceError("no checkpoint")
+        return self.checkpoint
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         if self.failure is not None:
@@ -154,3 +170,34 @@ async def test_exchanged_cards_of_waiting_pods_are_written_when_the_batch_is_ove
     world.now_s += 1.0
     await keeper.write_due()
     assert world.patched == [("b", "0"), ("a", "1")]
+
+
+async def test_a_kubelet_that_has_just_started_shows_less_than_it_gave_out_and_its_checkpoint_is_asked() -> None:
+    world, book = World(), book_with(pod("a", 4, card=0), pod("b", 4, card=1, assigned=True), pod("c", 4, card=1))
+    keeper = keeper_of(world, book)
+    world.hold("a", 0)
+    await keeper.check()
+    assert book.held_units() == {0: 4}
+    world.record = KubeletRecord("podresources")
+    world.checkpoint = KubeletRecord("checkpoint")
+    for uid, card in (("uid-a", 0), ("uid-b", 1), ("uid-c", 1)):
+        world.checkpoint.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
+    await keeper.check()
+    assert book.held_units() == {0: 4, 1: 4}, "what was known, and what its record says; the third was never confirmed"
+    assert world.record.held_ids(0) == frozenset(device_ids_of_card(0, 4))
+    assert book.cards_in_use(whole=False) == {0, 1}
+
+
+async def test_a_pod_that_only_claims_to_hold_a_card_gets_none_from_the_checkpoint() -> None:
+    world, book = World(), book_with(pod("forged", 4, card=0, assigned=True))
+    world.checkpoint = KubeletRecord("checkpoint")
+    await keeper_of(world, book).check()
+    assert book.held_units() == {}
+
+
+async def test_without_a_checkpoint_what_the_kubelet_shows_is_taken_and_the_lack_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, book = World(), book_with(pod("a", 4, card=0, assigned=True))
+    assert await keeper_of(world, book).check()
+    assert "the kubelet shows less than it gave out" in caplog.text

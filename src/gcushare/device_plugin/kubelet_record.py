@@ -7,7 +7,7 @@ counted apart and never read as cards of ours.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from gcushare.wire.whole_cards import decode_whole_card_id, is_whole_card_id
 
 logger = logging.getLogger(__name__)
 
+CHECKPOINT = "checkpoint"
+"""What a record says of its origin when it comes from there."""
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 LIST_TIMEOUT_S = 2.0
 QUIET_S = 60.0
@@ -49,7 +51,7 @@ class KubeletRecord:
     holdings: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
     whole: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
     foreign: list[ForeignHolding] = field(default_factory=list)
-    _held: list[DeviceIds] = field(default_factory=list)
+    _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
 
     def add(self, pod: str, container: str, ids: DeviceIds) -> None:
         """Count one container's units of memory."""
@@ -58,7 +60,7 @@ class KubeletRecord:
         counts = ids.count_by_card()
         if counts:
             self.holdings.setdefault(pod, {})[container] = counts
-            self._held.append(ids)
+            self._held.setdefault(pod, []).append(ids)
 
     def add_whole(self, pod: str, container: str, ids: Sequence[str]) -> None:
         """Count one container's whole cards."""
@@ -68,6 +70,14 @@ class KubeletRecord:
         cards = {decode_whole_card_id(device_id): 1 for device_id in ids if is_whole_card_id(device_id)}
         if cards:
             self.whole.setdefault(pod, {})[container] = cards
+
+    def fill_in(self, other: KubeletRecord, pods: Iterable[str]) -> None:
+        """Take what another record shows of these pods, where this one shows nothing of them."""
+        for pod in pods:
+            if pod not in self.holders:
+                self.holdings |= {pod: other.holdings[pod]} if pod in other.holdings else {}
+                self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
+                self._held |= {pod: other._held[pod]} if pod in other._held else {}
 
     @property
     def holders(self) -> set[str]:
@@ -84,7 +94,10 @@ class KubeletRecord:
     def held_ids(self, card_index: int) -> frozenset[str]:
         """The ids of one card that somebody holds; made when asked for, since a node may have 262,144."""
         return frozenset(
-            entry[2:].decode() for ids in self._held for entry in ids.of_card(card_index, UNITS_PER_CARD[card_index])
+            entry[2:].decode()
+            for of_pod in self._held.values()
+            for ids in of_pod
+            for entry in ids.of_card(card_index, UNITS_PER_CARD[card_index])
         )
 
 
@@ -119,11 +132,19 @@ class KubeletRecordReader:
         except RetryableError as error:
             self._ask_again_at = self._clock() + QUIET_S
             try:
-                record = read_checkpoint(self._checkpoint, self._resource, self._whole)
+                record = self.read_checkpoint()
             except DeviceError as broken:
                 raise RetryableError(f"the kubelet's record cannot be read: {error}; {broken}") from broken
             logger.debug("read the checkpoint instead %s", fields(reason=error))
             return record
+
+    def read_checkpoint(self) -> KubeletRecord:
+        """Read the kubelet's checkpoint, by pod uid; it is complete at every moment, also while the kubelet starts.
+
+        Raises:
+            DeviceError: it cannot be read.
+        """
+        return read_checkpoint(self._checkpoint, self._resource, self._whole)
 
     async def close(self) -> None:
         """Close the connection to the kubelet."""
@@ -177,7 +198,7 @@ def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletRecord
     Raises:
         DeviceError: the file is missing, unreadable or not a checkpoint.
     """
-    record = KubeletRecord("checkpoint")
+    record = KubeletRecord(CHECKPOINT)
     for entry in _decode_checkpoint(path).entries or []:
         if not entry.device_ids or entry.resource not in (resource, whole):
             continue

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.cards import Inventory
-from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.errors import ConflictError, DeviceError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.nodes import PodRef
-from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.device_plugin.kubelet_record import CHECKPOINT, KubeletRecord
 from gcushare.device_plugin.pod_book import PodBook, RecordWrite
 from gcushare.runtime.logs import fields
 
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 CHECK_DELAYS_S = (0.008, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5)
 """Waits between looks while an allocation is not shown yet: podresources shows it 6 to 25 ms after Allocate."""
+MAX_LOOKS = 60
+"""Looks in a row, half a second apart, for pods that podresources does not show; then every minute."""
 PERIOD_S = 60.0
 PATIENCE_S = 2.0
 """How long an allocation may stay unseen in the kubelet's record before it is ended."""
@@ -38,6 +40,8 @@ class KubeletRecordSource(Protocol):
     """Who reads the kubelet's record."""
 
     async def fetch(self) -> KubeletRecord: ...
+
+    def read_checkpoint(self) -> KubeletRecord: ...
 
 
 class RecordPatcher(Protocol):
@@ -89,6 +93,7 @@ class RecordKeeper:
         self._write_soon = asyncio.Event()
         self._sent: dict[str, tuple[tuple[tuple[int, ...], bool], float]] = {}
         self._allocated_at_s = float("-inf")
+        self._missing = 0
         self.problem = "the kubelet's record was not read yet"
         self.counters = RecordCounters()
 
@@ -115,7 +120,7 @@ class RecordKeeper:
         looks = 0
         while True:
             await self.check()
-            unsettled = self._book.open_guesses > 0
+            unsettled = self._book.open_guesses > 0 or (self._missing > 0 and looks < MAX_LOOKS)
             delay_s = CHECK_DELAYS_S[min(looks, len(CHECK_DELAYS_S) - 1)] if unsettled else PERIOD_S
             looks = looks + 1 if unsettled else 0
             if await _wait(self._check_soon, delay_s):
@@ -133,11 +138,28 @@ class RecordKeeper:
             self._note(str(error))
         else:
             self._note("")
+            self._fill_in(record)
             self._book.reconcile(record.holdings, record.whole)
             self._book.end_guesses(self._clock() - PATIENCE_S, believe=False)
             self._observer.kubelet_record_read(record)
         self._write_soon.set()
         return not self.problem
+
+    def _fill_in(self, record: KubeletRecord) -> None:
+        """Ask the checkpoint about pods that podresources does not show, though they have their cards.
+
+        Taking them for pods without cards would offer a card that is in whole use, or turn held ids unhealthy, in the
+        very moment in which the kubelet admits them again.
+        """
+        missing = self._book.missing_from(record.holders)
+        self._missing = len(missing)
+        if missing and record.source != CHECKPOINT:
+            try:
+                record.fill_in(self._source.read_checkpoint(), missing)
+            except DeviceError as error:
+                logger.warning(
+                    "the kubelet shows less than it gave out, and %s", fields(pods=len(missing), error=error)
+                )
 
     async def run_writes(self) -> None:
         """Write due records; after a failure again, later and later, until the API server takes them."""

@@ -109,6 +109,8 @@ class PodResourcesServer:
         self, request: pb.ListPodResourcesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ListPodResourcesResponse:
         await self._admit_call(context)
+        if self._faults.podresources is PodResourcesMode.FORGET:
+            return pb.ListPodResourcesResponse()
         return pb.ListPodResourcesResponse(pod_resources=[self._describe(pod) for pod in self._active_pods()])
 
     async def _get(

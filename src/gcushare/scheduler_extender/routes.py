@@ -36,6 +36,13 @@ class NotReady(RetryableError):
     """The picture of the cluster is not complete yet."""
 
 
+WAIT_FOR_ROOM_S = 0.1
+"""How long a refusal may be held back: several times what our watch is behind the scheduler's."""
+WAIT_EVERY_S = 1.0
+"""Between two refusals that are held back: the scheduler places no pod meanwhile, a tenth of its time at most."""
+_LOOK_AGAIN_S = 0.005
+
+
 class Serving:
     """Whether the scheduler's calls are answered here: the picture is complete, and this replica leads."""
 
@@ -77,9 +84,12 @@ class VendorRoutes:
         self._serving = serving
         self._counts = counts
         self._watchers = 0
+        self._may_wait_at = 0.0
+        self._decide_filter = self._deciding("filter", self._look)
+        self._refused = False
         prefix = services.state.vendor.url_prefix
         self.express: Mapping[str, ExpressHandler] = {
-            f"{prefix}/filter": self._deciding("filter", dispatcher.filter),
+            f"{prefix}/filter": self._filter,
             f"{prefix}/prioritize": self._deciding("prioritize", dispatcher.prioritize),
             f"{prefix}/preempt": self._deciding("preempt", dispatcher.preempt),
             f"{prefix}/bind": self._bind,
@@ -107,6 +117,36 @@ class VendorRoutes:
             counts[found.vendor](found.result, time.perf_counter() - started)
             return found.body
 
+        return answer
+
+    def _look(self, body: bytes) -> Answer:
+        found = self._dispatcher.filter(body)
+        self._refused = found.result == "refused"
+        return found
+
+    def _filter(self, body: bytes) -> bytes | Awaitable[bytes]:
+        """Answer filter; a refusal is held back a moment, once in a while.
+
+        The scheduler tries a waiting pod again when it hears that another has gone, often some milliseconds before our
+        own watch does, and after another refusal not before the next event, up to five minutes later.
+        """
+        answer = self._decide_filter(body)
+        now = time.monotonic()
+        if not self._refused or now < self._may_wait_at:
+            return answer
+        self._may_wait_at = now + WAIT_EVERY_S
+        return self._filter_again(body, answer, now + WAIT_FOR_ROOM_S)
+
+    async def _filter_again(self, body: bytes, answer: bytes, deadline_s: float) -> bytes:
+        changes = self._services.state.changes
+        position = changes.position
+        while time.monotonic() < deadline_s:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            if changes.position != position:
+                position = changes.position
+                answer = self._decide_filter(body)
+                if not self._refused:
+                    break
         return answer
 
     async def _bind(self, body: bytes) -> bytes:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.device_plugin.allocation import Preference, card_of_ids, choose_ids
-from gcushare.device_plugin.delivery import Delivery, Grant
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.waiting import PodChanges
+from gcushare.device_plugin.allocator import CardAllocator
+from gcushare.device_plugin.delivery import Grant
 from gcushare.runtime.logs import fields
 from gcushare.wire.device_lists import DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -33,34 +32,10 @@ class _Expected:
     size: int
 
 
-class Allocator:
-    """Serves one node's memory resource from its pod book and inventory. Never waits on the API server.
+class Allocator(CardAllocator):
+    """Serves one node's memory resource from its pod book and inventory."""
 
-    ``on_allocated`` is called after each grant, so that the kubelet's record is asked soon.
-    """
-
-    def __init__(
-        self,
-        book: PodBook,
-        delivery: Delivery,
-        pods: PodChanges,
-        *,
-        wait_for_pod_s: float,
-        clock: Callable[[], float],
-        on_allocated: Callable[[], None],
-    ) -> None:
-        self._book = book
-        self._delivery = delivery
-        self._pods = pods
-        self._wait_for_pod_s = wait_for_pod_s
-        self._clock = clock
-        self._on_allocated = on_allocated
-        self._inventory: Inventory | None = None
-        self._expected: _Expected | None = None
-
-    def set_inventory(self, inventory: Inventory) -> None:
-        """Use these cards for the calls that follow."""
-        self._inventory = inventory
+    _expected: _Expected | None = None
 
     async def prefer(self, request: PreferredRequest) -> list[bytes]:
         """Choose the ids of one container.
@@ -157,11 +132,6 @@ class Allocator:
         if not candidate.served:
             sums |= {c.request.total_units for c in order_candidates(self._book.candidates(), size)}
         return sums.pop() if len(sums) == 1 else None
-
-    def _require_inventory(self) -> Inventory:
-        if self._inventory is None:
-            raise Refused("the plugin has not found this node's cards yet; the pod can be created again in a moment")
-        return self._inventory
 
 
 def _log_preference(preference: Preference, size: int) -> None:

@@ -86,11 +86,7 @@ def card_of_ids(ids: DeviceIds, known: Mapping[int, int], *, cards_per_pod: int 
     """
     check_no_foreign(ids)
     counts = ids.count_by_card()
-    if not counts:
-        raise Refused("the kubelet asked to allocate no device ids; nothing was granted")
-    for index in counts:
-        if index not in known:
-            raise Refused(f"card {index} is not on this node any more; its cards are {sorted(known)}")
+    check_there(counts, known)
     if len(counts) > cards_per_pod:
         spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
         raise Refused(
@@ -99,6 +95,19 @@ def card_of_ids(ids: DeviceIds, known: Mapping[int, int], *, cards_per_pod: int 
             "preference; delete the pod to have it placed again"
         )
     return tuple(sorted(counts))
+
+
+def check_there(cards: Collection[int], known: Collection[int]) -> None:
+    """Check that an Allocate names cards, and only cards that the node has.
+
+    Raises:
+        Refused: it names none, or one that is gone.
+    """
+    if not cards:
+        raise Refused("the kubelet asked to allocate no device ids; nothing was granted")
+    for index in cards:
+        if index not in known:
+            raise Refused(f"card {index} is not on this node any more; its cards are {sorted(known)}")
 
 
 def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _Room) -> dict[int, int]:

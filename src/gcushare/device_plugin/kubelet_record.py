@@ -73,16 +73,17 @@ class KubeletRecord:
 
     def fill_in(self, other: KubeletRecord, pods: Iterable[str]) -> None:
         """Take what another record shows of these pods, where this one shows nothing of them."""
+        here = self.holders
         for pod in pods:
-            if pod not in self.holders:
+            if pod not in here:
                 self.holdings |= {pod: other.holdings[pod]} if pod in other.holdings else {}
                 self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
                 self._held |= {pod: other._held[pod]} if pod in other._held else {}
 
     @property
-    def holders(self) -> set[str]:
+    def holders(self) -> frozenset[str]:
         """The pods that hold anything of ours."""
-        return self.holdings.keys() | self.whole.keys()
+        return frozenset(self.holdings.keys() | self.whole.keys())
 
     @property
     def whole_cards(self) -> frozenset[int]:

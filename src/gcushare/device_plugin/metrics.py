@@ -127,8 +127,9 @@ def _pod_metric(observed: Observed) -> Metric:
     if inventory is None:
         return family
     held: dict[tuple[str, str, str], int] = {}
+    sizes = _sizes(inventory)
     for entry in observed.book.entries.values():
-        for index, units in peak_per_card(entry, _sizes(inventory)).items():
+        for index, units in peak_per_card(entry, sizes).items():
             key = (str(index), entry.ref.namespace, entry.ref.name)
             held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
     for (card, namespace, name), size in held.items():

@@ -240,7 +240,7 @@ class PodBook:
         self._place_guesses()
         self._inherit_promises()
 
-    def missing_from(self, shown: Collection[str]) -> list[str]:
+    def missing_from(self, shown: frozenset[str]) -> list[str]:
         """The uids of pods that have their cards, as far as was known, and that the kubelet's record does not show.
 
         A kubelet that has just started shows no pod until it has looked at it again.
@@ -248,7 +248,7 @@ class PodBook:
         return [
             uid
             for uid, entry in self._entries.items()
-            if (entry.held.keys() - entry.guessed or _is_assigned(entry)) and not {uid, str(entry.ref)} & set(shown)
+            if (entry.held.keys() - entry.guessed or _is_assigned(entry)) and shown.isdisjoint((uid, str(entry.ref)))
         ]
 
     def _is_past(self, guess: _Guess, shown: Collection[str]) -> bool:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from gcushare.core.cards import Inventory
-from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate, order_candidates
 from gcushare.device_plugin.allocating import RECORD_PATIENCE_S
-from gcushare.device_plugin.delivery import Delivery, Grant
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.waiting import PodChanges
+from gcushare.device_plugin.allocation import check_there
+from gcushare.device_plugin.allocator import CardAllocator
+from gcushare.device_plugin.delivery import Grant
 from gcushare.device_plugin.whole_allocation import (
     NodeUse,
     WholeAsk,
@@ -30,36 +27,13 @@ from gcushare.wire.whole_cards import encode_id_entry, encode_whole_card_id
 logger = logging.getLogger(__name__)
 
 
-class WholeCardAllocator:
-    """Serves one node's whole-card resource. Never waits on the API server.
+class WholeCardAllocator(CardAllocator):
+    """Serves one node's whole-card resource.
 
-    ``on_allocated`` is called after each grant, so that the kubelet's record is asked soon and the card's memory is
-    closed at once. With ``wait_for_pod_s`` 0 no call waits for its pod: without a scheduler that chooses cards, none
-    is kept for any pod.
+    With ``wait_for_pod_s`` 0 no call waits for its pod: without a scheduler that chooses cards, none is kept for any.
     """
 
-    def __init__(
-        self,
-        book: PodBook,
-        delivery: Delivery,
-        pods: PodChanges,
-        *,
-        wait_for_pod_s: float,
-        clock: Callable[[], float],
-        on_allocated: Callable[[], None],
-    ) -> None:
-        self._book = book
-        self._delivery = delivery
-        self._pods = pods
-        self._wait_for_pod_s = wait_for_pod_s
-        self._clock = clock
-        self._on_allocated = on_allocated
-        self._inventory: Inventory | None = None
-        self._expected: WholeChoice | None = None
-
-    def set_inventory(self, inventory: Inventory) -> None:
-        """Use these cards for the calls that follow."""
-        self._inventory = inventory
+    _expected: WholeChoice | None = None
 
     async def prefer(self, request: PreferredRequest) -> list[bytes]:
         """Choose the cards of one container.
@@ -92,11 +66,7 @@ class WholeCardAllocator:
         inventory = self._require_inventory()
         indexes = read_cards(ids)
         known = {card.index: card for card in inventory.cards}
-        if not indexes:
-            raise Refused("the kubelet asked to allocate no device ids; nothing was granted")
-        for index in indexes:
-            if index not in known:
-                raise Refused(f"card {index} is not on this node any more; its cards are {sorted(known)}")
+        check_there(indexes, known)
         shared = self._book.cards_in_use(whole=False).intersection(indexes)
         check_not_shared(indexes, {index: self._book.users_of(index, whole=False) for index in shared})
         candidate = self._meant_by(indexes)
@@ -149,8 +119,3 @@ class WholeCardAllocator:
             shared=self._book.cards_in_use(whole=False),
             promised=promised | self._book.promised_whole(),
         )
-
-    def _require_inventory(self) -> Inventory:
-        if self._inventory is None:
-            raise Refused("the plugin has not found this node's cards yet; the pod can be created again in a moment")
-        return self._inventory

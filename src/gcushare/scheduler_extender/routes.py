@@ -85,8 +85,7 @@ class VendorRoutes:
         self._counts = counts
         self._watchers = 0
         self._may_wait_at = 0.0
-        self._decide_filter = self._deciding("filter", self._look)
-        self._refused = False
+        self._decide_filter = self._counted("filter", dispatcher.filter)
         prefix = services.state.vendor.url_prefix
         self.express: Mapping[str, ExpressHandler] = {
             f"{prefix}/filter": self._filter,
@@ -107,22 +106,21 @@ class VendorRoutes:
         ]
 
     def _deciding(self, verb: str, decide: Callable[[bytes], Answer]) -> Callable[[bytes], bytes]:
+        counted = self._counted(verb, decide)
+        return lambda body: counted(body).body
+
+    def _counted(self, verb: str, decide: Callable[[bytes], Answer]) -> Callable[[bytes], Answer]:
         require = self._serving.require
         counts = {vendor: count for (vendor, counted), count in self._counts.items() if counted == verb}
 
-        def answer(body: bytes) -> bytes:
+        def answer(body: bytes) -> Answer:
             started = time.perf_counter()
             require()
             found = decide(body)
             counts[found.vendor](found.result, time.perf_counter() - started)
-            return found.body
+            return found
 
         return answer
-
-    def _look(self, body: bytes) -> Answer:
-        found = self._dispatcher.filter(body)
-        self._refused = found.result == "refused"
-        return found
 
     def _filter(self, body: bytes) -> bytes | Awaitable[bytes]:
         """Answer filter; a refusal is held back a moment, once in a while.
@@ -132,12 +130,12 @@ class VendorRoutes:
         """
         answer = self._decide_filter(body)
         now = time.monotonic()
-        if not self._refused or now < self._may_wait_at:
-            return answer
+        if answer.result != "refused" or now < self._may_wait_at:
+            return answer.body
         self._may_wait_at = now + WAIT_EVERY_S
         return self._filter_again(body, answer, now + WAIT_FOR_ROOM_S)
 
-    async def _filter_again(self, body: bytes, answer: bytes, deadline_s: float) -> bytes:
+    async def _filter_again(self, body: bytes, answer: Answer, deadline_s: float) -> bytes:
         changes = self._services.state.changes
         position = changes.position
         while time.monotonic() < deadline_s:
@@ -145,9 +143,9 @@ class VendorRoutes:
             if changes.position != position:
                 position = changes.position
                 answer = self._decide_filter(body)
-                if not self._refused:
+                if answer.result != "refused":
                     break
-        return answer
+        return answer.body
 
     async def _bind(self, body: bytes) -> bytes:
         started = time.perf_counter()

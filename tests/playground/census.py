@@ -175,10 +175,11 @@ class Census:
     async def delete_all(self) -> None:
         """Delete every pod, waiting ones first so that nobody takes the room of others, and wait until all are gone."""
         for group in (self.waiting(), list(self.pods.values())):
-            await asyncio.gather(*map(self._delete, group))
+            await asyncio.gather(*map(self.end, group))
         await self.cluster.pods.until(lambda: not self.pods, "every pod is gone", shown=self.describe)
 
-    async def _delete(self, pod: Pod) -> None:
+    async def end(self, pod: Pod) -> None:
+        """Delete a pod that the watch showed; by now it may be gone, which is what was asked for."""
         metadata = pod["metadata"]
         with contextlib.suppress(NotFoundError):
             await self.cluster.client.delete(POD_OBJECTS, metadata["name"], namespace=metadata["namespace"])

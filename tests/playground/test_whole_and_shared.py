@@ -68,8 +68,7 @@ async def throw_pods(census: Census, seed: int) -> None:
             await create(census, f"m{number}", rng.choice([2, 4, 8, 12]))
         running = census.running()
         if running and rng.random() < 0.3:
-            ended = rng.choice(running)
-            await census.cluster.client.delete(POD_OBJECTS, ended["metadata"]["name"], namespace="default")
+            await census.end(rng.choice(running))
         await asyncio.sleep(0.01)
 
 
@@ -137,6 +136,6 @@ async def test_pods_that_share_leave_whole_cards_free_and_those_that_want_them_g
     (card,) = census.held(ending)
     for pod in census.running():
         if census.units_of(pod) and (node_of(pod), set(census.held(pod))) == (node_of(ending), {card}):
-            await census.cluster.client.delete(POD_OBJECTS, pod["metadata"]["name"], namespace="default")
+            await census.end(pod)
     await census.cluster.pods.until(lambda: not census.waiting(), "the card that became free is taken whole")
     await census.wait_quiet(quarters - 4 + free + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from tests.charts import (
     render_text,
     render_variants,
 )
-from tests.sharing import build_once
 
 pytestmark = needs_helm
 
@@ -203,29 +201,25 @@ def nested(path: str, value: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def variants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, tuple[str, str]]]:
+def variants(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Path, str], tuple[str, str]]:
     """What each documented value renders, by chart and path: without it, and with it."""
-    folder = build_once(tmp_path_factory, "chart-values", render_all)
-    found: dict[str, dict[str, tuple[str, str]]] = json.loads((folder / "outcomes.json").read_text())
+    found: dict[tuple[Path, str], tuple[str, str]] = {}
+    for chart, table in TABLES.items():
+        without = {beside: values_of(beside or "{}") for _, beside in table.values()}
+        given = [values_of(beside or "{}", nested(path, value)) for path, (value, beside) in table.items()]
+        texts = render_variants(chart, [*without.values(), *given], tmp_path_factory.mktemp("variants") / "all")
+        before = dict(zip(without, texts[: len(without)], strict=True))
+        after = dict(zip(table, texts[len(without) :], strict=True))
+        found |= {(chart, path): (before[table[path][1]], after[path]) for path in table}
     return found
 
 
-def render_all(folder: Path) -> None:
-    outcomes = {}
-    for chart, table in TABLES.items():
-        sets = []
-        for path, (value, beside) in table.items():
-            sets += [values_of(beside or "{}"), values_of(beside or "{}", nested(path, value))]
-        texts = render_variants(chart, sets, folder / chart.name)
-        outcomes[chart.name] = dict(zip(table, zip(texts[::2], texts[1::2], strict=True), strict=True))
-    (folder / "outcomes.json").write_text(json.dumps(outcomes))
-
-
+@pytest.mark.xdist_group("chart values")
 @pytest.mark.parametrize(("chart", "path"), CASES)
 def test_a_documented_value_changes_what_is_rendered(
-    chart: Path, path: str, variants: dict[str, dict[str, tuple[str, str]]]
+    chart: Path, path: str, variants: dict[tuple[Path, str], tuple[str, str]]
 ) -> None:
-    before, after = variants[chart.name][path]
+    before, after = variants[chart, path]
     assert "kind: " in before
     assert after != before
 

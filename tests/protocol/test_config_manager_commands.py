@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gcushare._version import __version__
-from gcushare.config_manager.__main__ import run_command
+from gcushare.config_manager.__main__ import main
 from gcushare.config_manager.cluster import SERVICES, STATE_NAME, read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube import LEASES, NODES, KubeClient, KubeConfig
@@ -37,7 +37,7 @@ async def call(*argv: str, environ: dict[str, str] | None = None) -> tuple[int, 
     """Run a command as the console script would; its code, lines and errors."""
     out, err = io.StringIO(), io.StringIO()
     around = Surroundings(argv=argv, environ=environ or {"HOME": "/nowhere"}, stdout=out, stderr=err)
-    code = await asyncio.to_thread(run_command, around)
+    code = await asyncio.to_thread(main, around)
     return code, out.getvalue().splitlines(), err.getvalue()
 
 

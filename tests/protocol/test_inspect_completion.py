@@ -78,7 +78,7 @@ async def test_a_server_that_is_away_completes_nothing_and_fails_no_shell(seen: 
 
 
 def install(folder: Path) -> Path:
-    """Put the four commands into a directory, as the package's installation does."""
+    """Put both commands into a directory, as the package's installation does."""
     folder.mkdir()
     entries = {
         "kubectl-inspect-gcushare": "main_gcushare",
@@ -86,7 +86,8 @@ def install(folder: Path) -> Path:
     }
     for name, function in entries.items():
         script = folder / name
-        script.write_text(f"#!{sys.executable}\nfrom gcushare.inspect.__main__ import {function}\n{function}()\n")
+        code = f"import sys\nfrom gcushare.inspect.__main__ import {function}\nsys.exit({function}())\n"
+        script.write_text(f"#!{sys.executable}\n{code}")
         script.chmod(0o755)
     return folder
 

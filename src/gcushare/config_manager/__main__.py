@@ -40,13 +40,9 @@ _NOTES = (
 )
 
 
-def main(surroundings: Surroundings | None = None) -> None:
-    """Run the command that the first argument names and exit with its code."""
-    sys.exit(run_command(surroundings or Surroundings()))
-
-
-def run_command(around: Surroundings) -> int:
-    """Choose the command and return its exit code."""
+def main(surroundings: Surroundings | None = None) -> int:
+    """Run the command that the first argument names; returns the exit code."""
+    around = surroundings or Surroundings()
     command = around.argv[0] if around.argv else ""
     rest = replace(around, argv=tuple(around.argv[1:]))
 
@@ -112,4 +108,4 @@ def _overview() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -32,24 +32,24 @@ GCUSHARE = Names(ENFLAME, "gcushare")
 GPUSHARE = Names(ALIYUN, "gpushare")
 
 
-def main_gcushare() -> None:
-    """Run ``kubectl-inspect-gcushare`` and exit with its code."""
-    sys.exit(run_command(GCUSHARE, Surroundings()))
+def main_gcushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl-inspect-gcushare``; returns the exit code."""
+    return run_command(GCUSHARE, surroundings or Surroundings())
 
 
-def main_gpushare() -> None:
-    """Run ``kubectl-inspect-gpushare`` and exit with its code."""
-    sys.exit(run_command(GPUSHARE, Surroundings()))
+def main_gpushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl-inspect-gpushare``; returns the exit code."""
+    return run_command(GPUSHARE, surroundings or Surroundings())
 
 
-def complete_gcushare() -> None:
-    """Run ``kubectl_complete-inspect-gcushare`` and exit with its code."""
-    sys.exit(run_completer(GCUSHARE, Surroundings()))
+def complete_gcushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl_complete-inspect-gcushare``; returns the exit code."""
+    return run_completer(GCUSHARE, surroundings or Surroundings())
 
 
-def complete_gpushare() -> None:
-    """Run ``kubectl_complete-inspect-gpushare`` and exit with its code."""
-    sys.exit(run_completer(GPUSHARE, Surroundings()))
+def complete_gpushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl_complete-inspect-gpushare``; returns the exit code."""
+    return run_completer(GPUSHARE, surroundings or Surroundings())
 
 
 def run_completer(names: Names, around: Surroundings) -> int:
@@ -139,4 +139,4 @@ async def _hint(
 
 
 if __name__ == "__main__":
-    main_gcushare()
+    sys.exit(main_gcushare())

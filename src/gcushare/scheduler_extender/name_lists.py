@@ -42,11 +42,12 @@ _Kept: TypeAlias = tuple[FitIndex, int, bytes]
 class NameList:
     """One list of names: distinct, in the order of the request, with what answers about it need again and again."""
 
-    __slots__ = ("_by_name", "_encoded", "_fitting", "_refused", "_scores", "names", "order")
+    __slots__ = ("_by_name", "_encoded", "_fitting", "_is_kept", "_refused", "_scores", "names", "order")
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], *, is_kept: bool = True) -> None:
         if len(names) > MAX_NAMES:
             raise RemoteContractError(f"{len(names)} node names in one request; at most {MAX_NAMES} are accepted")
+        self._is_kept = is_kept
         self.names = dict.fromkeys(names)
         """For ``in``; the keys keep the order."""
         self.order: tuple[str, ...] = tuple(self.names)
@@ -108,7 +109,13 @@ class NameList:
         return answer
 
     def answer_scores(self, index: FitIndex) -> bytes:
-        """Prioritize's answer; from one call to the next only the nodes whose score changed are written anew."""
+        """Prioritize's answer; from one call to the next only the nodes whose score changed are written anew.
+
+        Of a list that nobody will ask about again nothing is prepared: that took twice as long as the answer.
+        """
+        if not self._is_kept:
+            score = index.score
+            return encode_scores([encode_host(encode_name(name)) + SCORE_ENDS[score(name)] for name in self.order])
         scores = self._scores.get(index.shape)
         if scores is None or scores.index is not index:
             if len(self._scores) >= _MAX_ANSWERS:
@@ -181,7 +188,7 @@ class NameLists:
             RemoteContractError: it is no list of names, or a very long one.
         """
         if len(raw) < least:
-            return NameList(decode_names(raw))
+            return NameList(decode_names(raw), is_kept=False)
         for position, (known, names) in enumerate(self._lists):
             if known == raw:
                 if position:
@@ -189,7 +196,7 @@ class NameLists:
                 self.hits += 1
                 return names
         self.misses += 1
-        names = NameList(decode_names(raw))
+        names = NameList(decode_names(raw), is_kept=len(raw) <= MAX_CACHED_BYTES)
         if len(raw) <= MAX_CACHED_BYTES:
             self._lists.insert(0, (raw, names))
             del self._lists[MAX_CACHED_LISTS:]

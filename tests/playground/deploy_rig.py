@@ -110,7 +110,8 @@ class Site:
         done: set[str] = set()
         while True:
             jobs = await self.server.store.until(
-                lambda: [job for job in self.server.store.list("jobs.batch") if job["metadata"]["uid"] not in done]
+                lambda: [job for job in self.server.store.list("jobs.batch") if job["metadata"]["uid"] not in done],
+                timeout_s=None,
             )
             for job in jobs:
                 done.add(job["metadata"]["uid"])

@@ -152,7 +152,8 @@ async def test_a_pod_caught_between_two_containers_by_a_plugin_restart_fails_and
         go_on.set()
         message = await rig.until_failed("a")
         # Its socket was a new one in the middle of the admission: the kubelet fails the pod, and frees what it took.
-        assert "endpoint enflame.com/gcu-memory has been stopped" in message
+        # Which words it finds depends on whether it has already noticed the end of the old one.
+        assert "endpoint enflame.com/gcu-memory has been stopped" in message or "code = Canceled" in message
         rig.kubelet.faults.before_allocate = None
         rig.bind("b", 16, card=1)
         await rig.until_recorded("b")

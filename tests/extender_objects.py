@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, InventoryCard
+from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.asking import Policies
 from gcushare.scheduler_extender.state import VendorState
@@ -120,6 +122,11 @@ def state_of(*nodes: Node, vendor: Vendor = ENFLAME, policies: Policies | None =
     for node in nodes:
         state.see_node(node)
     return state
+
+
+def recount(state: VendorState) -> list[Drift | FigureDrift]:
+    """Everything that a recount finds, in one go."""
+    return list(chain.from_iterable(state.recount()))
 
 
 def filter_body(pod: Document, names: Sequence[str]) -> bytes:

@@ -27,6 +27,7 @@ class Mishap(enum.Enum):
     NOT_SENT = "no connection"
     CONFLICT = "409 although the pod can be bound"
     FORBIDDEN = "403"
+    BROKEN = "an error that nobody foresaw"
     HANGS_BEFORE = "no answer, not done"
     HANGS_AFTER = "no answer, done"
 
@@ -42,6 +43,8 @@ class Cluster:
         self.reads = 0
         self.late: list[tuple[PodIdentity, str, Mapping[str, str]]] = []
         """Bindings that were lost to their sender and may still arrive."""
+        self.reads_travel: asyncio.Event | None = None
+        """Set aside until this is set: answers to reads, which then tell of an earlier state."""
 
     async def bind_pod(
         self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
@@ -56,6 +59,8 @@ class Cluster:
                 raise ConflictError("the object has been modified")
             case Mishap.FORBIDDEN:
                 raise ForbiddenError("pods/binding is forbidden")
+            case Mishap.BROKEN:
+                raise RuntimeError("a fault of our own")
             case Mishap.LOST_BEFORE:
                 self.late.append((pod, node, annotations))
                 raise UnknownOutcomeError("connection lost; it may have taken effect")
@@ -85,12 +90,16 @@ class Cluster:
         """Read as the API server does."""
         self.reads += 1
         mishap = self.read_mishaps.popleft() if self.read_mishaps else Mishap.NONE
+        if mishap is Mishap.FORBIDDEN:
+            raise ForbiddenError("pods is forbidden")
         if mishap is not Mishap.NONE:
             raise RetryableError("no answer in time")
-        try:
-            return self.pods[namespace, name]
-        except KeyError as error:
-            raise NotFoundError(f"pods {name!r} not found") from error
+        found = self.pods.get((namespace, name))
+        if self.reads_travel is not None:
+            await self.reads_travel.wait()
+        if found is None:
+            raise NotFoundError(f"pods {name!r} not found")
+        return found
 
     def put(self, pod: Pod) -> None:
         """Store a pod."""

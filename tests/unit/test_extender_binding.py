@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -13,58 +11,12 @@ from gcushare.core.requests import CardRequest
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.asking import Policies, read_asking
 from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.outcomes import BindTimes, NotLeader
+from gcushare.scheduler_extender.outcomes import NotLeader
 from gcushare.vendors import ENFLAME
-from gcushare.wire.extender import BindArguments
 from gcushare.wire.keys import CARD_POLICY, USE_CARDS
-from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, a_pod, on_card, state_of
-from tests.unit.extender_cluster import Cluster, Mishap
-
-QUICK = BindTimes(total_s=0.3, attempt_s=0.1)
-
-
-@dataclass
-class Office:
-    """A leadership that can be taken away, at once or after so many questions."""
-
-    is_leader: bool = True
-    holder: str = "another"
-    questions_left: int = 1_000_000
-    margins: list[float] = field(default_factory=list)
-
-    def holds(self, margin_s: float) -> bool:
-        self.margins.append(margin_s)
-        self.questions_left -= 1
-        return self.is_leader and self.questions_left >= 0
-
-
-class Rig:
-    """A state that has seen a cluster, and a bind service over both."""
-
-    def __init__(self, *pods: Pod, cards: tuple[int, ...] = (16, 16), office: Office | None = None) -> None:
-        self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards))
-        self.cluster = Cluster(*pods)
-        self.cluster.tell(self.state)
-        self.office = office or Office()
-        self.service = BindService(
-            self.state, self.cluster, self.office, times=QUICK, now_ns=lambda: 1_000 + len(self.cluster.bindings)
-        )
-
-    async def bind(self, name: str = "a", node: str = "node-1", uid: str | None = None) -> None:
-        await self.service.bind(BindArguments(name, "default", uid or f"uid-{name}", node))
-
-    def used(self, node: str = "node-1") -> list[int]:
-        return [card.used for card in self.state.ledger.nodes[node].cards.values()]
-
-    def check_truth(self) -> None:
-        """Once the watch has told everything, the ledger is what a fresh extender would make of the cluster."""
-        self.cluster.tell(self.state)
-        fresh = state_of(a_node("node-1", 16, 16), a_node("node-2", 16, 16))
-        self.cluster.tell(fresh)
-        for node in ("node-1", "node-2"):
-            assert self.used(node) == [card.used for card in fresh.ledger.nodes[node].cards.values()]
-        assert not self.state.ledger.reserved
+from tests.extender_objects import a_pod, on_card, recount
+from tests.unit.extender_binds import QUICK, Office, Rig
+from tests.unit.extender_cluster import Mishap
 
 
 async def test_a_bind_is_one_request_that_carries_the_record_and_is_counted_at_once() -> None:
@@ -93,7 +45,7 @@ async def test_the_watch_confirms_a_reservation_without_changing_anything() -> N
     rig.cluster.tell(rig.state)
 
     assert rig.state.changes.position == position
-    assert rig.state.recount() == []
+    assert recount(rig.state) == []
 
 
 @pytest.mark.parametrize(
@@ -458,20 +410,4 @@ async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_told_wh
     assert sum(result is None for result in results) == 12
     assert all(result is None or isinstance(result, GcushareError) for result in results)
     assert rig.used("node-1") == rig.used("node-2") == [15, 15]
-    rig.check_truth()
-
-
-async def test_random_mishaps_of_many_pods_end_with_a_ledger_that_is_the_cluster() -> None:
-    rng = random.Random(7)
-    pods = [a_pod(f"p{number}", rng.randint(1, 6)) for number in range(40)]
-    rig = Rig(*pods)
-    rig.cluster.mishaps.extend(rng.choices(list(Mishap), k=60))
-    rig.cluster.read_mishaps.extend(rng.choices([Mishap.NONE, Mishap.LOST_BEFORE], k=30))
-    await asyncio.gather(
-        *(rig.bind(pod.metadata.name, f"node-{rng.randint(1, 2)}") for pod in pods), return_exceptions=True
-    )
-    for node in ("node-1", "node-2"):
-        assert all(used <= 16 for used in rig.used(node))
-    rig.cluster.read_mishaps.clear()
-    await rig.service.settle(older_than_s=0.0)
     rig.check_truth()

@@ -1,5 +1,6 @@
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -187,10 +188,41 @@ def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way
     ledger.apply(held("stale", "n", (0, 4)))
     ledger.apply(held("moved", "n", (0, 4)))
     ledger.reserve(pod("binding"), "n", asks(4), BINPACK)
-    drifts = ledger.drifts([held("moved", "n", (1, 4)), held("missed", "n", (1, 2))])
-    assert [(d.uid, d.counted is None, d.observed is None) for d in drifts] == [
-        ("uid-missed", True, False), ("uid-moved", False, False), ("uid-stale", False, True),
+    found = [ledger.find_drift("uid-stale", None), ledger.find_drift("uid-missed", held("missed", "n", (1, 2)))]
+    assert [(d.uid, d.counted is None, d.observed is None) for d in found if d is not None] == [
+        ("uid-stale", False, True), ("uid-missed", True, False),
     ]  # fmt: skip
+    assert ledger.find_drift("uid-moved", held("moved", "n", (0, 4))) is None
+    assert ledger.find_drift("uid-moved", held("moved", "n", (1, 4))) is not None
+    assert ledger.find_drift("uid-binding", None) is None
+
+
+def test_a_reservation_set_aside_is_held_beside_another_until_the_pod_is_observed() -> None:
+    ledger = ledger_of(n=(16,), m=(16,))
+    first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
+    ledger.set_aside("uid-a")
+    second = ledger.reserve(pod("a"), "m", asks(12), BINPACK)
+    assert [node.used for node in ledger.nodes.values()] == [12, 12]
+    assert len(ledger.reserved) == 2
+
+    ledger.apply(second)
+    assert [node.used for node in ledger.nodes.values()] == [0, 12]
+    ledger.apply(first)
+    assert [node.used for node in ledger.nodes.values()] == [12, 0]
+    assert ledger.reserved == set()
+
+
+def test_what_was_set_aside_goes_with_its_pod_and_can_be_had_again_before() -> None:
+    ledger = ledger_of(n=(16,), m=(16,))
+    first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
+    ledger.set_aside("uid-a")
+    assert ledger.take_back("uid-a", "m") is None
+    assert ledger.take_back("uid-a", "n") is not None
+    assert ledger.assignment("uid-a") == first
+    ledger.set_aside("uid-a")
+    ledger.forget("uid-a")
+    assert [node.used for node in ledger.nodes.values()] == [0, 0]
+    assert ledger.reserved == set()
 
 
 def test_listeners_hear_of_each_changed_node_only() -> None:
@@ -216,7 +248,10 @@ EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("reserve"), st.integers(0, 7), st.integers(1, 20), st.sampled_from(["n", "m"])),
         st.tuples(st.just("reserve_whole"), st.integers(0, 7), st.integers(1, 2), st.sampled_from(["n", "m"])),
-        st.tuples(st.sampled_from(["confirm", "roll_back", "forget"]), st.integers(0, 7), st.just(0), st.just("")),
+        st.tuples(
+            st.sampled_from(["confirm", "roll_back", "forget", "aside"]), st.integers(0, 7), st.just(0), st.just("")
+        ),
+        st.tuples(st.just("back"), st.integers(0, 7), st.just(0), st.sampled_from(["n", "m"])),
         st.tuples(st.sampled_from(["sick", "well"]), st.integers(0, 1), st.just(0), st.sampled_from(["n", "m"])),
         st.tuples(st.just("serve"), st.just(0), st.integers(1, 2), st.sampled_from(["n", "m"])),
     ),
@@ -240,6 +275,13 @@ def replay(ledger: Ledger, kind: str, number: int, amount: int, node: str) -> No
             ledger.roll_back(uid)
         case "forget":
             ledger.forget(uid)
+        case "aside" if ledger.is_reserved(uid):
+            with suppress(ConflictError):
+                ledger.set_aside(uid)
+        case "back" if ledger.assignment(uid) is None:
+            ledger.take_back(uid, node)
+        case "aside" | "back":
+            return
         case "serve":
             ledger.set_node(node, cards(16, 8), GIB_UNIT, BOTH_MODES[:1] if amount == 1 else BOTH_MODES[1:])
         case _:
@@ -260,6 +302,7 @@ def test_no_sequence_of_grants_overcommits_a_card_or_loses_a_unit(events: list[t
             assert node.used == sum(s.held for s in node.cards.values())
             assert node.largest_free == max(s.grantable for s in node.cards.values())
             assert_fits_agrees(node)
+            assert node.recount() == []
     for number in range(8):
         ledger.forget(f"uid-p{number}")
     assert [(n.used, len(n.assignments)) for n in ledger.nodes.values()] == [(0, 0), (0, 0)]

@@ -144,6 +144,16 @@ class FitIndex:
                     break
         return chosen
 
+    def recount(self) -> list[str]:
+        """Rank every node anew; returns the names whose rank was wrong before. As dear as building the index."""
+        self.refresh()
+        known = self._ranks
+        fresh = {name: rank for name, node in self._ledger.nodes.items() if (rank := self._rank(node)) is not None}
+        wrong = sorted(name for name in known.keys() | fresh.keys() if known.get(name) != fresh.get(name))
+        if wrong or self._ranked != sorted(zip(fresh.values(), fresh.keys(), strict=True)):
+            self._rebuild()
+        return wrong
+
     def _rank(self, node: NodeState) -> float | None:
         request = self.shape.request
         return -self._policy(node, request) if node.known and node.fits(request) else None
@@ -203,6 +213,7 @@ class FitIndexes:
         self._changes = changes
         self._limit = limit
         self._by_shape: OrderedDict[Shape, FitIndex] = OrderedDict()
+        self._recounted = 0
 
     def get(self, shape: Shape) -> FitIndex:
         """Return the shape's index, refreshed; the one unused for longest makes room for a new one."""
@@ -215,6 +226,14 @@ class FitIndexes:
             self._by_shape.move_to_end(shape)
         index.refresh()
         return index
+
+    def recount_next(self) -> list[str]:
+        """Recount one index, another one each time; returns the names of the nodes that it had ranked wrongly."""
+        if not self._by_shape:
+            return []
+        self._recounted += 1
+        indexes = list(self._by_shape.values())
+        return indexes[self._recounted % len(indexes)].recount()
 
     def find(self, shape: Shape) -> FitIndex | None:
         """Return the shape's index, refreshed, where somebody asked for it lately; makes none and keeps none longer."""

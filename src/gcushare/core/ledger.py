@@ -26,6 +26,14 @@ class Drift:
     observed: Assignment | None
 
 
+@dataclass(frozen=True, slots=True)
+class FigureDrift:
+    """Sums of a node, or an order of nodes, that were not those of the assignments; ``words`` says how."""
+
+    where: str
+    words: str
+
+
 class Ledger:
     """Nodes, cards and assignments by pod uid. Not for several threads: one owner applies, reserves and asks.
 
@@ -37,6 +45,7 @@ class Ledger:
         self._nodes: dict[str, NodeState] = {}
         self._node_of: dict[str, str] = {}
         self._reserved: set[str] = set()
+        self._aside: dict[str, set[str]] = {}
         self._listeners: list[Callable[[NodeState], None]] = []
 
     # Facts
@@ -68,6 +77,7 @@ class Ledger:
         """Count what a pod holds as observed; replaces what was counted or reserved for the same uid."""
         uid = assignment.pod.uid
         self._reserved.discard(uid)
+        self.drop_aside(uid)
         current = self.assignment(uid)
         if current == assignment:
             return
@@ -78,6 +88,7 @@ class Ledger:
     def forget(self, uid: str) -> None:
         """The pod is gone or finished: return its units, observed or reserved; repeatable."""
         self._reserved.discard(uid)
+        self.drop_aside(uid)
         self._remove(uid)
 
     # Grants
@@ -117,6 +128,40 @@ class Ledger:
         self._remove(uid)
         return True
 
+    def set_aside(self, uid: str) -> str:
+        """Keep a reservation under a key of its own, so that the pod can be given cards elsewhere; returns the key.
+
+        For a pod that may turn out to hold either. What is then observed of the pod ends both.
+
+        Raises:
+            ConflictError: one was set aside on this node already: it is that one that should have been taken back.
+        """
+        held = self._nodes[self._node_of[uid]].assignments[uid]
+        key = _aside_key(uid, held.node)
+        if key in self._reserved:
+            raise ConflictError(f"pod {held.pod} ({uid}) has cards of node {held.node!r} set aside already")
+        self.roll_back(uid)
+        self._reserved.add(key)
+        self._add(replace(held, pod=replace(held.pod, uid=key)))
+        self._aside.setdefault(uid, set()).add(key)
+        return key
+
+    def take_back(self, uid: str, node_name: str) -> str | None:
+        """Have what was set aside on a node again under the pod's uid; returns its key, None when there is none."""
+        key = _aside_key(uid, node_name)
+        if key not in self._reserved:
+            return None
+        held = self._nodes[node_name].assignments[key]
+        self.roll_back(key)
+        self._reserved.add(uid)
+        self._add(replace(held, pod=replace(held.pod, uid=uid)))
+        return key
+
+    def drop_aside(self, uid: str) -> None:
+        """Return what was set aside for a pod: it is known now where it is, or that it is gone."""
+        for key in self._aside.pop(uid, ()):
+            self.roll_back(key)
+
     # Questions
 
     @property
@@ -143,12 +188,19 @@ class Ledger:
         for node in self._nodes.values():
             yield from node.assignments.values()
 
-    def drifts(self, observed: Iterable[Assignment]) -> list[Drift]:
-        """Compare with a fresh count of all bound pods; reservations under way are no drift. By uid."""
-        fresh = {assignment.pod.uid: assignment for assignment in observed}
-        counted = {a.pod.uid: a for a in self.assignments() if a.pod.uid not in self._reserved}
-        uids = sorted((fresh.keys() - self._reserved) | counted.keys())
-        return [Drift(uid, counted.get(uid), fresh.get(uid)) for uid in uids if counted.get(uid) != fresh.get(uid)]
+    def find_drift(self, uid: str, observed: Assignment | None) -> Drift | None:
+        """Compare what is counted for a pod with what it is known to hold; a reservation under way is no drift."""
+        counted = self.assignment(uid)
+        return None if uid in self._reserved or counted == observed else Drift(uid, counted, observed)
+
+    def recount_node(self, name: str) -> FigureDrift | None:
+        """Count a node's sums anew from its assignments; says what was wrong before, None where nothing was."""
+        node = self._nodes.get(name)
+        wrong = [] if node is None else node.recount()
+        if node is None or not wrong:
+            return None
+        self._tell(node)
+        return FigureDrift(name, "; ".join(wrong))
 
     def listen(self, listener: Callable[[NodeState], None]) -> None:
         """Call ``listener`` with a node's state after each change to it."""
@@ -177,6 +229,10 @@ class Ledger:
     def _tell(self, node: NodeState) -> None:
         for listener in self._listeners:
             listener(node)
+
+
+def _aside_key(uid: str, node_name: str) -> str:
+    return f"{uid}@{node_name}"
 
 
 def describe_shortage(node: NodeState, request: CardRequest) -> str:

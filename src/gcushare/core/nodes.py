@@ -49,6 +49,9 @@ class Assignment:
         return sum(grant.units for grant in self.grants)
 
 
+_NOTHING = (0, 0, 0)
+
+
 class CardMode(enum.Enum):
     """How a card is in use; shared and whole exclude each other."""
 
@@ -180,12 +183,7 @@ class NodeState:
         """Count an assignment; the pod must not be counted here yet."""
         self.assignments[assignment.pod.uid] = assignment
         for grant in assignment.grants:
-            state = self.cards.get(grant.index)
-            if state is None:
-                state = self.cards[grant.index] = CardState(grant.index)
-            state.used += grant.units
-            state.whole += grant.whole
-            state.pods += 1
+            self._count(grant)
         self._settle()
 
     def remove(self, uid: str) -> Assignment | None:
@@ -208,6 +206,26 @@ class NodeState:
         if request.whole:
             return self.empty_cards >= request.cards
         return self.largest_free >= request.units > 0
+
+    def recount(self) -> list[str]:
+        """Count the cards and the cached answers anew from the assignments; says in words what was wrong before."""
+        counted = {index: (state.used, state.whole, state.pods) for index, state in self.cards.items()}
+        figures = self._figures()
+        for state in self.cards.values():
+            state.used = state.whole = state.pods = 0
+        for assignment in self.assignments.values():
+            for grant in assignment.grants:
+                self._count(grant)
+        held = {index: (state.used, state.whole, state.pods) for index, state in self.cards.items()}
+        self._settle()
+        wrong = [
+            f"card {index}: {counted.get(index, _NOTHING)} counted, {now} held, as units, whole cards and pods"
+            for index, now in held.items()
+            if counted.get(index, _NOTHING) != now
+        ]
+        if not wrong and figures != self._figures():
+            wrong.append(f"{figures} counted, {self._figures()} true: largest free, shared, empty cards, total, used")
+        return wrong
 
     def copy(self) -> NodeState:
         """An independent copy for trying a plan: assignments are values and are shared."""
@@ -232,6 +250,17 @@ class NodeState:
     def is_void(self) -> bool:
         """Whether nothing is known of the node and nobody names it, so that it can be dropped."""
         return not self.known and not self.assignments
+
+    def _count(self, grant: CardGrant) -> None:
+        state = self.cards.get(grant.index)
+        if state is None:
+            state = self.cards[grant.index] = CardState(grant.index)
+        state.used += grant.units
+        state.whole += grant.whole
+        state.pods += 1
+
+    def _figures(self) -> tuple[int, ...]:
+        return self.largest_free, self.largest_shared_free, self.empty_cards, self.total, self.used
 
     def _settle(self) -> None:
         for index in [i for i, state in self.cards.items() if state.card is None and not state.pods]:

@@ -137,6 +137,13 @@ class KubeClient:
                 found.extend(self._decode(resource.type, item, attempt) for item in page.entries)
         return found
 
+    async def newest_version(self, resource: Resource[Any], selector: Selector = EVERYTHING) -> str:
+        """Return the version at which a collection stands now, from a list of one object read from the newest state."""
+        async with aclosing(self.pages(resource, selector, page_size=1)) as pages:
+            async for page in pages:
+                return page.metadata.resource_version
+        raise RemoteContractError(f"GET {resource.path(namespace=selector.namespace)} was answered with no page")
+
     @asynccontextmanager
     async def watch(
         self,
@@ -232,12 +239,16 @@ class KubeClient:
     ) -> None:
         """Bind a pod and record its cards, in one request that does both or neither.
 
+        ``timeout_s`` binds the server too: it gives up what it has not done by then, so that nothing takes effect late.
+
         Raises:
             ConflictError: the pod is bound already, is being deleted, or is another pod of that name.
             NotFoundError: there is no such pod.
             UnknownOutcomeError: it may be bound: read the pod before deciding again.
         """
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="binding")
+        if timeout_s is not None:
+            path += f"?timeout={max(1, int(timeout_s * 1000))}ms"
         body = _ENCODER.encode(binding(pod, node, annotations))
         await self._transport.post(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
 

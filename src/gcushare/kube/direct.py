@@ -118,16 +118,25 @@ class DirectPosts:
         """Send a request; returns the code, and what a refusal said.
 
         Raises:
-            NotConnectedError: no connection was made, nothing was sent.
+            NotConnectedError: no connection was made or became free in time, nothing was sent.
             TRANSPORT_FAILURES: no answer; it may have taken effect.
         """
         more = "".join(_header(name, value) for name, value in headers.items())
         # A server behind a proxy may live under a path of its own.
         first = f"POST {self._url.raw_path.rstrip('/')}{path} HTTP/1.1\r\n"
         head = f"{first}{self._head}{more}Content-Length: {len(body)}\r\n\r\n"
-        async with asyncio.timeout(timeout_s), self._places:
-            connection = self._find_idle() or await self._connect(timeout_s)
-            answer = await connection.ask(head.encode() + body)
+        is_sent = False
+        try:
+            async with asyncio.timeout(timeout_s), self._places:
+                connection = self._find_idle() or await self._connect(timeout_s)
+                is_sent = True
+                answer = await connection.ask(head.encode() + body)
+        except TimeoutError as error:
+            if is_sent:
+                raise
+            raise NotConnectedError(
+                f"{self.target.server}: none of {self.connections} connections became free in {timeout_s:g}s"
+            ) from error
         if answer.is_last:
             connection.transport.close()
         else:
@@ -187,22 +196,23 @@ def _read_answer(data: bytes) -> _Answer | None:
     Raises:
         ValueError: it is no answer of HTTP/1.1.
     """
-    end = data.find(b"\r\n\r\n")
-    if end < 0:
-        if len(data) > _LONGEST_HEAD:
-            raise ValueError("its head has no end")
-        return None
-    first, *lines = data[:end].decode("latin-1").split("\r\n")
-    version, _, status = first.partition(" ")
-    code = status[:3]
-    if version not in ("HTTP/1.1", "HTTP/1.0") or not code.isdigit():
-        raise ValueError(f"it begins with {first[:80]!r}")
-    if code.startswith("1"):
-        return _read_answer(data[end + 4 :])
+    start, code = 0, "1"
+    while code.startswith("1"):  # Interim answers, which say nothing.
+        end = data.find(b"\r\n\r\n", start)
+        if end < 0:
+            if len(data) - start > _LONGEST_HEAD:
+                raise ValueError("its head has no end")
+            return None
+        first, *lines = data[start:end].decode("latin-1").split("\r\n")
+        version, _, status = first.partition(" ")
+        code = status[:3]
+        if version not in ("HTTP/1.1", "HTTP/1.0") or not code.isdigit():
+            raise ValueError(f"it begins with {first[:80]!r}")
+        start = end + 4
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     is_last = version == "HTTP/1.0" or "close" in headers.get("connection", "").lower()
-    found = _read_body(data[end + 4 :], "0" if code in ("204", "304") else None, headers)
+    found = _read_body(data[start:], "0" if code in ("204", "304") else None, headers)
     if found is None:
         return None
     body, rest = found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from prometheus_client import Counter
 
-from gcushare.core.ledger import Drift
+from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.nodes import Assignment
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.logs import fields
@@ -29,7 +29,10 @@ async def recount_for_ever(
         heartbeat.beat()
         await asyncio.sleep(interval_s)
         for state, drifts in states:
-            found = state.recount()
+            found = []
+            for some in state.recount():
+                found += some
+                await asyncio.sleep(0)
             if found:
                 drifts.inc(len(found))
                 _report(state, found)
@@ -43,9 +46,12 @@ async def settle_for_ever(services: Sequence[BindService], after_s: float) -> No
             await service.settle(older_than_s=after_s)
 
 
-def _report(state: VendorState, drifts: Sequence[Drift]) -> None:
+def _report(state: VendorState, drifts: Sequence[Drift | FigureDrift]) -> None:
     log.warning("ledger repaired %s", fields(vendor=state.vendor.name, drifts=len(drifts)))
     for drift in drifts[:_MAX_LOGGED]:
+        if isinstance(drift, FigureDrift):
+            log.warning("drift %s", fields(vendor=state.vendor.name, node=drift.where, wrong=drift.words))
+            continue
         log.warning(
             "drift %s",
             fields(

@@ -39,7 +39,10 @@ class RequestMetrics:
             "gcushare_extender_results", "Answers by result.", ["vendor", "verb", "result"], registry=registry
         )
         self._drifts = Counter(
-            "gcushare_ledger_drifts", "Pods that the recount found counted wrongly.", ["vendor"], registry=registry
+            "gcushare_ledger_drifts",
+            "Pods, sums of nodes and orders of nodes that the recount found wrong.",
+            ["vendor"],
+            registry=registry,
         )
 
     def drifts_of(self, vendor: str) -> Counter:

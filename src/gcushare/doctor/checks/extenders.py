@@ -91,7 +91,7 @@ def check_picture(facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "ledger-drift",
                 f"extender {replica.name}",
-                f"its recounts found {drifts:.0f} pods counted wrongly and repaired them",
+                f"its recounts found {drifts:.0f} pods or sums counted wrongly and repaired them",
                 "a defect: make a support bundle and report it",
             )
 

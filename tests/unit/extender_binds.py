@@ -1,0 +1,79 @@
+"""A bind service over a state that has seen a cluster, for tests of what becomes of Bindings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.vendors import ENFLAME
+from gcushare.wire.extender import BindArguments
+from gcushare.wire.objects import Pod
+from tests.extender_objects import a_node, state_of
+from tests.unit.extender_cluster import Cluster
+
+QUICK = BindTimes(total_s=0.3, attempt_s=0.1)
+
+
+@dataclass
+class Office:
+    """A leadership that can be taken away, at once or after so many questions."""
+
+    is_leader: bool = True
+    holder: str = "another"
+    questions_left: int = 1_000_000
+    margins: list[float] = field(default_factory=list)
+
+    def holds(self, margin_s: float) -> bool:
+        self.margins.append(margin_s)
+        self.questions_left -= 1
+        return self.is_leader and self.questions_left >= 0
+
+
+class Rig:
+    """A state that has seen a cluster, and a bind service over both."""
+
+    def __init__(
+        self,
+        *pods: Pod,
+        cards: tuple[int, ...] = (16, 16),
+        office: Office | None = None,
+        times: BindTimes = QUICK,
+    ) -> None:
+        self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards))
+        self.cluster = Cluster(*pods)
+        self.cluster.tell(self.state)
+        self.office = office or Office()
+        self.service = BindService(
+            self.state, self.cluster, self.office, times=times, now_ns=lambda: 1_000 + len(self.cluster.bindings)
+        )
+
+    async def bind(self, name: str = "a", node: str = "node-1", uid: str | None = None) -> None:
+        await self.service.bind(BindArguments(name, "default", uid or f"uid-{name}", node))
+
+    def used(self, node: str = "node-1") -> list[int]:
+        return [card.used for card in self.state.ledger.nodes[node].cards.values()]
+
+    def recorded(self) -> Counter[tuple[str, str]]:
+        """Units by node and card, as the records of the cluster's pods say."""
+        sums: Counter[tuple[str, str]] = Counter()
+        for pod in self.cluster.pods.values():
+            if pod.is_bound:
+                written = pod.metadata.annotations
+                card = written[ENFLAME.record.card_index]
+                sums[pod.spec.node_name or "", card] += int(written[ENFLAME.record.pod_units])
+        return sums
+
+    def check_truth(self) -> None:
+        """No card is recorded beyond its size, and once the watch told all, the ledger is what a fresh one would be.
+
+        The first is read from the cluster alone: a ledger that gave a card away twice counts the same afterwards.
+        """
+        assert {card: units for card, units in self.recorded().items() if units > 16} == {}
+        self.cluster.tell(self.state)
+        fresh = state_of(a_node("node-1", 16, 16), a_node("node-2", 16, 16))
+        self.cluster.tell(fresh)
+        for node in ("node-1", "node-2"):
+            assert self.used(node) == [card.used for card in fresh.ledger.nodes[node].cards.values()]
+        assert not self.state.ledger.reserved

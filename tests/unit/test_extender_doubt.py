@@ -1,0 +1,265 @@
+"""bind, asked again: what an earlier Binding may still make true stays held, whatever else goes wrong meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
+from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.wire.objects import Pod
+from tests.extender_objects import a_pod, on_card
+from tests.unit.extender_binds import Rig
+from tests.unit.extender_cluster import Mishap
+
+ALWAYS = 100
+
+
+async def doubtful(rig: Rig, name: str = "a", node: str = "node-1", *, done: bool) -> None:
+    """Leave a pod whose Binding nobody knows the outcome of; ``done`` says what became of it."""
+    rig.cluster.mishaps.extend([Mishap.LOST_AFTER if done else Mishap.LOST_BEFORE, *[Mishap.NOT_SENT] * ALWAYS])
+    rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * ALWAYS)
+    with pytest.raises(RetryableError):
+        await rig.bind(name, node)
+    rig.cluster.mishaps.clear()
+    rig.cluster.read_mishaps.clear()
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_asked_again_without_reaching_the_server_the_units_stay_held(done: bool) -> None:
+    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    await doubtful(rig, done=done)
+    rig.cluster.mishaps.extend([Mishap.NOT_SENT] * ALWAYS)
+    with pytest.raises(RetryableError):
+        await rig.bind("a")
+    rig.cluster.mishaps.clear()
+    assert rig.used() == [12, 0]
+
+    await rig.bind("b")
+    rig.cluster.arrive()
+    rig.check_truth()
+
+
+async def test_asked_again_for_the_same_node_the_same_binding_is_sent() -> None:
+    rig = Rig(a_pod("a", 4), a_pod("b", 14))
+    await doubtful(rig, done=False)
+    await rig.bind("b")
+    await rig.bind("a")
+    (_, _, sent), *_ = rig.cluster.late
+    written = rig.cluster.pods["default", "a"].metadata.annotations
+    assert written == sent
+    rig.check_truth()
+
+
+async def test_asked_for_another_node_the_pod_is_read_first() -> None:
+    rig = Rig(a_pod("a", 12))
+    await doubtful(rig, done=True)
+    with pytest.raises(Refused, match="bound to node 'node-1' already"):
+        await rig.bind("a", "node-2")
+
+    assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [0, 0])
+    rig.check_truth()
+
+
+async def test_asked_for_another_node_while_nothing_can_be_read_all_stays_as_it_is() -> None:
+    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    await doubtful(rig, done=True)
+    rig.cluster.read_mishaps.append(Mishap.FORBIDDEN)
+    with pytest.raises(ForbiddenError):
+        await rig.bind("a", "node-2")
+
+    assert rig.used() == [12, 0]
+    await rig.bind("b")
+    rig.check_truth()
+
+
+async def test_asked_for_another_node_without_room_the_first_stays_held() -> None:
+    rig = Rig(a_pod("a", 12), a_pod("b", 12), a_pod("x", 12), a_pod("y", 12))
+    await rig.bind("x", "node-2")
+    await rig.bind("y", "node-2")
+    await doubtful(rig, done=False)
+    with pytest.raises(Refused, match="needs 12 in one card"):
+        await rig.bind("a", "node-2")
+    rig.cluster.arrive()
+    await rig.bind("b")
+
+    rig.check_truth()
+
+
+async def test_two_nodes_are_held_for_a_pod_that_may_turn_out_on_either_until_that_is_known() -> None:
+    rig = Rig(a_pod("a", 12))
+    await doubtful(rig, node="node-1", done=False)
+    rig.cluster.mishaps.extend([Mishap.NOT_SENT] * ALWAYS)
+    with pytest.raises(RetryableError):
+        await rig.bind("a", "node-2")
+    assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [0, 0]), "the second was never sent"
+
+    rig.cluster.mishaps.clear()
+    await doubtful(rig, node="node-2", done=False)
+    assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [12, 0])
+
+    rig.cluster.arrive()
+    await rig.service.settle(older_than_s=0.0)
+    assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [0, 0]), "the first came first"
+    rig.check_truth()
+
+
+async def test_bound_elsewhere_the_first_node_has_its_units_back_at_once() -> None:
+    rig = Rig(a_pod("a", 12))
+    await doubtful(rig, node="node-1", done=False)
+    await rig.bind("a", "node-2")
+
+    assert (rig.used("node-1"), rig.used("node-2")) == ([0, 0], [12, 0])
+    rig.check_truth()
+
+
+async def test_asked_for_the_first_node_again_its_own_cards_are_taken_back() -> None:
+    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    await doubtful(rig, node="node-1", done=False)
+    await doubtful(rig, node="node-2", done=False)
+    await rig.bind("b")
+    assert rig.used() == [12, 12]
+
+    await rig.bind("a", "node-1")
+    assert (rig.used("node-1"), rig.used("node-2")) == ([12, 12], [0, 0])
+    rig.cluster.arrive()
+    rig.check_truth()
+
+
+@pytest.mark.parametrize("read", [Mishap.FORBIDDEN, Mishap.LOST_BEFORE])
+async def test_a_read_that_fails_for_whatever_reason_leaves_the_doubt(read: Mishap) -> None:
+    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    rig.cluster.mishaps.extend([Mishap.LOST_AFTER, *[Mishap.NOT_SENT] * ALWAYS])
+    rig.cluster.read_mishaps.append(read)
+    with pytest.raises(RetryableError):
+        await rig.bind("a")
+    rig.cluster.mishaps.clear()
+    assert rig.used() == [12, 0]
+
+    await rig.bind("b")
+    rig.check_truth()
+
+
+async def test_a_refusal_of_the_repeat_says_nothing_of_the_first() -> None:
+    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    rig.cluster.mishaps.extend([Mishap.LOST_BEFORE, Mishap.FORBIDDEN])
+    with pytest.raises(ForbiddenError):
+        await rig.bind("a")
+    rig.cluster.arrive()
+    await rig.bind("b")
+
+    rig.check_truth()
+
+
+async def test_an_error_that_nobody_foresaw_is_settled_like_any_doubt() -> None:
+    rig = Rig(a_pod("a", 12))
+    rig.cluster.mishaps.append(Mishap.BROKEN)
+    with pytest.raises(RuntimeError):
+        await rig.bind("a")
+    assert rig.used() == [12, 0]
+    await rig.service.settle(older_than_s=0.0)
+
+    assert rig.used() == [0, 0]
+    rig.check_truth()
+
+
+class TestReadsThatAreLate:
+    """The watch has told of a later state while an answer was on its way."""
+
+    @staticmethod
+    def later(rig: Rig, what: str) -> list[int]:
+        """Let the watch catch up; returns what the node holds then."""
+        rig.state.see_pod(rig.cluster.pods["default", "a"])
+        if what == "deleted":
+            rig.cluster.pods.clear()
+            rig.state.lose_pod("uid-a")
+            return [0, 0]
+        corrected = a_pod("a", 4, node="node-1", record=on_card(1, 4))
+        rig.cluster.put(corrected)
+        rig.state.see_pod(corrected)
+        return [0, 4]
+
+    @pytest.mark.parametrize("what", ["deleted", "corrected"])
+    async def test_settling_does_not_go_back(self, what: str) -> None:
+        rig = Rig(a_pod("a", 4))
+        await rig.bind()
+        rig.cluster.reads_travel = asyncio.Event()
+        settling = asyncio.create_task(rig.service.settle(older_than_s=0.0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        expected = self.later(rig, what)
+        rig.cluster.reads_travel.set()
+        await settling
+
+        assert rig.used() == expected
+
+    @pytest.mark.parametrize("what", ["deleted", "corrected"])
+    async def test_binding_does_not_go_back(self, what: str) -> None:
+        rig = Rig(a_pod("a", 4))
+        rig.cluster.reads_travel = asyncio.Event()
+        rig.cluster.mishaps.append(Mishap.LOST_AFTER)
+        binding = asyncio.create_task(rig.bind())
+        while not rig.cluster.reads:  # noqa: ASYNC110 - a few turns of the loop
+            await asyncio.sleep(0)
+        expected = self.later(rig, what)
+        rig.cluster.reads_travel.set()
+        await binding
+
+        assert rig.used() == expected
+
+
+async def test_a_pod_that_went_while_nobody_watched_waits_no_more() -> None:
+    rig = Rig(a_pod("a", 4))
+    await rig.bind()
+    rig.cluster.pods.clear()
+    rig.state.keep_pods(frozenset())
+    await rig.service.settle(older_than_s=0.0)
+
+    assert (rig.used(), dict(rig.state.waiting)) == ([0, 0], {})
+
+
+async def test_a_call_under_another_name_does_not_join_a_binding() -> None:
+    rig = Rig(a_pod("a", 4))
+    results = await asyncio.gather(rig.bind("a"), rig.bind("b", uid="uid-a"), return_exceptions=True)
+    assert results[0] is None
+    assert isinstance(results[1], Refused)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_order_of_mishaps_gives_a_card_away_twice(seed: int) -> None:
+    """Pods asked for again and again, on any node; Bindings that arrive late, a watch that tells late and in parts."""
+    rng = random.Random(seed)
+    pods = [a_pod(f"p{number}", rng.choice([4, 8, 12])) for number in range(8)]
+    rig = Rig(*pods, times=BindTimes(total_s=0.12, attempt_s=0.02))
+    for _ in range(5):
+        rig.cluster.mishaps.extend(rng.choices(list(Mishap), k=16))
+        rig.cluster.read_mishaps.extend(rng.choices([Mishap.NONE, Mishap.LOST_BEFORE, Mishap.FORBIDDEN], k=12))
+        asked = rng.sample(pods, 4)
+        results = await asyncio.gather(
+            *(rig.bind(pod.metadata.name, f"node-{rng.randint(1, 2)}") for pod in asked), return_exceptions=True
+        )
+        assert all(result is None or isinstance(result, GcushareError | RuntimeError) for result in results), results
+        match rng.randrange(3):
+            case 0:
+                rig.cluster.arrive()
+            case 1:
+                tell_some(rig, rng)
+            case _:
+                # The server gives up what it was not done with in time, long before anything is settled.
+                rig.cluster.late.clear()
+                await rig.service.settle(older_than_s=0.0)
+    rig.cluster.arrive()
+    rig.cluster.mishaps.clear()
+    rig.cluster.read_mishaps.clear()
+    await rig.service.settle(older_than_s=0.0)
+    assert {card: units for card, units in rig.recorded().items() if units > 16} == {}, f"{seed=}"
+    rig.check_truth()
+
+
+def tell_some(rig: Rig, rng: random.Random) -> None:
+    """Let the watch tell of some pods."""
+    told: list[Pod] = rng.sample(list(rig.cluster.pods.values()), 4)
+    for pod in told:
+        rig.state.see_pod(pod)

@@ -76,6 +76,29 @@ async def bind(client: KubeClient, *, timeout_s: float | None = None) -> None:
     await client.bind_pod(POD, "node-1", {"a": "b"}, timeout_s=timeout_s)
 
 
+async def test_a_binding_carries_its_deadline_so_that_the_server_does_nothing_late() -> None:
+    async with serving() as server, KubeClient(server.config(), program="test") as client:
+        await bind(client, timeout_s=2.0)
+        await bind(client)
+    assert [head.split(" ")[1] for head in server.heads] == [f"{PATH}?timeout=2000ms", PATH]
+
+
+async def test_a_binding_that_waited_for_a_connection_in_vain_was_not_sent_and_is_in_no_doubt() -> None:
+    limits = Limits(connections=2)
+    async with serving(waits=True) as server, KubeClient(server.config(), program="test", limits=limits) as client:
+        outcomes = await asyncio.gather(*(bind(client, timeout_s=0.3) for _ in range(5)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [UnknownOutcomeError] * 2 + [RetryableError] * 3
+    assert "none of 2 connections became free" in str(outcomes[-1])
+    assert len(server.heads) == 2
+
+
+async def test_any_number_of_interim_answers_is_passed_over() -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000
+    async with serving(interim + CREATED) as server, KubeClient(server.config(), program="test") as client:
+        await bind(client)
+    assert len(server.heads) == 1
+
+
 async def test_one_connection_carries_one_binding_after_the_other() -> None:
     async with serving() as server, KubeClient(server.config(), program="test") as client:
         for _ in range(3):

@@ -55,6 +55,12 @@ def test_a_malformed_card_names_the_key_and_the_value(value: str) -> None:
     assert "is not a whole number" in str(caught.value)
 
 
+@pytest.mark.parametrize("key", [ENFLAME.record.card_units, ENFLAME.record.pod_units])
+def test_units_that_no_node_has_are_refused(key: str) -> None:
+    with pytest.raises(RemoteContractError, match=f"{key}=10000001 is more than any node has"):
+        decode_record(ENFLAME, {"enflame.com/gcu-device-id": "0", key: "10000001"})
+
+
 def test_a_card_named_twice_is_refused() -> None:
     with pytest.raises(RemoteContractError, match="names a card twice"):
         decode_record(ENFLAME, {"enflame.com/gcu-device-id": "2,2"})

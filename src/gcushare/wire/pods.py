@@ -183,8 +183,16 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
 
 
 def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
-    """A pod's grants: the record's cards, with the units that its request puts on each."""
+    """A pod's grants: the record's cards, with the units that its request puts on each.
+
+    Raises:
+        RemoteContractError: the record names another number of whole cards than the pod asks for.
+    """
     if request.cards.whole:
+        if len(record.card_indexes) != request.cards.cards:
+            raise RemoteContractError(
+                f"the record names {len(record.card_indexes)} whole cards, and the pod asks for {request.cards.cards}"
+            )
         return tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
     shares = split_over_cards(request.total_units, record.card_indexes)
     return tuple(CardGrant(index, units) for index, units in shares.items())

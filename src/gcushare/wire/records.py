@@ -14,6 +14,8 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.keys import CARD_MODE, MODE_WHOLE
 
 MAX_RECORD_CARDS = 64
+MAX_RECORD_UNITS = 10_000_000
+"""Far more than any node has; a larger number was written by nobody of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +64,8 @@ def decode_record(vendor: Vendor, annotations: Mapping[str, str]) -> PodRecord |
         raise RemoteContractError(f"annotation {keys.card_index}={cards[:80]!r} names a card twice")
     return PodRecord(
         card_indexes=indexes,
-        card_units=_parse_number(keys.card_units, annotations.get(keys.card_units, "0")),
-        pod_units=_parse_number(keys.pod_units, annotations.get(keys.pod_units, "0")),
+        card_units=_parse_units(keys.card_units, annotations),
+        pod_units=_parse_units(keys.pod_units, annotations),
         assigned=annotations.get(keys.assigned) == "true",
         assign_time_ns=_parse_number(keys.assign_time, annotations.get(keys.assign_time, "0")),
         whole=annotations.get(CARD_MODE) == MODE_WHOLE,
@@ -74,6 +76,13 @@ def record_keys(vendor: Vendor) -> tuple[str, ...]:
     """Every annotation key that only our programs may write on a pod."""
     keys = vendor.record
     return (keys.card_index, keys.card_units, keys.pod_units, keys.assigned, keys.assign_time, CARD_MODE)
+
+
+def _parse_units(key: str, annotations: Mapping[str, str]) -> int:
+    units = _parse_number(key, annotations.get(key, "0"))
+    if units > MAX_RECORD_UNITS:
+        raise RemoteContractError(f"annotation {key}={units} is more than any node has ({MAX_RECORD_UNITS})")
+    return units
 
 
 def _parse_number(key: str, text: str) -> int:

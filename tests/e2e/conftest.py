@@ -11,8 +11,10 @@ import pytest
 import pytest_asyncio
 from pytest_asyncio import is_async_test
 
+from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.figures import Figures
+from tests.e2e.machine import Machine
 
 _RUNNING: list[ControlPlane] = []
 _FIGURES = Figures()
@@ -61,3 +63,11 @@ async def control_plane() -> AsyncIterator[ControlPlane]:
         _RUNNING.append(running)
         yield running
         _RUNNING.remove(running)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def machine(control_plane: ControlPlane) -> AsyncIterator[Machine]:
+    """Make this machine the control plane's node, for tests that schedule onto it."""
+    need_binaries("kube-scheduler")
+    async with Machine(control_plane) as running:
+        yield running

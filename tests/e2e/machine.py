@@ -15,6 +15,8 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
@@ -31,7 +33,7 @@ _MOUNTED = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit; shift 2; do
 
 
 class Machine:
-    """The one node of a control plane. Skips the test, when it is made, where the machine does not serve."""
+    """The one node of a control plane, as long as it is entered; skips the test, when made, where it cannot serve."""
 
     def __init__(self, control_plane: ControlPlane, feature_gates: Mapping[str, bool] | None = None) -> None:
         need_root("to run containerd and a kubelet")
@@ -50,16 +52,29 @@ class Machine:
     def plugins(self) -> Path:
         return self.root / "device-plugins"
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         """Start containerd with the tests' image, then the kubelet, and wait for the Node."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the kubelet, then every container, then containerd."""
+        await self._stop()
+
+    async def _start(self) -> None:
         self._made = [folder for folder in (_KUBELET_DIR, _KUBERNETES_DIR) if not folder.exists()]
         for folder in (self.root, self.pod_logs, self.etc / "manifests", *self._made):
             folder.mkdir(parents=True, exist_ok=True)
         await self._start_containerd()
         await self.start_kubelet()
 
-    async def stop(self) -> None:
-        """End the kubelet, then every container, then containerd."""
+    async def _stop(self) -> None:
         running = [name for name in ("kubelet",) if name in self.control_plane.children]
         for name in running:
             await self.control_plane.end(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,28 @@ class NodeSide:
             assert self.granted(name) == {card: units}, f"{name}: record says card {card}"
             assert (await self.seen(name))[ENFLAME.environment.visible] == str(card)
             assert node_of(self.scheduling.pod(name)) == NODE
+
+
+StartNode = Callable[[NodePlan], Awaitable[NodeSide]]
+"""Starts plugin, extender and scheduler for one test's cards."""
+
+
+@asynccontextmanager
+async def node_starter(machine: Machine, *, whole_cards: bool = False) -> AsyncIterator[StartNode]:
+    """Give one test's node, whose programs end with it; ``whole_cards`` has all of them serve both kinds of pod."""
+    async with Scheduling(machine.control_plane, whole_cards=whole_cards) as scheduling:
+
+        async def start(plan: NodePlan) -> NodeSide:
+            side = NodeSide(machine, scheduling, plan, mode="both" if whole_cards else "memory")
+            side.set_health()
+            await side.start_plugin()
+            await scheduling.start_all()
+            await side.until_allocatable(side.units)
+            if whole_cards:
+                await side.until_allocatable(len(plan.card_bytes), resource=WHOLE)
+            return side
+
+        yield start
 
 
 def with_kubeconfig(command: Command, path: Path) -> Command:

@@ -19,7 +19,7 @@ from gcushare.playground.picture import POD_OBJECTS
 from gcushare.playground.plans import NodePlan
 from gcushare.playground.processes import Command
 from gcushare.vendors import ENFLAME
-from tests.e2e.assets import need_binaries, need_client
+from tests.e2e.assets import need_client
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod, with_kubeconfig
@@ -83,29 +83,24 @@ class Installed:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def installed(control_plane: ControlPlane) -> AsyncIterator[Installed]:
+async def installed(machine: Machine) -> AsyncIterator[Installed]:
     """Apply the plain manifests, and run the programs as their service accounts on a real kubelet."""
-    need_binaries("kube-scheduler")
     need_client("kubectl")
-    machine = Machine(control_plane)
-    try:
-        await machine.start()
-        for file in ("gcushare", "admission"):
-            path = DEPLOY / "manifests" / "enflame" / f"{file}.yaml"
-            await asyncio.to_thread(kubectl, control_plane, "apply", "-f", str(path))
-        extender = await account_kubeconfig(control_plane, "gcushare-scheduler-extender")
-        plugin = await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True)
-        scheduling = AsScheduling(control_plane, extender)
-        async with scheduling, KubeClient(load_config(ConfigSources(kubeconfig=plugin))) as client:
-            side = NodeSide(machine, scheduling, NodePlan(name=NODE), kubeconfig=plugin)
-            side.set_health()
-            await until_policies_hold(control_plane)
-            await side.start_plugin()
-            await scheduling.start_all()
-            await side.until_allocatable(side.units)
-            yield Installed(scheduling, side, client)
-    finally:
-        await machine.stop()
+    control_plane = machine.control_plane
+    for file in ("gcushare", "admission"):
+        path = DEPLOY / "manifests" / "enflame" / f"{file}.yaml"
+        await asyncio.to_thread(kubectl, control_plane, "apply", "-f", str(path))
+    extender = await account_kubeconfig(control_plane, "gcushare-scheduler-extender")
+    plugin = await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True)
+    scheduling = AsScheduling(control_plane, extender)
+    async with scheduling, KubeClient(load_config(ConfigSources(kubeconfig=plugin))) as client:
+        side = NodeSide(machine, scheduling, NodePlan(name=NODE), kubeconfig=plugin)
+        side.set_health()
+        await until_policies_hold(control_plane)
+        await side.start_plugin()
+        await scheduling.start_all()
+        await side.until_allocatable(side.units)
+        yield Installed(scheduling, side, client)
 
 
 class AsScheduling(Scheduling):

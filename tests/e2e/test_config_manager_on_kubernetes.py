@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import pytest_asyncio
@@ -78,9 +79,10 @@ status: {{}}
 async def scheduler_port(control_plane: ControlPlane) -> AsyncIterator[int]:
     """Run kube-scheduler as a static pod of a kubelet; returns the port on which it tells its health."""
     binary = need_binaries("kube-scheduler")["kube-scheduler"]
-    machine, port = Machine(control_plane), ReservedPort()
-    try:
-        await machine.start()
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(closing(ReservedPort()))
+        machine = await stack.enter_async_context(Machine(control_plane))
+        stack.callback(_remove_files, machine.etc / "manifests")
         image = f"registry.k8s.io/kube-scheduler:{await control_plane.client.version()}"
         copied = control_plane.root / "kube-scheduler"
         await asyncio.to_thread(shutil.copyfile, binary, copied)
@@ -90,11 +92,11 @@ async def scheduler_port(control_plane: ControlPlane) -> AsyncIterator[int]:
         (machine.etc / "manifests" / "kube-scheduler.yaml").write_text(_MANIFEST.format(port=port.number, image=image))
         await until_healthy(port.number)
         yield port.number
-    finally:
-        for manifest in (machine.etc / "manifests").glob("*"):
-            manifest.unlink()
-        await machine.stop()
-        port.close()
+
+
+def _remove_files(folder: Path) -> None:
+    for file in folder.glob("*"):
+        file.unlink()
 
 
 async def test_a_static_scheduler_is_configured_uses_the_extender_and_is_put_back(

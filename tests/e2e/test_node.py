@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -13,44 +12,19 @@ from gcushare.kube import PODS
 from gcushare.playground.picture import allocatable_of, node_of, phase_of
 from gcushare.playground.plans import NodePlan
 from gcushare.vendors import ENFLAME
-from tests.e2e.assets import need_binaries
-from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
-from tests.e2e.node_side import NodeSide, real_pod
-from tests.e2e.scheduling import Scheduling
+from tests.e2e.node_side import StartNode, node_starter, real_pod
 
 REFUSED = "insufficient GCU Memory in one gcu device"
 EIGHT = NodePlan(name=NODE)
 TWO = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 2)
 
-StartNode = Callable[[NodePlan], Awaitable[NodeSide]]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def machine(control_plane: ControlPlane) -> AsyncIterator[Machine]:
-    need_binaries("kube-scheduler")
-    running = Machine(control_plane)
-    try:
-        await running.start()
-        yield running
-    finally:
-        await running.stop()
-
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
     """Start plugin, extender and scheduler for one test's cards."""
-    async with AsyncExitStack() as stack:
-        scheduling = await stack.enter_async_context(Scheduling(machine.control_plane))
-
-        async def start(plan: NodePlan) -> NodeSide:
-            side = NodeSide(machine, scheduling, plan)
-            side.set_health()
-            await side.start_plugin()
-            await scheduling.start_all()
-            await side.until_allocatable(side.units)
-            return side
-
+    async with node_starter(machine) as start:
         yield start
 
 

@@ -32,16 +32,11 @@ locked: ids times ids held. The second needs the first."""
 async def large_node(control_plane: ControlPlane, node: NodePlan, gates: Mapping[str, bool]) -> AsyncIterator[NodeSide]:
     """Run a node whose cards are counted in MiB."""
     need_binaries("kube-scheduler")
-    machine = Machine(control_plane, gates)
-    try:
-        await machine.start()
-        async with Scheduling(control_plane) as scheduling:
-            side = NodeSide(machine, scheduling, node, unit="MiB")
-            side.set_health()
-            await scheduling.start_all()
-            yield side
-    finally:
-        await machine.stop()
+    async with Machine(control_plane, gates) as machine, Scheduling(control_plane) as scheduling:
+        side = NodeSide(machine, scheduling, node, unit="MiB")
+        side.set_health()
+        await scheduling.start_all()
+        yield side
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -14,10 +13,9 @@ from gcushare.playground.picture import node_of, phase_of
 from gcushare.playground.plans import NodePlan
 from gcushare.vendors import ENFLAME
 from gcushare.wire.records import PodRecord, encode_record
-from tests.e2e.assets import need_binaries
-from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
-from tests.e2e.node_side import WHOLE, NodeSide, real_pod
+from tests.e2e.node_side import WHOLE, NodeSide, StartNode, node_starter, real_pod
 from tests.e2e.objects import JsonObject
 from tests.e2e.scheduling import Scheduling
 
@@ -25,35 +23,11 @@ ONE = NodePlan(name=NODE, card_bytes=(16 * GIB,))
 FOUR = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 4)
 RACES = 6
 
-StartNode = Callable[[NodePlan], Awaitable[NodeSide]]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def machine(control_plane: ControlPlane) -> AsyncIterator[Machine]:
-    need_binaries("kube-scheduler")
-    running = Machine(control_plane)
-    try:
-        await running.start()
-        yield running
-    finally:
-        await running.stop()
-
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
     """Start plugin, extender and scheduler, all of which know both kinds of pod."""
-    async with AsyncExitStack() as stack:
-        scheduling = await stack.enter_async_context(Scheduling(machine.control_plane, whole_cards=True))
-
-        async def start(plan: NodePlan) -> NodeSide:
-            side = NodeSide(machine, scheduling, plan, mode="both")
-            side.set_health()
-            await side.start_plugin()
-            await scheduling.start_all()
-            await side.until_allocatable(side.units)
-            await side.until_allocatable(len(plan.card_bytes), resource=WHOLE)
-            return side
-
+    async with node_starter(machine, whole_cards=True) as start:
         yield start
 
 

@@ -9,24 +9,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-GUIDES = tuple(
-    f"{name}.md"
-    for name in (
-        "quick-start",
-        "user-guide",
-        "admin-guide",
-        "dashboard",
-        "troubleshooting",
-        "runbook",
-        "faq",
-        "api-reference",
-        "cli-reference",
-        "comparison",
-    )
-)
-"""Documents that exist in both languages, under docs/ and docs/zh/."""
+GUIDES = tuple(sorted(path.name for path in DOCS.glob("*.md")))
+"""The documents that exist in both languages: in English under docs/, in Chinese under docs/zh/."""
 
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 _HEADING = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -83,6 +70,10 @@ class Document:
             Block(tuple(found["info"].split()), found["text"], self.text.count("\n", 0, found.start()) + 1)
             for found in _FENCE.finditer(self.text)
         ]
+
+    def indented(self) -> list[str]:
+        """The code blocks without a fence."""
+        return _INDENTED.findall(self.prose)
 
     def headings(self) -> list[Heading]:
         return [Heading(len(found[1]), found[2].strip()) for found in _HEADING.finditer(self.prose)]

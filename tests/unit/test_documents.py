@@ -22,9 +22,13 @@ from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
 SOURCES = ROOT / "src" / "gcushare"
 HAND_WRITTEN = tuple(name for name in GUIDES if name != "cli-reference.md")
 TRANSLATED_COMMENT = re.compile(r"(?m)\s*#.*$")
+HAN = re.compile(r"[\u4e00-\u9fff]")
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
-FOREIGN_FLAGS = {"all-namespaces", "field-selector", "namespace", "overwrite", "set", "vendor", "wait"}
-"""Flags of kubectl, helm and make's arguments that the documents show."""
+CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
+FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "reuse-values", "set"}
+FOREIGN_FLAGS |= {"vendor", "wait"}
+"""Flags of kubectl, helm, kube-scheduler and make's arguments that the documents show."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")
 OWN_KEY = re.compile(r"gcushare\.io/[a-z]+(?:-[a-z]+)*")
@@ -85,9 +89,24 @@ def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in found[:1]] == ["nowhere.md leads nowhere"]
 
 
-def test_every_chinese_document_has_its_english_twin_and_the_other_way_round() -> None:
-    assert sorted(path.name for path in (DOCS / "zh").glob("*.md")) == sorted(GUIDES)
-    assert [name for name in GUIDES if not (DOCS / name).exists()] == []
+def test_every_document_has_its_twin_in_the_other_language() -> None:
+    assert sorted(path.name for path in (DOCS / "zh").glob("*.md")) == list(GUIDES)
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_both_languages_lead_to_each_other_and_to_the_same_documents(name: str) -> None:
+    english, chinese = guide(name), guide(name, chinese=True)
+    assert english.text.splitlines()[2] == f"[中文](zh/{name})"
+    assert chinese.text.splitlines()[2] == f"[English](../{name})"
+    twins = {DOCS / other: DOCS / "zh" / other for other in GUIDES}
+    wanted = {twins.get(path, path) for path in places(english)} - {chinese.path}
+    assert places(chinese) - {english.path} == wanted
+
+
+def places(document: Document) -> set[Path]:
+    """Where its links lead to on this disk, other than to itself and to its pictures, which may show words."""
+    targets = {link.partition("#")[0] for link in document.links() if "://" not in link} - {""}
+    return {(document.path.parent / target).resolve() for target in targets if not target.endswith(".png")}
 
 
 @pytest.mark.parametrize("name", GUIDES)
@@ -97,8 +116,34 @@ def test_both_languages_have_the_same_sections_code_and_tables(name: str) -> Non
     assert [(b.info, TRANSLATED_COMMENT.sub("", b.text)) for b in chinese.blocks()] == [
         (b.info, TRANSLATED_COMMENT.sub("", b.text)) for b in english.blocks()
     ]
-    rows = [len(re.findall(r"(?m)^\|", document.prose)) for document in (english, chinese)]
-    assert rows[0] == rows[1]
+    assert [TRANSLATED_COMMENT.sub("", text) for text in chinese.indented()] == [
+        TRANSLATED_COMMENT.sub("", text) for text in english.indented()
+    ]
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_tables_have_the_same_numbers_and_untranslated_cells_in_both_languages(name: str) -> None:
+    english, chinese = (
+        [row.split("|") for row in re.findall(r"(?m)^\|.*$", guide(name, chinese=chinese).prose)]
+        for chinese in (False, True)
+    )
+    assert [len(row) for row in chinese] == [len(row) for row in english]
+    pairs = [pair for rows in zip(english, chinese, strict=True) for pair in zip(*rows, strict=True)]
+    assert [pair for pair in pairs if not HAN.search(pair[1]) and squeezed(pair[0]) != squeezed(pair[1])] == []
+    for before, after in zip(english, chinese, strict=True):
+        assert sorted(NUMBER.findall("|".join(after))) == sorted(NUMBER.findall("|".join(before)))
+
+
+def squeezed(cell: str) -> str:
+    """Without what differs between the languages in a list of names."""
+    return re.sub(r"\s+", "", cell.replace("、", ","))
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_both_languages_name_the_same_numbers(name: str) -> None:
+    texts = (re.sub(r"!\[[^]]*\]", "", guide(name, chinese=chinese).prose) for chinese in (False, True))
+    english, chinese = (set(NUMBER.findall(text)) for text in texts)  # pictures of the two languages may differ
+    assert sorted(english ^ chinese) == []
 
 
 @pytest.mark.parametrize("name", HAND_WRITTEN)
@@ -137,8 +182,15 @@ def test_the_reference_lists_every_annotation_that_the_programs_know() -> None:
 @pytest.mark.parametrize("name", HAND_WRITTEN)
 def test_every_flag_exists(name: str) -> None:
     document = guide(name)
-    known = set(FLAG.findall(guide("cli-reference.md").text)) | FOREIGN_FLAGS
+    known = set(FLAG.findall(guide("cli-reference.md").text)) | flags_of_the_scripts() | FOREIGN_FLAGS
     assert set(FLAG.findall(document.text)) - known == set()
+
+
+@functools.cache
+def flags_of_the_scripts() -> frozenset[str]:
+    """What deploy.sh and the other scripts take: the patterns of their case statements."""
+    texts = (script.read_text(encoding="utf-8") for script in (ROOT / "deploy").rglob("*.sh"))
+    return frozenset(FLAG.findall(" ".join(case for text in texts for case in CASE_PATTERN.findall(text))))
 
 
 @pytest.mark.parametrize("name", HAND_WRITTEN)

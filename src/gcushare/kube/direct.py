@@ -196,8 +196,8 @@ def _read_answer(data: bytes) -> _Answer | None:
     Raises:
         ValueError: it is no answer of HTTP/1.1.
     """
-    start, code = 0, "1"
-    while code.startswith("1"):  # Interim answers, which say nothing.
+    start = 0
+    while True:
         end = data.find(b"\r\n\r\n", start)
         if end < 0:
             if len(data) - start > _LONGEST_HEAD:
@@ -209,6 +209,8 @@ def _read_answer(data: bytes) -> _Answer | None:
         if version not in ("HTTP/1.1", "HTTP/1.0") or not code.isdigit():
             raise ValueError(f"it begins with {first[:80]!r}")
         start = end + 4
+        if not code.startswith("1"):  # Those are interim answers, which say nothing.
+            break
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     is_last = version == "HTTP/1.0" or "close" in headers.get("connection", "").lower()

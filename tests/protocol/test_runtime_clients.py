@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import uvloop
 
-from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Work, connected, serving, until
+from gcushare.runtime.turned_away import Cause
+from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, Work, connected, serving, until
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,24 @@ async def test_at_the_limit_the_longest_idle_connection_makes_room() -> None:
             assert await second.wait_closed() == b""
             await first.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
             assert (await first.receive_response())[0] == 404
-            assert server.refused_total == 0
+            assert server.turned_away[Cause.CONNECTIONS] == 0
+
+
+async def test_a_connection_whose_body_does_not_come_makes_room_as_well() -> None:
+    async with serving(replace(SETTINGS, max_connections=2)) as server, AsyncExitStack() as stack:
+        slow: list[Client] = []
+        for count in (1, 2):
+            slow.append(await stack.enter_async_context(connected(server)))
+            await slow[-1].send("POST /echo HTTP/1.1\nHost: x\nContent-Length: 6\n\nhalf")
+            await until(partial(lambda count: server.busy_count == count, count))
+        quick = await stack.enter_async_context(connected(server))
+        await quick.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
+
+        assert (await quick.receive_response())[0] == 404
+        assert await slow[0].wait_closed() == b""
+        await slow[1].send("..")
+        assert (await slow[1].reader.readline()).startswith(b"HTTP/1.1 200")
+        assert (server.turned_away[Cause.SLOW], server.turned_away[Cause.CONNECTIONS]) == (1, 0)
 
 
 async def test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_work_finish() -> None:
@@ -104,7 +124,7 @@ async def test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_w
                 )
             work.may_end.set()
             assert await busy.receive_response() == (200, {"held": True})
-        assert server.refused_total == 1
+        assert server.turned_away[Cause.CONNECTIONS] == 1
         await until(lambda: server.connection_count == 0)
         async with connected(server) as next_one:
             await next_one.send("GET /hold HTTP/1.1\nHost: x\n\n")

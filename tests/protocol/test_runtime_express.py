@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 from aiohttp import web
@@ -15,6 +16,7 @@ from gcushare.core.errors import Refused, RetryableError
 from gcushare.runtime.express import EXPRESS, ExpressHandler, read_head
 from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.serving import RunningServer, start_server
+from gcushare.runtime.turned_away import Cause
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
 
 
@@ -41,6 +43,9 @@ class Desk:
             raise
         return b'{"held": true}'
 
+    def tell_at_length(self, body: bytes) -> bytes:
+        return json.dumps({"words": "x" * 200_000}).encode()
+
     def refuse(self, body: bytes) -> bytes:
         raise Refused("no room")
 
@@ -59,6 +64,7 @@ async def serving(
     handlers: dict[str, ExpressHandler] = {
         "/echo": desk.echo,
         "/hold": desk.hold,
+        "/long": desk.tell_at_length,
         "/refuse": desk.refuse,
         "/postpone": desk.postpone,
         "/break": desk.break_down,
@@ -223,6 +229,42 @@ async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> Non
             assert (await client.receive_response())[0] == 200
 
 
+@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["express", "past the lane"])
+async def test_half_requests_that_send_nothing_keep_nobody_out(header: tuple[str, ...]) -> None:
+    whole = "x" * SETTINGS.max_request_size
+    async with serving(Desk()) as server, AsyncExitStack() as stack:
+        for number in range(20):
+            client = await stack.enter_async_context(connected(server))
+            await client.send(post("/echo", whole, *header)[: -len(whole)])
+            await until(partial(lambda wanted: server.busy_count == wanted, number + 1))
+        client = await stack.enter_async_context(connected(server))
+        for body in ("abc", whole):
+            await client.send(post("/echo", body))
+            assert (await client.receive_response())[0] == 200
+        assert server.turned_away[Cause.MEMORY] == 0
+
+
+@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["express", "past the lane"])
+async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tuple[str, ...]) -> None:
+    whole = "x" * SETTINGS.max_request_size
+    async with serving(Desk()) as server, AsyncExitStack() as stack:
+        slow = [await stack.enter_async_context(connected(server)) for _ in range(9)]
+        for number, client in enumerate(slow, start=1):
+            await client.send(post("/echo", whole, *header)[:-100])
+            await until(partial(lambda wanted: server.busy_count == wanted, min(number, 8)))
+        client = await stack.enter_async_context(connected(server))
+        await client.send(post("/echo", whole))
+        assert (await client.receive_response())[0] == 200
+        # The first made way for the ninth, the second for the whole one.
+        for cut in slow[:2]:
+            status, answer = await cut.receive_response()
+            assert (status, "came slower than others" in answer["error"]) == (503, True)
+            assert await cut.wait_closed() == b""
+        assert server.turned_away[Cause.MEMORY] == 2
+        await slow[2].send("x" * 100)
+        assert (await slow[2].receive_response())[0] == 200
+
+
 async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
     desk = Desk()
     async with serving(desk, replace(SETTINGS, idle_timeout=0.3)) as server, connected(server) as client:
@@ -269,7 +311,7 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
 
 async def ask_for_ever(client: Client) -> None:
     """Ask without reading answers."""
-    request = post("/refuse", "{}").replace("\n", "\r\n").encode() * 200
+    request = post("/long", "{}").replace("\n", "\r\n").encode() * 200
     while True:
         client.writer.write(request)
         await client.writer.drain()

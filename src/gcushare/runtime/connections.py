@@ -15,6 +15,7 @@ from aiohttp import web
 
 from gcushare.runtime.express import ExpressDesk, ExpressLane
 from gcushare.runtime.logs import fields
+from gcushare.runtime.turned_away import Cause, TurnedAway
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +34,12 @@ class ConnectionLimits:
 class ConnectionTable:
     """The connections of one server, the idle ones in the order in which they fell idle."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, turned_away: TurnedAway) -> None:
         self.limits = limits
-        self.refused_total = 0
+        self._turned_away = turned_away
         self._idle: dict[GuardedConnection, None] = {}
         self._busy: set[GuardedConnection] = set()
+        self._arriving: dict[GuardedConnection, None] = {}
         self._open: set[GuardedConnection] = set()
         self._none_busy = asyncio.Event()
         self._none_busy.set()
@@ -58,26 +60,47 @@ class ConnectionTable:
         return connection in self._busy
 
     def admit(self, connection: GuardedConnection) -> bool:
-        """Take a new connection in; when the table is full the longest idle one makes room, if there is one."""
+        """Take a new connection in. When the table is full the longest idle one makes room, then the one whose body
+        arrives longest: a slow client is not to keep others out.
+        """
         self._open.add(connection)
         self._none_open.clear()
-        if len(self) >= self.limits.count:
-            if not self._idle:
-                self.refused_total += 1
-                log.warning("connection refused %s", fields(limit=self.limits.count, refused_total=self.refused_total))
-                return False
+        if len(self) >= self.limits.count and not self._make_room():
+            self._turned_away.note(Cause.CONNECTIONS)
+            log.warning("connection refused %s", fields(limit=self.limits.count))
+            return False
+        self._idle[connection] = None
+        return True
+
+    def _make_room(self) -> bool:
+        if self._idle:
             longest = next(iter(self._idle))
             del self._idle[longest]
             log.debug("idle connection closed to make room %s", fields(limit=self.limits.count))
             longest.force_close()
-        self._idle[connection] = None
-        return True
+            return True
+        if self._arriving:
+            longest = next(iter(self._arriving))
+            self._end_busy(longest)
+            self._turned_away.note(Cause.SLOW)
+            log.info("slow body cut off to make room %s", fields(limit=self.limits.count))
+            longest.abort()
+            return True
+        return False
 
     def mark_busy(self, connection: GuardedConnection) -> None:
         if connection in self._idle:
             del self._idle[connection]
             self._busy.add(connection)
             self._none_busy.clear()
+
+    def mark_arriving(self, connection: GuardedConnection) -> None:
+        """Its request's body is awaited."""
+        if connection in self._busy:
+            self._arriving[connection] = None
+
+    def mark_arrived(self, connection: GuardedConnection) -> None:
+        self._arriving.pop(connection, None)
 
     def mark_idle(self, connection: GuardedConnection) -> None:
         if connection in self._busy:
@@ -94,6 +117,7 @@ class ConnectionTable:
 
     def _end_busy(self, connection: GuardedConnection) -> None:
         self._busy.discard(connection)
+        self._arriving.pop(connection, None)
         if not self._busy:
             self._none_busy.set()
 
@@ -163,6 +187,14 @@ class GuardedConnection(web.RequestHandler):
         """A request begins that aiohttp does not see; from now on the lane watches for silence, not aiohttp."""
         self.keep_alive(True)
         self._table.mark_busy(self)
+
+    def begin_body(self) -> None:
+        """The request's body is awaited."""
+        self._table.mark_arriving(self)
+
+    def end_body(self) -> None:
+        """It came, or is awaited no longer."""
+        self._table.mark_arrived(self)
 
     def end_express(self) -> None:
         """Its answer was written."""

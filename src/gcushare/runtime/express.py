@@ -22,9 +22,10 @@ from typing import Protocol, TypeAlias
 
 from aiohttp import web
 
-from gcushare.runtime.bodies import BodyBudget
-from gcushare.runtime.http_errors import error_response, respond_to_failure
+from gcushare.runtime.bodies import BodyBudget, BodyShare
+from gcushare.runtime.http_errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure
 from gcushare.runtime.logs import fields
+from gcushare.runtime.turned_away import Cause, TurnedAway
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,14 @@ class Carrier(Protocol):
         """A request has begun."""
         ...
 
+    def begin_body(self) -> None:
+        """The request's body is awaited."""
+        ...
+
+    def end_body(self) -> None:
+        """It came."""
+        ...
+
     def end_express(self) -> None:
         """Its answer was written."""
         ...
@@ -115,6 +124,7 @@ class ExpressDesk:
     budget: BodyBudget
     body_timeout_s: float
     needs_certificate: bool
+    turned_away: TurnedAway
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Answers that are being waited for."""
 
@@ -127,17 +137,14 @@ class ExpressDesk:
 
 @dataclass(slots=True)
 class _Arriving:
-    """A request in work: its body as far as it came, and how long it will be."""
+    """A request in work: its body as far as it came, and how much of it is missing."""
 
     path: str
-    length: int
+    missing: int
     started: float
     body: bytes | bytearray
     """One piece as it came, several in one array: a list of tiny pieces would take many times their bytes."""
-
-    @property
-    def missing(self) -> int:
-        return self.length - len(self.body)
+    share: BodyShare
 
 
 class ExpressLane:
@@ -166,12 +173,18 @@ class ExpressLane:
         if not missing:
             self._hold(data)
             return True
+        piece = data[:missing]
+        if not arriving.share.grow(len(piece)):
+            self._turn_away(arriving, Cause.MEMORY, 503, NO_MEMORY)
+            return True
         if isinstance(arriving.body, bytes):
             arriving.body = bytearray(arriving.body)
-        arriving.body += data[:missing]
+        arriving.body += piece
+        arriving.missing -= len(piece)
         if len(data) > missing:
             self._hold(data[missing:])
         if not arriving.missing:
+            self._carrier.end_body()
             self._answer(arriving)
         return True
 
@@ -182,7 +195,7 @@ class ExpressLane:
             if timer is not None:
                 timer.cancel()
         if self._arriving is not None and self._arriving.missing:
-            self._desk.budget.give_back(self._arriving.length)
+            self._arriving.share.close()
             self._arriving = None
 
     def _begin(self, data: bytes) -> bool:
@@ -191,14 +204,21 @@ class ExpressLane:
         if head is None or not self._may_take(head):
             self.close()
             return False
-        self._carrier.begin_express()
         body = data[head.start : head.start + head.length]
-        arriving = self._arriving = _Arriving(head.path, head.length, time.perf_counter(), body)
+        share = self._desk.budget.open(self._give_way)
+        if not share.grow(len(body)):
+            share.close()
+            self.close()
+            return False
+        self._carrier.begin_express()
+        arriving = _Arriving(head.path, head.length - len(body), time.perf_counter(), body, share)
+        self._arriving = arriving
         if len(data) > head.start + head.length:
             self._hold(data[head.start + head.length :])
         if not arriving.missing:
             self._answer(arriving)
         else:
+            self._carrier.begin_body()
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(self._desk.body_timeout_s, self._give_up, arriving)
         return True
@@ -209,7 +229,7 @@ class ExpressLane:
             return False
         if desk.needs_certificate and not wire.get_extra_info("peercert"):
             return False
-        return head.length <= desk.budget.largest and desk.budget.take(head.length)
+        return head.length <= desk.budget.largest
 
     def _hold(self, data: bytes) -> None:
         """Keep back what came before its time, and let no more come: answers go out in the order of their requests."""
@@ -219,15 +239,30 @@ class ExpressLane:
 
     def _give_up(self, arriving: _Arriving) -> None:
         text = f"the request's body did not arrive within {self._desk.body_timeout_s:g}s"
-        log.info("request turned away %s", self._facts(arriving, reason=text))
-        self._finish(arriving, error_response(408, text, close=True))
+        self._turn_away(arriving, Cause.SLOW, 408, text)
 
-    def _answer(self, arriving: _Arriving) -> None:
+    def _give_way(self) -> None:
+        """Drop a body that comes slower than others which need its memory."""
+        if self._arriving is not None:
+            self._turn_away(self._arriving, Cause.MEMORY, 503, CUT_FOR_OTHERS)
+
+    def _turn_away(self, arriving: _Arriving, cause: Cause, status: int, text: str) -> None:
+        self._stop_deadline()
+        self._desk.turned_away.note(cause)
+        log.info("request turned away %s", self._facts(arriving, reason=text))
+        self._finish(arriving, error_response(status, text, close=True))
+
+    def _stop_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _answer(self, arriving: _Arriving) -> None:
+        self._stop_deadline()
+        arriving.share.complete()
+        body, arriving.body = bytes(arriving.body), b""
         try:
-            answer = self._desk.handlers[arriving.path](bytes(arriving.body))
+            answer = self._desk.handlers[arriving.path](body)
         except Exception as error:  # the root of a request: nothing that a handler raises may end the server
             self._finish(arriving, respond_to_failure(error, self._facts(arriving, reason=error)))
             return
@@ -247,7 +282,7 @@ class ExpressLane:
         self._finish(arriving, answer)
 
     def _finish(self, arriving: _Arriving, answer: bytes | web.Response) -> None:
-        self._desk.budget.give_back(arriving.length)
+        arriving.share.close()
         self._arriving = None
         carrier, wire = self._carrier, self._carrier.wire
         if wire is None or wire.is_closing():

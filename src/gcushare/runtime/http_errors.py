@@ -31,6 +31,10 @@ STATUS_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
 
 _LONGEST_TEXT = 2000
 
+NO_MEMORY = "too many large requests at once, try again later"
+CUT_FOR_OTHERS = "the request's body came slower than others that needed its memory, try again later"
+"""The texts of a 503, for whoever turns a body away."""
+
 
 def status_for(error: GcushareError) -> int:
     """Return the HTTP status of an error that a handler let through."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from gcushare.runtime.bodies import BodyBudget
+from gcushare.runtime.bodies import BodyBudget, BodyShare
 from gcushare.runtime.connections import GuardedConnection
 from gcushare.runtime.groups import ServeSettings
-from gcushare.runtime.http_errors import error_response, respond_to_failure, respond_to_http
+from gcushare.runtime.http_errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure, respond_to_http
 from gcushare.runtime.logs import fields
+from gcushare.runtime.turned_away import Cause, TurnedAway
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +27,16 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 class _Rejected(Exception):
     """The request is turned away before any handler sees it."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, cause: Cause, text: str) -> None:
         super().__init__(text)
         self.status = status
+        self.cause = cause
 
 
 class _Gate:
-    def __init__(self, settings: ServeSettings, budget: BodyBudget) -> None:
+    def __init__(self, settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway) -> None:
         self._budget = budget
+        self._turned_away = turned_away
         self._timeout_s = settings.request_timeout
         self._needs_certificate = settings.tls_client_ca_file is not None
 
@@ -51,9 +54,11 @@ class _Gate:
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._check_client(request)
-            with self._reserve(request):
-                return await handler(await self._read_body(request))
+            if not request.body_exists:
+                return await handler(request)
+            return await self._answer_body(request, handler)
         except _Rejected as error:
+            self._turned_away.note(error.cause)
             log.info("request turned away %s", _facts(request, error))
             return error_response(error.status, str(error), close=True)
         except web.HTTPException as error:
@@ -70,46 +75,56 @@ class _Gate:
             return
         transport = request.transport
         if transport is None or not transport.get_extra_info("peercert"):
-            raise _Rejected(403, "a client certificate is required; present one that the configured authority signed")
+            raise _Rejected(
+                403,
+                Cause.CERTIFICATE,
+                "a client certificate is required; present one that the configured authority signed",
+            )
 
-    @contextmanager
-    def _reserve(self, request: web.Request) -> Iterator[None]:
-        """Hold the memory that this request's body may take, until its handler is done."""
-        size = self._bound_of(request)
-        if not self._budget.take(size):
-            raise _Rejected(503, "too many large requests at once, try again later")
-        try:
-            yield
-        finally:
-            self._budget.give_back(size)
-
-    def _bound_of(self, request: web.Request) -> int:
-        if not request.body_exists:
-            return 0
+    async def _answer_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request with a body, whose memory is held until the handler is done."""
         declared = request.content_length
         if declared is not None and declared > self._budget.largest:
             raise self._too_large(f"{declared} bytes")
-        return self._budget.largest if declared is None or "Content-Encoding" in request.headers else declared
-
-    async def _read_body(self, request: web.Request) -> web.Request:
-        """Return the request with its body read, so that no handler waits for a slow client."""
-        if not request.body_exists:
-            return request
-        whole = request.clone(client_max_size=self._budget.largest)
         limit = asyncio.timeout(self._timeout_s)
+
+        def give_up() -> None:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        with closing(self._budget.open(give_up)) as share:
+            connection = request.protocol
+            if isinstance(connection, GuardedConnection):
+                connection.begin_body()
+            await self._read_body(request, share, limit)
+            if isinstance(connection, GuardedConnection):
+                connection.end_body()
+            return await handler(request)
+
+    async def _read_body(self, request: web.Request, share: BodyShare, limit: asyncio.Timeout) -> None:
+        """Read the body into the request, so that no handler waits for a slow client; it is paid for as it arrives."""
+        body = bytearray()
         try:
             async with limit:
-                await whole.read()
+                while chunk := await request.content.readany():
+                    if len(body) + len(chunk) > self._budget.largest:
+                        raise self._too_large("more")
+                    if not share.grow(len(chunk)):
+                        raise _Rejected(503, Cause.MEMORY, NO_MEMORY)
+                    body += chunk
         except TimeoutError:
-            raise _Rejected(408, f"the request's body did not arrive within {self._timeout_s:g}s") from None
-        except web.HTTPRequestEntityTooLarge:
-            raise self._too_large("more") from None
+            if share.is_cut:
+                raise _Rejected(503, Cause.MEMORY, CUT_FOR_OTHERS) from None
+            raise _Rejected(408, Cause.SLOW, f"the request's body did not arrive within {self._timeout_s:g}s") from None
         except web.RequestPayloadError as error:
-            raise _Rejected(400, f"the request's body is malformed: {error}") from error
-        return whole
+            raise _Rejected(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
+        share.complete()
+        # Where aiohttp's own read() keeps it: that one takes a whole body before anybody could count it.
+        request._read_bytes = bytes(body)
 
     def _too_large(self, size: str) -> _Rejected:
-        return _Rejected(413, f"the request's body has {size}; accepted: at most {self._budget.largest} bytes")
+        text = f"the request's body has {size}; accepted: at most {self._budget.largest} bytes"
+        return _Rejected(413, Cause.SIZE, text)
 
 
 def _facts(request: web.Request, error: Exception) -> object:
@@ -124,9 +139,9 @@ def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamRes
     return response
 
 
-def make_gate(settings: ServeSettings, budget: BodyBudget) -> Middleware:
+def make_gate(settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway) -> Middleware:
     """Return the middleware that must stand before all others; ``budget`` bounds the memory of bodies."""
-    gate = _Gate(settings, budget)
+    gate = _Gate(settings, budget, turned_away)
 
     @web.middleware
     async def pass_gate(

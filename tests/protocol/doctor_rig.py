@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
@@ -27,6 +28,7 @@ from gcushare.playground.apiserver.objects import JsonObject, Key
 from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
+from gcushare.wire.node_status import NodeStatus
 from gcushare.wire.records import PodRecord
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
@@ -108,9 +110,21 @@ def metrics(*, leader: int = 1, filters: int = 5, age_s: float = 1.0, drifts: in
 
 
 def status(**parts: Any) -> str:
-    """A plugin's /status."""
-    whole = {"version": __version__, "node": NODE, "problems": {}, "unit": "1", "cards": [], "pods": [], **parts}
-    return json.dumps(whole)
+    """A plugin's /status, on which nothing is wrong but for ``parts``."""
+    quiet = NodeStatus(
+        version=__version__,
+        vendor=ENFLAME.name,
+        node=NODE,
+        problems={},
+        unit="1",
+        cards=(),
+        left_out=(),
+        pods=(),
+        unreadable_pods=(),
+        registrations=1,
+        corrections=0,
+    )
+    return json.dumps(msgspec.to_builtins(quiet) | parts)
 
 
 def node_object(name: str = NODE, offered: Sequence[InventoryCard] | None = None, **labels: str) -> JsonObject:

@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+_AN_HOUR = datetime.timedelta(hours=1)
+
 
 def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
@@ -25,6 +27,11 @@ class Issued:
     cert_pem: bytes
     key_pem: bytes
     serial: int
+
+    @property
+    def end_s(self) -> float:
+        """When it ends, in seconds since 1970."""
+        return x509.load_pem_x509_certificate(self.cert_pem).not_valid_after_utc.timestamp()
 
     def write(self, folder: Path, name: str = "tls") -> tuple[Path, Path]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,15 +54,22 @@ class Authority:
             serialization.Encoding.PEM
         )
 
-    def issue(self, common_name: str) -> Issued:
+    def issue(self, common_name: str, *, lasts: datetime.timedelta = _AN_HOUR) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = self._sign(_name(common_name), key.public_key(), is_authority=False)
+        cert = self._sign(_name(common_name), key.public_key(), is_authority=False, lasts=lasts)
         key_pem = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         return Issued(cert.public_bytes(serialization.Encoding.PEM), key_pem, cert.serial_number)
 
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_authority: bool) -> x509.Certificate:
+    def _sign(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        *,
+        is_authority: bool,
+        lasts: datetime.timedelta = _AN_HOUR,
+    ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         own = self._key.public_key()
         usage = x509.KeyUsage(
@@ -76,7 +90,7 @@ class Authority:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
+            .not_valid_after(now + lasts)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -87,13 +88,14 @@ async def test_it_answers_over_tls_to_who_trusts_its_authority(secret: Secret) -
 
 
 async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_on(secret: Secret) -> None:
-    first, second = secret.authority.issue("first"), secret.authority.issue("second")
+    first, second = secret.authority.issue("first"), secret.authority.issue("second", lasts=timedelta(days=90))
     secret.publish(first)
     async with serving(secret.settings) as server, connected(server, trusting(secret.authority)) as open_before:
         assert await fetch_serial(server, secret.authority) == first.serial
 
         secret.publish(second)
         await wait_for_serial(server, secret.authority, second.serial)
+        assert [each.not_after.timestamp() for each in server.certificate_ends] == [second.end_s]
 
         await open_before.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
         assert (await open_before.receive_response())[0] == 404

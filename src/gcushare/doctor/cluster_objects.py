@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.doctor.certificates import first_end
 from gcushare.doctor.facts import CertificateFacts, NodeReport, Part, PolicyFacts
 from gcushare.doctor.objects import SeenPod
 from gcushare.doctor.reading import Reader
 from gcushare.doctor.schedulers import CONFIG_MAP_WORD, SchedulerFacts, config_file_of, config_map_of, parse_extenders
 from gcushare.kube import CONFIG_MAPS, Resource
+from gcushare.wire.certificates import first_end
 
 JsonObject = dict[str, Any]
 

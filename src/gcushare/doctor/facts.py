@@ -9,10 +9,10 @@ from datetime import datetime
 
 from gcushare.doctor.figures import Figures
 from gcushare.doctor.objects import SeenPod, Service
-from gcushare.doctor.plugin_status import PluginStatus
 from gcushare.doctor.programs import Program
 from gcushare.doctor.schedulers import SchedulerFacts
 from gcushare.vendors import VENDORS, Vendor
+from gcushare.wire.node_status import NodeStatus
 from gcushare.wire.objects import Lease, Node
 
 
@@ -46,7 +46,7 @@ class PluginFacts:
 
     pod: SeenPod
     vendor: Vendor
-    status: PluginStatus | None = None
+    status: NodeStatus | None = None
     problem: str = ""
 
     @property

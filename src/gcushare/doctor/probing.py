@@ -12,10 +12,10 @@ from gcushare.core.errors import ForbiddenError, GcushareError
 from gcushare.doctor.facts import ClockFacts, Part, PluginFacts, ReplicaFacts, Unread
 from gcushare.doctor.figures import parse_figures
 from gcushare.doctor.objects import SeenPod, Service
-from gcushare.doctor.plugin_status import parse_plugin_status
 from gcushare.doctor.programs import EXTENDER_PORT, STATUS_PORT, has_tls, port_of, vendor_of_plugin
 from gcushare.doctor.reading import ANSWER_S, Dated, Reader
 from gcushare.kube import KubeClient, KubeConfig
+from gcushare.wire.node_status import parse_node_status
 
 _POD_PROXY, _SERVICE_PROXY = "pods/proxy", "services/proxy"
 
@@ -73,7 +73,7 @@ async def ask_plugins(
         endpoint = proxied_pod(reader.client, pod, STATUS_PORT)
         try:
             answer = await reader.ask(endpoint.client, f"{endpoint.prefix}/status", endpoint.words)
-            status = parse_plugin_status(answer.body)
+            status = parse_node_status(answer.body)
         except GcushareError as failure:
             _note_right(reader, Part.PLUGINS, endpoint, failure)
             return PluginFacts(pod=pod, vendor=facts.vendor, problem=str(failure)), ()

@@ -17,7 +17,8 @@ from gcushare.runtime.express import EXPRESS, ExpressDesk
 from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.logs import fields
 from gcushare.runtime.request_gate import make_gate
-from gcushare.runtime.tls import FollowedTls, TlsFiles
+from gcushare.runtime.tls import CertificateEnd, FollowedTls, TlsFiles
+from gcushare.runtime.turned_away import Cause, TurnedAway
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +68,14 @@ class RunningServer:
         return self._connections.busy_count
 
     @property
-    def refused_total(self) -> int:
-        """Connections refused since the start because the limit was reached, for metrics."""
-        return self._connections.refused_total
+    def turned_away(self) -> dict[Cause, int]:
+        """Connections and requests that no handler saw, since the start, for metrics."""
+        return self._express.turned_away.by_cause()
+
+    @property
+    def certificate_ends(self) -> tuple[CertificateEnd, ...]:
+        """When the certificates in use end, for metrics; none over plain HTTP."""
+        return () if self._tls is None else self._tls.ends
 
     async def listen(self, settings: ServeSettings, options: dict[str, Any]) -> None:
         """Open the socket; raises ConfigError when the address cannot be had."""
@@ -145,11 +151,12 @@ async def start_server(app: web.Application, settings: ServeSettings) -> Running
     """
     files = TlsFiles.from_settings(settings)
     tls = None if files is None else FollowedTls(files)
-    connections = ConnectionTable(ConnectionLimits(settings.max_connections, settings.request_timeout))
+    turned_away = TurnedAway()
+    connections = ConnectionTable(ConnectionLimits(settings.max_connections, settings.request_timeout), turned_away)
     budget = BodyBudget(settings.max_request_size)
     needs_certificate = settings.tls_client_ca_file is not None
-    express = ExpressDesk(app.get(EXPRESS, {}), budget, settings.request_timeout, needs_certificate)
-    app.middlewares.insert(0, make_gate(settings, budget))
+    express = ExpressDesk(app.get(EXPRESS, {}), budget, settings.request_timeout, needs_certificate, turned_away)
+    app.middlewares.insert(0, make_gate(settings, budget, turned_away))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
     server = RunningServer(runner, connections, express, tls)
     app.on_shutdown.append(server.drain)

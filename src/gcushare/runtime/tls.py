@@ -6,16 +6,19 @@ import asyncio
 import hashlib
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
 from pathlib import Path
 
 import watchfiles
 
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.logs import fields
+from gcushare.wire.certificates import first_end
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +26,22 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 30.0
 # How long to gather changes into one: a renewal writes several files.
 _SETTLE_MS = 200
+
+
+class Purpose(Enum):
+    """What a file of certificates is for."""
+
+    SERVER = "server"
+    CLIENT_CA = "client_ca"
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateEnd:
+    """The earliest end among the certificates of a file: from then on handshakes that need it fail."""
+
+    file: Path
+    purpose: Purpose
+    not_after: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +63,27 @@ class TlsFiles:
     def all(self) -> tuple[Path, ...]:
         return (self.cert, self.key) if self.client_ca is None else (self.cert, self.key, self.client_ca)
 
-    def read_digest(self) -> str:
-        """Digest the files' contents.
+    @property
+    def certificates(self) -> Mapping[Purpose, Path]:
+        """The files that hold certificates, which end one day."""
+        own = {Purpose.SERVER: self.cert}
+        return own if self.client_ca is None else own | {Purpose.CLIENT_CA: self.client_ca}
+
+    def read(self) -> dict[Path, bytes]:
+        """Read the files as they are now.
 
         Raises:
             ConfigError: one of them cannot be read.
         """
-        whole = hashlib.sha256()
+        contents: dict[Path, bytes] = {}
         for path in self.all:
             try:
-                content = path.read_bytes()
+                contents[path] = path.read_bytes()
             except OSError as error:
                 raise ConfigError(
                     f"TLS file {str(path)!r} cannot be read: {error}; name a readable PEM file"
                 ) from error
-            whole.update(f"{path}:{len(content)}:".encode() + content)
-        return whole.hexdigest()
+        return contents
 
     def load(self) -> ssl.SSLContext:
         """Build a context from the files as they are now.
@@ -95,12 +119,19 @@ class FollowedTls:
         """Load the files; raises ConfigError when they cannot be used."""
         self._files = files
         # Before loading: a change in between is then seen at the next look instead of never.
-        self._digest = files.read_digest()
+        contents = files.read()
+        self._digest = _digest(contents)
         self._newest = files.load()
+        self._ends = _find_ends(files, contents)
         self._last_problem = ""
         self.context = self._newest
         """What the listener is given; each handshake is moved to the newest context as it begins."""
         self.context.sni_callback = self._move_to_newest
+
+    @property
+    def ends(self) -> tuple[CertificateEnd, ...]:
+        """When the certificates that handshakes use now end; without those whose end cannot be read."""
+        return self._ends
 
     def _move_to_newest(self, handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         handshake.context = self._newest
@@ -111,7 +142,8 @@ class FollowedTls:
         Open connections go on as they are. Files that cannot be used are logged once, and the old contents stay.
         """
         try:
-            digest = self._files.read_digest()
+            contents = self._files.read()
+            digest = _digest(contents)
             if digest == self._digest:
                 return False
             newest = self._files.load()
@@ -121,6 +153,7 @@ class FollowedTls:
             self._last_problem = str(error)
             return False
         self._newest, self._digest, self._last_problem = newest, digest, ""
+        self._ends = _find_ends(self._files, contents)
         log.info("TLS files reloaded %s", fields(cert=self._files.cert, client_ca=self._files.client_ca))
         return True
 
@@ -153,3 +186,21 @@ class FollowedTls:
             yield_on_timeout=True,
             recursive=False,
         )
+
+
+def _digest(contents: Mapping[Path, bytes]) -> str:
+    whole = hashlib.sha256()
+    for path, content in contents.items():
+        whole.update(f"{path}:{len(content)}:".encode() + content)
+    return whole.hexdigest()
+
+
+def _find_ends(files: TlsFiles, contents: Mapping[Path, bytes]) -> tuple[CertificateEnd, ...]:
+    """Read the ends of certificates that OpenSSL has taken; one that only we cannot read keeps nobody from serving."""
+    found: list[CertificateEnd] = []
+    for purpose, path in files.certificates.items():
+        try:
+            found.append(CertificateEnd(path, purpose, first_end(contents[path])))
+        except RemoteContractError as error:
+            log.warning("end of TLS certificate not known %s", fields(file=path, purpose=purpose.value, reason=error))
+    return tuple(found)

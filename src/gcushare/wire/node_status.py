@@ -1,7 +1,7 @@
 """A device plugin's /status: what one node believes of its cards and pods, as a document.
 
-Written by the plugin, read by ``--status`` and by ``gcushare cards``, which may be of another release: fields are only
-added, and what an older plugin does not tell has a default.
+Written by the plugin, read by ``--status``, ``gcushare cards`` and ``gcushare doctor``, which may be of another
+release: fields are only added, and one that the first plugin did not tell has a default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class CardStatus(_Document, frozen=True):
     """One card: ``lost_bytes`` fit no whole unit, ``promised_units`` are kept for pods that were not admitted yet.
 
     ``mode`` is free, shared or whole ("" from a plugin that does not tell), ``holders`` the pods that hold the card or
-    for which it is kept, ``use`` null until the card was read.
+    for which it is kept, ``use`` null until the card was read, ``unattributed_bytes`` those of processes that belong to
+    no pod of this status, null where that is not told.
     """
 
     index: int
@@ -50,6 +51,7 @@ class CardStatus(_Document, frozen=True):
     mode: str = ""
     holders: tuple[str, ...] = ()
     use: UseStatus | None = None
+    unattributed_bytes: int | None = None
 
 
 class LeftOutStatus(_Document, frozen=True):
@@ -63,19 +65,23 @@ class LeftOutStatus(_Document, frozen=True):
 class PodStatus(_Document, frozen=True):
     """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet.
 
-    ``cards`` are those that it holds, or that are kept for it; ``whole`` says that it has all of each.
+    ``recorded_cards`` are empty without a record, for which the first plugins told null. ``cards`` are those that it
+    holds, or that are kept for it; ``whole`` says that it has all of each.
+    ``used_by_card`` are the bytes that its processes really use: null where the plugin does not tell whose processes
+    are, and without a card whose library does not list them.
     """
 
     pod: str
     uid: str
     units: int
-    recorded_cards: tuple[int, ...]
+    recorded_cards: tuple[int, ...] | None
     assigned: bool
     held_by_card: dict[int, int]
     containers: dict[str, dict[int, int]]
     unconfirmed: tuple[str, ...]
     cards: tuple[int, ...] = ()
     whole: bool = False
+    used_by_card: dict[int, int] | None = None
 
 
 class UnreadableStatus(_Document, frozen=True):
@@ -85,10 +91,11 @@ class UnreadableStatus(_Document, frozen=True):
     reason: str
 
 
-class NodeStatus(_Document, frozen=True):
+class NodeStatus(_Document, frozen=True, kw_only=True):
     """The whole. ``problems`` is by the part that has one, and empty when all is well.
 
-    ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``.
+    ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it is
+    not told what each pod uses: "" where it is, null where it was not asked for.
     """
 
     version: str
@@ -96,17 +103,18 @@ class NodeStatus(_Document, frozen=True):
     node: str
     problems: dict[str, str]
     unit: str | None
-    driver: str
+    driver: str = ""
     cards: tuple[CardStatus, ...]
     left_out: tuple[LeftOutStatus, ...]
     pods: tuple[PodStatus, ...]
     unreadable_pods: tuple[UnreadableStatus, ...]
-    foreign_containers: int
-    unconfirmed_allocations: int
-    watch_age_seconds: float | None
+    foreign_containers: int = 0
+    unconfirmed_allocations: int = 0
+    watch_age_seconds: float | None = None
     registrations: int
     corrections: int
     modes: tuple[str, ...] = ()
+    pod_use: str | None = None
 
 
 _decoder = msgspec.json.Decoder(NodeStatus)

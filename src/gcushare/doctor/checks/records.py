@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.ledger import Ledger
@@ -10,8 +10,8 @@ from gcushare.doctor.checks.views import Asking, asking, asks_for, bound_for_s, 
 from gcushare.doctor.facts import Facts, PluginFacts, parse_time
 from gcushare.doctor.findings import Finding, error, warning
 from gcushare.doctor.objects import SeenPod
-from gcushare.doctor.plugin_status import StatusPod
 from gcushare.vendors import Vendor
+from gcushare.wire.node_status import PodStatus
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node
 from gcushare.wire.pods import is_finished, pod_assignment
@@ -135,12 +135,12 @@ def check_kubelet_ids(facts: Facts) -> Iterator[Finding]:
                 yield from _compare(facts, plugin, told, pod)
 
 
-def _compare(facts: Facts, plugin: PluginFacts, told: StatusPod, pod: SeenPod) -> Iterator[Finding]:
+def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -> Iterator[Finding]:
     record = _record(pod, plugin.vendor)
     # The pod was read before the plugin was asked: a correction in between shows in only one of them.
-    if not told.held_cards or told.unconfirmed or record is None or told.recorded_cards is None:
+    held = set(told.held_by_card)
+    if not held or told.unconfirmed or record is None or told.recorded_cards is None:
         return
-    held = set(told.held_cards)
     if set(record.card_indexes) == held or set(told.recorded_cards) == held:
         return
     if bound_for_s(facts, pod) <= SETTLED_AFTER_S:
@@ -149,7 +149,7 @@ def _compare(facts: Facts, plugin: PluginFacts, told: StatusPod, pod: SeenPod) -
         "record-differs",
         f"pod {pod.key}",
         f"its record says card {_cards(record.card_indexes)} of {plugin.node}, and the kubelet gave it ids of card "
-        f"{_cards(told.held_cards)}: the scheduler counts its {told.units} units on the wrong card",
+        f"{_cards(sorted(held))}: the scheduler counts its {told.units} units on the wrong card",
         f"the plugin of {plugin.node} corrects this within a second: see its log for why it may not write pods",
     )
 
@@ -197,5 +197,5 @@ def _record(pod: SeenPod, vendor: Vendor) -> PodRecord | None:
         return None
 
 
-def _cards(indexes: tuple[int, ...]) -> str:
+def _cards(indexes: Iterable[int]) -> str:
     return ", ".join(str(index) for index in indexes)

@@ -1,4 +1,4 @@
-"""When certificates end, read from their DER alone: no library that a laptop may lack.
+"""When certificates end, read from their DER alone, so that no program needs a cryptography library for it.
 
 Source: RFC 5280, section 4.1: Certificate and TBSCertificate; times as UTCTime or GeneralizedTime.
 """
@@ -12,7 +12,10 @@ from datetime import UTC, datetime
 
 from gcushare.core.errors import RemoteContractError
 
-_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----\s*(.+?)\s*-----END CERTIFICATE-----", re.DOTALL)
+# OpenSSL takes all three; what it appends to a TRUSTED CERTIFICATE stands behind the certificate and is not read.
+_PEM = re.compile(
+    rb"-----BEGIN (?P<kind>(?:X509 |TRUSTED )?CERTIFICATE)-----\s*(?P<text>.+?)\s*-----END (?P=kind)-----", re.DOTALL
+)
 _SEQUENCE, _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _EXPLICIT_VERSION = 0x30, 0x02, 0x17, 0x18, 0xA0
 
 
@@ -22,7 +25,7 @@ def first_end(pem: bytes) -> datetime:
     Raises:
         RemoteContractError: there is none, or one that cannot be read.
     """
-    found = _PEM.findall(pem)
+    found = [match["text"] for match in _PEM.finditer(pem)]
     if not found:
         raise RemoteContractError("there is no certificate in PEM in it")
     return min(_end_of(_decoded(text)) for text in found)

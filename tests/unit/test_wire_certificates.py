@@ -1,3 +1,5 @@
+"""When certificates end, as their DER says."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime
@@ -5,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.doctor.certificates import first_end
-from tests.unit.doctor_certificates import certificate_pem
+from gcushare.wire.certificates import first_end
+from tests.unit.certificates import certificate_pem
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,12 @@ def test_a_chain_ends_with_its_first_link() -> None:
     long_name = "x" * 60
     chain = certificate_pem(end=later, name=long_name) + b"text between\n" + certificate_pem(end=sooner)
     assert first_end(chain) == sooner
+
+
+@pytest.mark.parametrize("kind", [b"X509 CERTIFICATE", b"TRUSTED CERTIFICATE"])
+def test_every_name_that_openssl_knows_for_a_certificate_is_known(kind: bytes) -> None:
+    end = datetime(2030, 1, 1, tzinfo=UTC)
+    assert first_end(certificate_pem(end=end).replace(b"CERTIFICATE", kind)) == end
 
 
 @pytest.mark.parametrize(

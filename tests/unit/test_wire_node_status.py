@@ -1,0 +1,79 @@
+"""A plugin's /status as readers of another release meet it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.node_status import NodeStatus, parse_node_status
+
+FIRST: dict[str, Any] = {
+    "version": "0.1.0",
+    "vendor": "enflame",
+    "node": "n1",
+    "problems": {"registration": "refused"},
+    "unit": "1",
+    "cards": [
+        {
+            "index": 0,
+            "uuid": "GCU-0",
+            "model": "S60",
+            "serial": "",
+            "pci": "0000:01:00.0",
+            "numaNode": None,
+            "memoryBytes": 17179869184,
+            "units": 16,
+            "reservedUnits": 0,
+            "lostBytes": 0,
+            "heldUnits": 4,
+            "promisedUnits": 0,
+            "health": "Healthy",
+            "reason": "",
+            "cordoned": False,
+        }
+    ],
+    "leftOut": [],
+    "pods": [
+        {
+            "pod": "default/a",
+            "uid": "u-a",
+            "units": 4,
+            "recordedCards": None,
+            "assigned": False,
+            "heldByCard": {"0": 4},
+            "containers": {"main": {"0": 4}},
+            "unconfirmed": [],
+        }
+    ],
+    "unreadablePods": [],
+    "registrations": 1,
+    "corrections": 0,
+}
+"""All that the first plugin told."""
+
+
+def parse(document: dict[str, Any]) -> NodeStatus:
+    return parse_node_status(json.dumps(document).encode())
+
+
+def test_the_first_plugins_document_is_read() -> None:
+    status = parse(FIRST)
+    ((pod,), (card,)) = status.pods, status.cards
+    assert (status.problems, pod.recorded_cards, pod.held_by_card) == ({"registration": "refused"}, None, {0: 4})
+    assert (card.mode, card.holders, card.use, pod.cards, pod.whole) == ("", (), None, (), False)
+    assert (status.driver, status.modes, status.foreign_containers, status.watch_age_seconds) == ("", (), 0, None)
+
+
+@pytest.mark.parametrize("field", sorted(FIRST))
+def test_a_document_without_what_every_plugin_told_is_another_programs(field: str) -> None:
+    with pytest.raises(RemoteContractError, match=f"no document of gcushare-device-plugin: .*`{field}`"):
+        parse({name: value for name, value in FIRST.items() if name != field})
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"version": 1}', b"[]"])
+def test_what_is_no_status_is_refused(body: bytes) -> None:
+    with pytest.raises(RemoteContractError, match="no document of gcushare-device-plugin"):
+        parse_node_status(body)

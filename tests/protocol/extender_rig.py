@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -37,13 +38,14 @@ def extender_settings(
     vendors: tuple[Vendor, ...] = (ENFLAME,),
     election: ElectionSettings = ALONE,
     serve: ServeSettings | None = None,
+    follow: FollowSettings | None = None,
     **placement: Any,
 ) -> ExtenderSettings:
     return ExtenderSettings(
         placement=PlacementSettings(vendor=vendors, **placement),
         serve=serve or ServeSettings(listen_address="127.0.0.1", listen_port=0),
         election=election,
-        follow=FollowSettings(),
+        follow=follow or FollowSettings(),
         log=LogSettings(log_dir=None),
     )
 
@@ -84,11 +86,14 @@ class Replica:
 
 
 class ExtenderRig:
-    """An API server double, one replica, and a client that speaks as kube-scheduler does."""
+    """An API server double, one replica, and a client that speaks as kube-scheduler does; ``tls`` is the client's."""
 
-    def __init__(self, settings: ExtenderSettings | None = None, *, starts: bool = True) -> None:
+    def __init__(
+        self, settings: ExtenderSettings | None = None, *, starts: bool = True, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._settings = settings or extender_settings()
         self._starts = starts
+        self._tls = tls
         self._stack = AsyncExitStack()
         self.prefix = self._settings.placement.vendor[0].url_prefix
         self.api: ApiServer
@@ -97,7 +102,8 @@ class ExtenderRig:
 
     async def __aenter__(self) -> Self:
         self.api = await self._stack.enter_async_context(ApiServer(ApiServerConfig(runs_controllers=False)))
-        self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
+        connector = aiohttp.TCPConnector(ssl=self._tls or True)
+        self.http = await self._stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         if self._starts:
             self.replica = await self.add_replica()
             await self.until_serving()
@@ -108,8 +114,9 @@ class ExtenderRig:
     ) -> None:
         await self._stack.aclose()
 
-    async def add_replica(self, settings: ExtenderSettings | None = None) -> Replica:
-        replica = Replica(settings or self._settings, self.api.url)
+    async def add_replica(self, settings: ExtenderSettings | None = None, *, api_url: str = "") -> Replica:
+        """Start one more replica, which finds the API server at ``api_url`` where that is another way to it."""
+        replica = Replica(settings or self._settings, api_url or self.api.url)
         await replica.start()
         self._stack.push_async_callback(replica.stop)
         return replica

@@ -39,6 +39,10 @@ class CollectionServer:
     """Streams are opened and then carry nothing, bookmarks neither."""
     refuse_watches: list[tuple[int, str]] = field(default_factory=list)
     """(code, reason) of the next watches' refusals."""
+    refuse_lists: list[tuple[int, str]] = field(default_factory=list)
+    """The same of the next lists."""
+    opaque: bool = False
+    """Lists tell versions that are no numbers; watches from there begin now."""
     gone_after_page: bool = False
     """Every continue token has expired by the time it comes back."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -107,8 +111,11 @@ class CollectionServer:
         query = dict(request.query)
         if query.get("watch") == "true":
             self.watches.append(query)
-            return await self._watch(request, int(query["resourceVersion"]))
+            version = query["resourceVersion"]
+            return await self._watch(request, int(version) if version.isdigit() else self.version)
         self.lists.append(query)
+        if self.refuse_lists:
+            return await status(*self.refuse_lists.pop(0))(request)
         return await self._list(request, query)
 
     async def _list(self, request: web.Request, query: dict[str, str]) -> web.StreamResponse:
@@ -118,7 +125,8 @@ class CollectionServer:
             return await status(410, "Expired")(request)
         names = sorted(self.objects)
         more = start + limit < len(names)
-        metadata: dict[str, Any] = {"resourceVersion": str(self.version)}
+        told = f"list-{len(self.lists)}" if self.opaque else str(self.version)
+        metadata: dict[str, Any] = {"resourceVersion": told}
         if more:
             metadata["continue"] = str(start + limit)
         items = [self.objects[name] for name in names[start : start + limit]]

@@ -9,15 +9,19 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from gcushare.playground.apiserver import Delay, Fault
 from gcushare.runtime.groups import ServeSettings
-from tests.extender_objects import filter_body, pod_document
+from gcushare.scheduler_extender.settings import FollowSettings
+from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
 from tests.protocol.runtime_certificates import Authority, trusting
+from tests.protocol.watch_wire import watch_wire
 
 PREFIX = "/gcushare-scheduler"
 
@@ -95,6 +99,61 @@ async def test_a_binding_under_way_at_the_end_is_answered_before_the_lease_is_gi
     answered = {f"p{number}" for number, answer in enumerate(answers) if answer == (200, {"Error": ""})}
     assert answered <= bound
     await until(lambda: set(follower.held()) == bound)
+
+
+async def test_a_follower_with_a_half_open_watch_gives_nothing_away_twice() -> None:
+    async with (
+        ExtenderRig(extender_settings(election=quick_election())) as rig,
+        watch_wire(rig.api.url, "pods") as wire,
+    ):
+        leader, follower = rig.replica, await rig.add_replica(api_url=wire.url)
+        await until(lambda: follower.extender.serving.is_synced)
+        await rig.add_nodes(node_document("node-1", 16))
+        await until(lambda: wire.silence() == 1)
+        first, second = await rig.add_pods(pod_document("a", 12), pod_document("b", 12))
+        assert (await rig.bind(first, "node-1"))[1] == {"Error": ""}
+        await leader.stop()
+        rig.replica = follower
+        await rig.until_serving()
+
+        # Not learned from its watch, which is as silent as before.
+        assert set(follower.held()) == {"a"}
+        assert "best card free: 4" in (await rig.bind(second, "node-1"))[1]["Error"]
+        assert rig.pod("b")["spec"].get("nodeName") is None
+
+
+async def test_the_elected_says_that_it_catches_up_and_serves_nobody_until_then() -> None:
+    async with ExtenderRig(extender_settings(election=quick_election())) as rig:
+        leader, follower = rig.replica, await rig.add_replica()
+        await until(lambda: follower.extender.serving.is_synced)
+        await rig.add_nodes(eight_cards())
+        slow = rig.api.faults.on(Fault(Delay(3600), r"/pods\?limit", "GET"))
+        await leader.stop()
+        rig.replica = follower
+        await until(lambda: follower.extender.serving.find_obstacle() is not None and slow.struck > 0)
+
+        status, answer = await rig.post("filter", filter_body(pod_document("a"), ["node-1"]))
+        assert (status, "reads what the leader before it did" in answer["error"]) == (503, True)
+        assert (await rig.bind(pod_document("a"), "node-1"))[0] == 503
+        status, text = await rig.get("/readyz")
+        assert (status, "was elected" in text) == (503, True)
+        assert "gcushare_leader 0.0" in (await rig.get("/metrics"))[1]
+
+
+async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that_is_current() -> None:
+    quick = replace(quick_election(), lease_duration=3.0, lease_renew_deadline=0.9)
+    settings = extender_settings(election=quick, follow=replace(FollowSettings(), watch_stall=0.5))
+    async with ExtenderRig(extender_settings(), starts=False) as rig, watch_wire(rig.api.url, "pods") as wire:
+        stale = await rig.add_replica(settings, api_url=wire.url)
+        await rig.until_serving(stale)
+        follower = await rig.add_replica(replace(settings, follow=FollowSettings()))
+        await until(lambda: follower.extender.serving.is_synced)
+        wire.cut()
+        await rig.until_serving(follower)
+
+        assert not stale.extender.leadership.is_leader
+        assert (await rig.get("/readyz", url=stale.url))[0] == 503
+        assert (await rig.get("/readyz", url=follower.url))[0] == 200
 
 
 @asynccontextmanager

@@ -160,6 +160,26 @@ async def test_a_reflector_outlives_restarts_of_the_server(server: ApiServer, cl
         await asyncio.wait([task])
 
 
+async def test_a_picture_that_catches_up_holds_what_was_written_before(client: KubeClient) -> None:
+    picture = Picture()
+    reflector = Reflector(client, PODS, picture, decode=msgspec.json.Decoder(Pod).decode)
+    task = asyncio.create_task(reflector.run(), name="reflector under test")
+    try:
+        await reflector.synced.wait()
+        for number in range(5):
+            pod = await make_pod(client, f"pod-{number}")
+            await client.bind_pod(pod, "node-1", {ID_KEY: "3"})
+            # Versions count the writes of all collections: this one takes the newest ahead of every pod's.
+            await client.patch_node_annotations("node-1", {"number": str(number)})
+            async with asyncio.timeout(5):
+                await reflector.catch_up()
+            assert picture.pods[pod.uid].metadata.annotations[ID_KEY] == "3"
+        assert reflector.counters.failures == 0
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 async def test_a_lease_is_taken_kept_and_handed_over(server: ApiServer, client: KubeClient) -> None:
     times = LeaseTimes(duration_s=2, renew_deadline_s=1.5, retry_s=0.02)
     changes: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from gcushare.core.errors import RemoteContractError
+from gcushare.core.errors import ForbiddenError, RemoteContractError
 from gcushare.kube import PODS, BackoffPolicy, KubeClient, Reflector, ReflectorSettings, Selector
 from gcushare.wire.objects import Pod
 from tests.protocol.kube_collection import CollectionServer, collection
@@ -351,3 +351,59 @@ async def test_the_picture_stays_true_through_a_storm_of_faults(server: Collecti
         await running.picture.until(
             lambda picture: {uid: pod.metadata.resource_version for uid, pod in picture.pods.items()} == expected
         )
+
+
+async def test_catching_up_costs_no_list_when_the_watch_is_there_already(server: CollectionServer) -> None:
+    async with following(server) as running:
+        await running.streaming()
+        await server.put("c")
+        await running.picture.shows("a", "b", "c")
+        await running.reflector.catch_up()
+        assert running.reflector.counters.lists == 1
+        # One object of the newest state told the version.
+        assert (server.lists[-1]["limit"], server.lists[-1].get("resourceVersion")) == ("1", None)
+
+
+async def test_catching_up_lists_anew_when_the_stream_is_half_open(server: CollectionServer) -> None:
+    async with following(server) as running:
+        await running.streaming()
+        server.silent = True
+        await server.put("c")
+        await server.delete("a")
+        await running.reflector.catch_up()
+        assert running.picture.names == ["b", "c"]
+        assert running.reflector.counters.failures == 0
+        server.silent = False
+        await server.put("d")
+        await running.picture.shows("b", "c", "d")
+
+
+async def test_catching_up_does_not_wait_for_the_pause_after_failures(server: CollectionServer) -> None:
+    patient = ReflectorSettings(backoff=BackoffPolicy(first_s=3600, cap_s=3600), page_size=2)
+    async with following(server, settings=patient) as running:
+        await running.streaming()
+        server.refuse_watches.append((500, "InternalError"))
+        server.cut_streams()
+        await running.until(lambda: running.reflector.counters.failures > 0)
+        await server.put("c")
+        await running.reflector.catch_up()
+        assert running.picture.names == ["a", "b", "c"]
+
+
+async def test_catching_up_goes_by_the_list_where_versions_tell_no_order(server: CollectionServer) -> None:
+    async with following(server) as running:
+        await running.streaming()
+        server.opaque = True
+        await asyncio.gather(running.reflector.catch_up(), running.reflector.catch_up())
+        # The first had the others list anew; whoever asked before that list began is served by it.
+        assert 2 <= running.reflector.counters.lists <= 3
+
+
+async def test_catching_up_fails_when_the_version_is_not_told(server: CollectionServer) -> None:
+    async with following(server) as running:
+        await running.streaming()
+        server.refuse_lists.append((403, "Forbidden"))
+        with pytest.raises(ForbiddenError):
+            await running.reflector.catch_up()
+        await server.put("c")
+        await running.picture.shows("a", "b", "c")

@@ -11,6 +11,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.loading import load_settings
 from gcushare.scheduler_extender.__main__ import main
+from gcushare.scheduler_extender.outcomes import BindTimes
 from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
 from gcushare.vendors import ALIYUN, ENFLAME
 
@@ -63,6 +64,16 @@ def test_every_problem_is_told_at_once_and_lease_times_must_fit_each_other() -> 
     assert len(caught.value.problems) == 2
     with pytest.raises(ConfigError, match="renew_deadline_s < duration_s"):
         load("--lease-duration=5", "--lease-renew-deadline=6")
+
+
+def test_a_lease_must_leave_room_for_a_bind_after_its_deadline() -> None:
+    with pytest.raises(ConfigError, match=r"leaves 0\.5s after lease-renew-deadline 1\.5s; accepted: more than 2s"):
+        load("--lease-duration=2", "--lease-renew-deadline=1500ms", "--lease-retry=200ms")
+    with pytest.raises(ConfigError, match="leaves 2s after"):
+        load("--lease-duration=8", "--lease-renew-deadline=6")
+    # What is accepted can bind for as long as it leads.
+    times = load("--lease-duration=3", "--lease-renew-deadline=900ms", "--lease-retry=100ms").election.times()
+    assert times.renew_deadline_s + BindTimes().attempt_s < times.duration_s
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version", "--print-config"])

@@ -11,80 +11,13 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
-from gcushare.kube import AlreadyExistsError, LeaderElector, LeaseTimes, UnknownOutcomeError
+from gcushare.kube import LeaderElector, LeaseTimes
 from gcushare.kube.lease import held_spec, observe
 from gcushare.wire.objects import Lease, LeaseSpec
-from tests.unit.kube_time import VirtualClock, VirtualTime
+from tests.unit.kube_lease import LeaseAccess, LeaseServer
+from tests.unit.kube_time import VirtualTime
 
 TIMES = LeaseTimes(duration_s=10, renew_deadline_s=6.5, retry_s=1)
-
-
-@dataclass
-class LeaseServer:
-    """The lease as the API server keeps it."""
-
-    lease: Lease | None = None
-    version: int = 0
-    writes: int = 0
-
-    def store(self, lease: Lease) -> Lease:
-        self.version += 1
-        self.writes += 1
-        metadata = msgspec.structs.replace(lease.metadata, resource_version=str(self.version), uid="lease-uid")
-        self.lease = msgspec.structs.replace(lease, metadata=metadata)
-        return self.lease
-
-    @property
-    def holder(self) -> str | None:
-        return None if self.lease is None else self.lease.spec.holder_identity
-
-
-@dataclass
-class LeaseAccess:
-    """One candidate's way to the lease, which can be cut (fails at once), hang, or lose answers after the effect."""
-
-    server: LeaseServer
-    clock: VirtualClock
-    cut: bool = False
-    hanging: bool = False
-    answers_lost: bool = False
-    name: str = "extender"
-    namespace: str = "kube-system"
-
-    async def _reach(self, timeout_s: float) -> None:
-        assert timeout_s > 0
-        if self.cut:
-            raise RetryableError("connection refused")
-        if self.hanging:
-            await self.clock.sleep(timeout_s)
-            raise UnknownOutcomeError("no answer in time")
-        await asyncio.sleep(0)
-
-    def _answer(self, lease: Lease) -> Lease:
-        if self.answers_lost:
-            raise UnknownOutcomeError("connection lost after sending")
-        return lease
-
-    async def read(self, timeout_s: float) -> Lease:
-        await self._reach(timeout_s)
-        if self.server.lease is None:
-            raise NotFoundError("no such lease")
-        return self.server.lease
-
-    async def create(self, lease: Lease, timeout_s: float) -> Lease:
-        await self._reach(timeout_s)
-        if self.server.lease is not None:
-            raise AlreadyExistsError("there is one")
-        return self._answer(self.server.store(lease))
-
-    async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
-        await self._reach(timeout_s)
-        if self.server.lease is None:
-            raise NotFoundError("no such lease")
-        if resource_version != self.server.lease.metadata.resource_version:
-            raise ConflictError("the object has been modified")
-        return self._answer(self.server.store(msgspec.structs.replace(self.server.lease, spec=spec)))
 
 
 @dataclass
@@ -92,6 +25,7 @@ class Candidate:
     access: LeaseAccess
     elector: LeaderElector
     changes: list[bool]
+    stands: bool = True
     task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -119,7 +53,13 @@ class Cluster:
         access = LeaseAccess(self.server, clock)
         changes: list[bool] = []
         elector = LeaderElector(
-            access, identity, times=TIMES, listener=changes.append, clock=clock, rng=random.Random(identity)
+            access,
+            identity,
+            times=TIMES,
+            listener=changes.append,
+            stands=lambda: made.stands,
+            clock=clock,
+            rng=random.Random(identity),
         )
         made = Candidate(access, elector, changes)
         self.candidates.append(made)
@@ -361,6 +301,75 @@ async def test_leadership_ends_with_the_clock_even_when_the_loop_stood_still() -
         world.time.now_s += TIMES.renew_deadline_s
         assert not first.elector.is_leader
         assert not first.elector.holds(0)
+
+
+async def test_a_leader_that_does_not_stand_lets_its_lease_run_out_and_another_takes_it() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        first.stands = False
+        # Requests sent while it led have ended by then: it serves to its deadline, and the others wait longer.
+        await world.pass_watching(TIMES.renew_deadline_s + 0.5)
+        assert world.leaders == []
+        await world.pass_watching(TIMES.duration_s - TIMES.renew_deadline_s + 2 * TIMES.retry_s)
+        assert world.leaders == ["b"]
+        assert first.elector.holder == "b"
+
+
+async def test_one_that_does_not_stand_takes_not_even_a_free_lease() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.stands = False
+        first.start()
+        await world.pass_watching(20)
+        assert world.server.lease is None
+        first.stands = True
+        await world.pass_watching(TIMES.retry_s)
+        assert world.leaders == ["a"]
+
+
+async def test_a_term_goes_on_until_another_may_have_led() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(5)
+        assert first.elector.term == 1
+
+        # Out of office for longer than the lease lasts, and nobody came.
+        first.stands = False
+        await world.pass_watching(3 * TIMES.duration_s)
+        assert world.leaders == []
+        first.stands = True
+        await world.pass_watching(5)
+        assert (world.leaders, first.elector.term, first.changes) == (["a"], 1, [True, False, True])
+
+        first.stands = False
+        second.start()
+        await world.pass_watching(3 * TIMES.duration_s)
+        assert world.leaders == ["b"]
+        first.stands = True
+        await second.stop()
+        await world.pass_watching(5)
+        assert (world.leaders, first.elector.term) == (["a"], 2)
+
+
+async def test_a_lease_that_was_deleted_or_lost_and_won_in_one_round_begins_a_new_term() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.pass_watching(2)
+        assert world.server.lease is not None
+        taken = held_spec(world.server.lease.spec, "b", TIMES, world.time.clock().now())
+        given_up = msgspec.structs.replace(taken, holder_identity="")
+        world.server.store(msgspec.structs.replace(world.server.lease, spec=given_up))
+        await world.pass_watching(2)
+        assert (first.elector.term, first.changes) == (2, [True, True])
+        world.server.lease = None
+        await world.pass_watching(3)
+        assert (first.elector.is_leader, first.elector.term) == (True, 3)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -67,8 +67,11 @@ class LeaderElector:
     computed from the clock when asked, so a loop that stood still, or an API server that does not answer, cannot leave
     a stale "yes" behind.
 
-    ``listener`` is called with true or false from ``run``'s task when leadership was noticed to change; what it raises
-    ends the elector. ``identity`` must differ between processes, restarts included.
+    ``listener`` is called with true or false from ``run``'s task when leadership was noticed to change, with true again
+    at a new ``term``; what it raises ends the elector. ``identity`` must differ between processes, restarts included.
+
+    ``stands`` is asked before each attempt. While it answers false the candidate only looks: it takes nothing, and what
+    it holds runs out as if it had been cut off: stepping down so needs nobody to wait for requests under way.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class LeaderElector:
         *,
         times: LeaseTimes | None = None,
         listener: Callable[[bool], None] | None = None,
+        stands: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -85,12 +89,16 @@ class LeaderElector:
         self.identity = identity
         self._times = times or LeaseTimes()
         self._listener = listener
+        self._stands = stands
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self._seen: Observation | None = None
         self._renewed_at: float | None = None
-        self._announced = False
+        self._announced = 0
         self._writing = False
+        self._own_record: tuple[str, int] | None = None
+        self.term = 0
+        """Counts up with each leadership before which another candidate may have led; 0 before the first."""
 
     @property
     def is_leader(self) -> bool:
@@ -136,6 +144,9 @@ class LeaderElector:
                 await self._release()
 
     async def _round(self) -> None:
+        if not self._stands():
+            await self._look()
+            return
         if self.is_leader and self._seen is not None:
             try:
                 await self._take(self._seen)
@@ -147,15 +158,21 @@ class LeaderElector:
                 self._step_down("the lease was deleted")
         await self._stand()
 
-    async def _stand(self) -> None:
-        """Look at the record, and write ourselves into it when it is free, over, or ours already."""
+    async def _look(self) -> Observation | None:
+        """Read the record; None where there is none."""
         try:
             lease = await self._lease.read(self._timeout_s())
         except NotFoundError:
+            return None
+        self._seen = observe(self._seen, lease, self._clock.monotonic())
+        return self._seen
+
+    async def _stand(self) -> None:
+        """Look at the record, and write ourselves into it when it is free, over, or ours already."""
+        seen = await self._look()
+        if seen is None:
             await self._create()
-            return
-        seen = self._seen = observe(self._seen, lease, self._clock.monotonic())
-        if seen.holder == self.identity or seen.is_over(self._clock.monotonic()):
+        elif seen.holder == self.identity or seen.is_over(self._clock.monotonic()):
             try:
                 await self._take(seen)
             except ConflictError:
@@ -166,17 +183,20 @@ class LeaderElector:
     async def _create(self) -> None:
         lease = first_lease(self._lease.name, self._lease.namespace, self.identity, self._times, self._clock.now())
         try:
-            await self._win(self._lease.create(lease, self._timeout_s()))
+            await self._win(self._lease.create(lease, self._timeout_s()), None)
         except ConflictError:
             logger.debug("lease created by another in the same moment lease=%s", self._words)
 
     async def _take(self, seen: Observation) -> None:
         spec = held_spec(seen.lease.spec, self.identity, self._times, self._clock.now())
-        await self._win(self._lease.write(spec, seen.lease.metadata.resource_version, self._timeout_s()))
+        write = self._lease.write(spec, seen.lease.metadata.resource_version, self._timeout_s())
+        await self._win(write, _record_of(seen.lease) if seen.holder == self.identity else None)
 
-    async def _win(self, write: Awaitable[Lease]) -> None:
+    async def _win(self, write: Awaitable[Lease], own_before: tuple[str, int] | None) -> None:
         """Send a write that makes us the holder; it counts from before it leaves, for others from when they see it.
 
+        ``own_before`` is the record replaced where it was ours: when it is the one that we wrote last, nobody has led
+        since, however long ago that was.
         ``_writing`` stays set while the outcome is unknown: cut off by a cancellation, or without an answer.
         """
         sent_at = self._clock.monotonic()
@@ -187,6 +207,9 @@ class LeaderElector:
             self._writing = isinstance(error, UnknownOutcomeError)
             raise
         self._writing = False
+        if own_before is None or own_before != self._own_record:
+            self.term += 1
+        self._own_record = _record_of(lease)
         self._renewed_at = sent_at
         self._seen = observe(self._seen, lease, self._clock.monotonic())
 
@@ -196,9 +219,10 @@ class LeaderElector:
 
     def _announce(self) -> None:
         leading = self.is_leader
-        if leading == self._announced:
+        announced = self.term if leading else 0
+        if announced == self._announced:
             return
-        self._announced = leading
+        self._announced = announced
         logger.info("leadership changed lease=%s identity=%s leading=%s", self._words, self.identity, leading)
         if self._listener is not None:
             self._listener(leading)
@@ -233,3 +257,8 @@ class LeaderElector:
     @property
     def _words(self) -> str:
         return f"{self._lease.namespace}/{self._lease.name}"
+
+
+def _record_of(lease: Lease) -> tuple[str, int]:
+    """What tells one leadership from another: the object, and how often its holder has changed."""
+    return lease.metadata.uid, lease.spec.lease_transitions or 0

@@ -29,6 +29,7 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.errors import GoneError
 from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
+from gcushare.kube.versions import is_at_least
 from gcushare.kube.watching import RawWatchEvent
 from gcushare.wire.objects import ObjectHead, ObjectMeta
 
@@ -44,6 +45,9 @@ _SLICE = 64
 
 _FAILURES_BEFORE_RELIST = 8
 """Failed resumes in a row after which the version is no longer trusted (a restored etcd answers timeouts for ever)."""
+
+_MAX_PATIENCE_S = 2.0
+"""How long a watch may take to reach a version at most; where events are many it is a fraction of a second."""
 
 _HEALTHY_S = 1.0
 """A stream that lived this long, or carried anything, was healthy; others count as failures and are paced."""
@@ -100,6 +104,15 @@ class ReflectorCounters:
     """Objects that ``decode`` refused; the sink keeps what it knew of them."""
 
 
+@dataclass(slots=True, eq=False)
+class _Goal:
+    """What somebody waits to see in the picture: a version, or a list begun after ``lists_begun`` others."""
+
+    version: str
+    lists_begun: int
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Reflector(Generic[T]):
     """Follows one collection for one sink; ``run`` it in a task of its own.
 
@@ -132,6 +145,10 @@ class Reflector(Generic[T]):
         self._must_list = True
         self._page_size: int | None = self._settings.page_size
         self._alive_at: float | None = None
+        self._goals: list[_Goal] = []
+        self._lists_begun = 0
+        self._list_took_s = 0.0
+        self._turn: asyncio.Timeout | None = None
         self.synced = asyncio.Event()
         """Set when the first list came to its end; stays set."""
         self.counters = ReflectorCounters()
@@ -150,23 +167,62 @@ class Reflector(Generic[T]):
         """Follow until cancelled. Failures of the server are logged, counted and paced; only the sink's own escape."""
         while True:
             try:
-                if self._must_list:
-                    await self._list()
-                healthy = await self._follow()
-                failure: GcushareError | None = None
-            except GcushareError as error:
-                healthy, failure = False, error
-                self._note_failure(error)
-            if healthy:
-                self._backoff.reset()
-                continue
-            delay_s = self._backoff.next_delay_s(failure)
-            if failure is not None:
-                logger.warning(
-                    "watch broke resource=%s retry_in_s=%.2f relist=%s error=%s",
-                    self._resource.plural, delay_s, self._must_list, failure,
-                )  # fmt: skip
-            await self._clock.sleep(delay_s)
+                async with asyncio.timeout(None) as self._turn:
+                    await self._take_turn()
+            except TimeoutError:
+                if self._turn is None or not self._turn.expired():
+                    raise
+                logger.info("listing anew resource=%s version=%s", self._resource.plural, self._version)
+
+    async def catch_up(self) -> None:
+        """Return once the picture holds whatever stood on the server when this was called; ``run`` must be running.
+
+        The server is asked for its version, which costs it next to nothing. The watch gets the time of a list to reach
+        that version, two seconds at most: on a quiet collection the next bookmark may be a minute away, and a half-open
+        stream brings none. Then everything is listed anew, at once, whatever the reflector was waiting for.
+
+        Raises:
+            GcushareError: the server does not tell its version.
+        """
+        lists_begun = self._lists_begun
+        version = await self._client.newest_version(self._resource, self._selector)
+        goal = _Goal(version, lists_begun)
+        self._goals.append(goal)
+        try:
+            self._check_goals()
+            try:
+                async with asyncio.timeout(min(self._list_took_s, _MAX_PATIENCE_S)):
+                    await goal.reached.wait()
+            except TimeoutError:
+                self._list_anew()
+                await goal.reached.wait()
+        finally:
+            self._goals.remove(goal)
+
+    def _list_anew(self) -> None:
+        self._must_list = True
+        if self._turn is not None:
+            self._turn.reschedule(asyncio.get_running_loop().time())
+
+    async def _take_turn(self) -> None:
+        try:
+            if self._must_list:
+                await self._list()
+            healthy = await self._follow()
+            failure: GcushareError | None = None
+        except GcushareError as error:
+            healthy, failure = False, error
+            self._note_failure(error)
+        if healthy:
+            self._backoff.reset()
+            return
+        delay_s = self._backoff.next_delay_s(failure)
+        if failure is not None:
+            logger.warning(
+                "watch broke resource=%s retry_in_s=%.2f relist=%s error=%s",
+                self._resource.plural, delay_s, self._must_list, failure,
+            )  # fmt: skip
+        await self._clock.sleep(delay_s)
 
     def _note_failure(self, error: GcushareError) -> None:
         self.counters.failures += 1
@@ -181,10 +237,13 @@ class Reflector(Generic[T]):
             self._must_list = True
 
     async def _list(self) -> None:
+        self._lists_begun += 1
+        number_of_list, started = self._lists_begun, self._clock.monotonic()
         uids: set[str] = set()
         version = ""
+        oldest_accepted = self._oldest_accepted()
         pages = self._client.pages(
-            self._resource, self._selector, page_size=self._page_size, not_older_than=self._oldest_accepted()
+            self._resource, self._selector, page_size=self._page_size, not_older_than=oldest_accepted
         )
         async with aclosing(pages):
             async for page in pages:
@@ -197,8 +256,10 @@ class Reflector(Generic[T]):
         self._sink.retained(frozenset(uids))
         self._version, self._must_list, self._page_size = version, False, self._settings.page_size
         self.counters.lists += 1
+        self._list_took_s = self._clock.monotonic() - started
         self._backoff.reset()
         self.synced.set()
+        self._check_goals(newest_list=number_of_list if oldest_accepted is None else 0)
         logger.info("listed resource=%s objects=%d version=%s", self._resource.plural, len(uids), version)
 
     def _oldest_accepted(self) -> str | None:
@@ -247,6 +308,14 @@ class Reflector(Generic[T]):
                     "expected ADDED, MODIFIED, DELETED, BOOKMARK or ERROR"
                 )
         self._version = meta.resource_version
+        if self._goals:
+            self._check_goals()
+
+    def _check_goals(self, *, newest_list: int = 0) -> None:
+        """Tell who waits that the picture is as new; ``newest_list`` numbers a list of the newest state that ended."""
+        for goal in self._goals:
+            if newest_list > goal.lists_begun or is_at_least(self._version, goal.version):
+                goal.reached.set()
 
     def _apply(self, raw: msgspec.Raw, meta: ObjectMeta) -> str:
         obj = self._decoded(raw, meta)

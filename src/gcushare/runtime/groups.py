@@ -74,7 +74,8 @@ class KubeSettings:
     kube_context: str | None = setting(
         parsers.optional(parsers.text("NAME", accepted="a context of the kubeconfig"), "its current context"),
         default=None,
-        help="Which of the kubeconfig's contexts to use.",
+        alias="--context",
+        help="Which of the kubeconfig's contexts to use; either word will do.",
     )
     kube_api_timeout: float = setting(
         parsers.duration_s(0.1, 600),
@@ -91,7 +92,11 @@ class PluginPodSettings:
     plugin_namespace: str = setting(
         parsers.text("NAME"), default="kube-system", help="Where the device plugins' pods are."
     )
-    plugin_port: int = setting(parsers.integer(1, 65535, "PORT"), default=32767, help="Port on which they answer HTTP.")
+    plugin_port: int | None = setting(
+        parsers.optional(parsers.integer(1, 65535, "PORT"), "the one that each pod declares, or 32767"),
+        default=None,
+        help="Port on which they answer HTTP.",
+    )
     plugin_tls: bool = setting(parsers.boolean(), default=False, help="They answer HTTPS: they have --tls-cert-file.")
     plugin_selector: str | None = setting(
         parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),

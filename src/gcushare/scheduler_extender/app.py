@@ -21,7 +21,6 @@ from gcushare.kube import (
     EventRecorder,
     KubeClient,
     KubeConfig,
-    LeaderElector,
     Limits,
     Reflector,
     ReflectorSettings,
@@ -29,18 +28,20 @@ from gcushare.kube import (
 )
 from gcushare.runtime.express import EXPRESS, ExpressHandler
 from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.metrics import make_registry, metrics_route
+from gcushare.runtime.metrics import CertificateCollector, TurnedAwayCollector, make_registry, metrics_route
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender.asking import Policies
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.dashboard import Dashboard, Notes, Surroundings
 from gcushare.scheduler_extender.dispatching import Dispatcher, Services
-from gcushare.scheduler_extender.explaining import ExplainService, RefusalReporter
+from gcushare.scheduler_extender.explaining import ExplainService
 from gcushare.scheduler_extender.filtering import FilterService
 from gcushare.scheduler_extender.following import recount_for_ever, settle_for_ever
 from gcushare.scheduler_extender.inspecting import InspectService
+from gcushare.scheduler_extender.leading import STALE_SHARE, Leading, Picture
 from gcushare.scheduler_extender.metrics import (
+    EventCollector,
     ReplicaCollector,
     RequestMetrics,
     VendorCollector,
@@ -50,14 +51,20 @@ from gcushare.scheduler_extender.metrics import (
 from gcushare.scheduler_extender.outcomes import BindTimes
 from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
 from gcushare.scheduler_extender.preempting import PreemptService
+from gcushare.scheduler_extender.refusals import RefusalReporter
 from gcushare.scheduler_extender.routes import Serving, VendorRoutes, root_routes
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.sinks import NodeSink, PodSink, decode_node, decode_pod
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.wire.objects import Node, Pod
 
-DRAIN_S = 5.0
-"""For binds under way at the end: above the time that one may take."""
+REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
+"""For requests under way at the end: above the time that a bind may take."""
+BINDS_DRAIN_S = BindTimes().total_s + 0.5
+"""For binds that nobody waits for any more, and may have begun just before the last request was cut."""
+EVENTS_DRAIN_S = 0.5
+DRAIN_S = REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S + 1.0
+"""For all of it one after the other, and what ending a server takes beside; the Lease is given up after it."""
 
 _LIVE_GRACE_S = 30.0
 
@@ -114,14 +121,14 @@ class Extender:
         self._settings = settings
         self._after_sync = after_sync
         self._identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
-        self._elector = self._make_elector(client)
-        self.leadership: Leadership = self._elector or Alone()
         placement = settings.placement
         policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
         self.states = [VendorState(vendor, policies) for vendor in settings.placement.vendor]
         self.dashboard = Dashboard(settings.dashboard, self.states, client)
         self.followers = self._make_followers(client)
-        self.serving = Serving(self.leadership)
+        self._leading = self._make_leading(client)
+        self.leadership: Leadership = self._leading or Alone()
+        self.serving = Serving(self.leadership, self._is_catching_up)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname())
         self._reporters: list[RefusalReporter] = []
         self._api = KubePods(client)
@@ -135,6 +142,8 @@ class Extender:
         """Follow, stand for election and serve until the shutdown, then drain: requests, binds, events, the lease."""
         async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
             self.server = await start_server(self.make_application(), self._settings.serve)
+            self._registry.register(CertificateCollector(self.server))
+            self._registry.register(TurnedAwayCollector(self.server))
             tasks.start("serve", self._serve_until(shutdown, self.server), drains=True)
             self._start_loops(tasks)
 
@@ -162,7 +171,9 @@ class Extender:
         watches: dict[str, WatchFigures] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
         explains = {each.vendor_name: each.explains for each in self.services}
         app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
-        register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches)])
+        reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
+        told = EventCollector(self.recorder.counters, reports)
+        register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), told])
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
         return app
@@ -178,8 +189,8 @@ class Extender:
         counted = [(state, self._metrics.drifts_of(state.vendor.name)) for state in self.states]
         tasks.start("recount", recount_for_ever(counted, follow.recount_interval, self._heartbeat))
         tasks.start("settle", settle_for_ever([each.binds for each in self.services], follow.settle_after))
-        if self._elector is not None:
-            tasks.start("elect a leader", self._stand_when_synced(self._elector))
+        if self._leading is not None:
+            tasks.start("elect a leader", self._stand_when_synced(self._leading))
 
     async def _note_synced(self) -> None:
         await self.followers.wait_synced()
@@ -188,17 +199,18 @@ class Extender:
             self._after_sync()
         await asyncio.Event().wait()
 
-    async def _stand_when_synced(self, elector: LeaderElector) -> None:
+    async def _stand_when_synced(self, leading: Leading) -> None:
         """Stand for election only with a complete picture: a leader that cannot answer is worse than none."""
         await self.followers.wait_synced()
-        await elector.run()
+        await leading.run()
 
     async def _serve_until(self, shutdown: Shutdown, server: RunningServer) -> None:
         await shutdown.wait()
-        await server.stop(DRAIN_S - 1.0)
-        for each in self.services:
-            await each.binds.drain()
-        await self.recorder.drain(0.5)
+        await server.stop(REQUESTS_DRAIN_S)
+        async with asyncio.TaskGroup() as tasks:
+            for each in self.services:
+                tasks.create_task(each.binds.drain(BINDS_DRAIN_S), name=f"drain binds of {each.vendor_name}")
+        await self.recorder.drain(EVENTS_DRAIN_S)
 
     async def _stop_watchers(self, _: web.Application) -> None:
         self.serving.stopping.set()
@@ -214,17 +226,20 @@ class Extender:
         return None if self.serving.is_synced else "nodes and pods are not read yet"
 
     async def _check_leader(self) -> str | None:
-        if self.leadership.is_leader:
-            return None
-        return f"this replica does not serve; the leader is {self.leadership.holder or 'not elected yet'}"
+        return self.serving.find_obstacle()
 
-    def _make_elector(self, client: KubeClient) -> LeaderElector | None:
+    def _is_catching_up(self) -> bool:
+        return self._leading is not None and self._leading.is_catching_up
+
+    def _make_leading(self, client: KubeClient) -> Leading | None:
         election = self._settings.election
         if not election.leader_elect:
             return None
         namespace = election.lease_namespace or client.config.namespace
         lease = ApiLease(client, namespace, election.lease_name)
-        return LeaderElector(lease, self._identity, times=election.times())
+        pictures: dict[str, Picture] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
+        stale_s = STALE_SHARE * self._settings.follow.watch_stall
+        return Leading(lease, self._identity, pictures, times=election.times(), stale_s=stale_s)
 
     def _make_followers(self, client: KubeClient) -> Followers:
         follow = self._settings.follow

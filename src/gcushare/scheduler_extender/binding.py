@@ -72,11 +72,20 @@ class BindService:
             task.add_done_callback(lambda done: self._finish(arguments.pod_uid, done))
         await asyncio.shield(task)
 
-    async def drain(self) -> None:
-        """Wait for the bindings under way."""
+    async def drain(self, within_s: float | None = None) -> None:
+        """Wait for the bindings under way; none is left when this returns.
+
+        ``within_s``: after so long, by default the longest that a bind may take, what is left is cancelled.
+        """
         tasks = [task for _, task in self._under_way.values()]
-        if tasks:
-            await asyncio.wait(tasks)
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=self._times.total_s if within_s is None else within_s)
+        if late:
+            log.warning("bindings cancelled %s", fields(count=len(late)))
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late)
 
     @property
     def under_way(self) -> int:

@@ -13,6 +13,7 @@ from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.parsers import Parser
 from gcushare.runtime.settings import Program, group, setting, settings
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
+from gcushare.scheduler_extender.outcomes import BindTimes
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 
 NAME = "gcushare-scheduler-extender"
@@ -133,11 +134,19 @@ class ElectionSettings:
         return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
 
     def find_conflicts(self) -> Iterator[str]:
-        """The times of a lease must grow from retry over deadline to duration."""
+        """The times of a lease must grow from retry over deadline to duration, and leave room for a bind."""
         try:
             self.times()
         except ValueError as error:
             yield f"lease-duration, lease-renew-deadline and lease-retry: {error}"
+            return
+        rest_s, attempt_s = self.lease_duration - self.lease_renew_deadline, BindTimes().attempt_s
+        if rest_s <= attempt_s:
+            yield (
+                f"lease-duration {self.lease_duration:g}s leaves {rest_s:g}s after lease-renew-deadline "
+                f"{self.lease_renew_deadline:g}s; accepted: more than {attempt_s:g}s, the time that one bind request "
+                "may take; raise the one or lower the other"
+            )
 
 
 @settings
@@ -160,7 +169,8 @@ class FollowSettings:
     watch_stall: float = setting(
         parsers.duration_s(5, 3600),
         default=75.0,
-        help="Silence after which a watch counts as dead; the API server sends a bookmark about every minute.",
+        help="Silence after which a watch counts as dead; the API server sends a bookmark about every minute. A "
+        "replica whose watch has been silent for a fifth longer leaves the Lease to others.",
     )
     page_size: int = setting(
         parsers.integer(10, 10_000),

@@ -1,0 +1,86 @@
+"""At the end no binding is left without an owner: what ends in time is waited for, the rest is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from gcushare.kube.patches import PodIdentity
+from gcushare.runtime.shutdown import STOP_DEADLINE_S
+from gcushare.scheduler_extender.app import BINDS_DRAIN_S, DRAIN_S, EVENTS_DRAIN_S, REQUESTS_DRAIN_S
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.settings import ElectionSettings
+from gcushare.wire.extender import BindArguments
+from tests.extender_objects import a_node, a_pod, state_of
+from tests.unit.extender_cluster import Cluster
+
+
+class SlowCluster(Cluster):
+    """Takes Bindings when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(a_pod("a", 4))
+        self.asked = asyncio.Event()
+        self.may_bind = asyncio.Event()
+
+    async def bind_pod(
+        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> None:
+        self.asked.set()
+        await self.may_bind.wait()
+        await super().bind_pod(pod, node, annotations, timeout_s=timeout_s)
+
+
+def service_of(cluster: SlowCluster) -> BindService:
+    state = state_of(a_node("node-1", 16))
+    cluster.tell(state)
+    return BindService(state, cluster, Alone())
+
+
+async def bind_and_leave(service: BindService, cluster: SlowCluster) -> None:
+    """Begin a bind whose caller goes away."""
+    caller = asyncio.create_task(service.bind(BindArguments("a", "default", "uid-a", "node-1")))
+    await cluster.asked.wait()
+    caller.cancel()
+    await asyncio.wait([caller])
+    assert service.under_way == 1
+
+
+async def test_a_binding_without_a_caller_is_waited_for() -> None:
+    cluster = SlowCluster()
+    service = service_of(cluster)
+    await bind_and_leave(service, cluster)
+    draining = asyncio.create_task(service.drain(60))
+    await asyncio.sleep(0)
+    cluster.may_bind.set()
+    await draining
+
+    assert cluster.pods["default", "a"].is_bound
+    assert service.under_way == 0
+
+
+async def test_one_that_takes_too_long_is_cancelled_and_gone_when_the_drain_returns(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = SlowCluster()
+    service = service_of(cluster)
+    before = asyncio.all_tasks()
+    await bind_and_leave(service, cluster)
+    await service.drain(0.01)
+
+    assert service.under_way == 0
+    assert asyncio.all_tasks() == before
+    assert "bindings cancelled" in caplog.text
+
+
+def test_the_parts_of_the_end_fit_into_the_whole_and_that_into_the_programs() -> None:
+    bind_s = BindTimes().total_s
+    assert bind_s < REQUESTS_DRAIN_S
+    assert bind_s < BINDS_DRAIN_S
+    assert REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S < DRAIN_S
+    # Giving the Lease up takes a read and a write after that.
+    assert DRAIN_S + 2 * ElectionSettings().lease_retry < STOP_DEADLINE_S

@@ -145,14 +145,27 @@ def test_both_forms_of_victims_are_the_same_proposal() -> None:
     pod = pod_document("p")
 
     by_meta, by_full = (
-        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value})).victims()
+        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value})).proposals()
         for key, value in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full))
     )
 
-    for proposal in (by_meta, by_full):
+    for proposals in (by_meta, by_full):
+        proposal = {name: each.read() for name, each in proposals.items()}
         assert [pod.uid for pod in proposal["n1"].pods or ()] == ["uid-a", "uid-b"]
         assert proposal["n1"].violations == 1
         assert not proposal["n2"].pods
+    null = extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, "NodeNameToVictims": {"n1": None}}))
+    assert null.proposals() == {}
+
+
+@pytest.mark.parametrize("key", ["NodeNameToMetaVictims", "NodeNameToVictims"])
+def test_victims_that_cannot_be_read_are_an_error_of_their_node(key: str) -> None:
+    body = msgspec.json.encode({"Pod": pod_document("p"), key: {"n1": {"Pods": [7]}, "n2": {"Pods": []}}})
+    proposals = extender.decode_preempt_arguments(body).proposals()
+
+    assert not proposals["n2"].read().pods
+    with pytest.raises(RemoteContractError, match="is not victims"):
+        proposals["n1"].read()
 
 
 def test_victims_are_answered_in_the_meta_form() -> None:

@@ -85,10 +85,10 @@ async def test_a_pod_that_finds_too_little_on_one_of_the_cards_is_refused_with_t
     assert "it would fit on node-1 if these pods ended: default/b" in text
 
 
-def test_preemption_frees_as_many_cards_as_are_missing() -> None:
+async def test_preemption_frees_as_many_cards_as_are_missing() -> None:
     proposal = {"node-1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 0}}
     body = json.dumps({"Pod": pod_document("p", 24, annotations=TWO), "NodeNameToMetaVictims": proposal}).encode()
-    answer = json.loads(dispatcher_of((crowded(), None)).preempt(body).body)
+    answer = json.loads((await dispatcher_of((crowded(), None)).preempt(body)).body)
 
     assert answer["NodeNameToMetaVictims"]["node-1"]["Pods"] == [{"UID": "uid-b"}]
 

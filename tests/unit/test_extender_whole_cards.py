@@ -16,8 +16,9 @@ from gcushare.core.errors import NotFoundError, Refused
 from gcushare.core.nodes import CardMode
 from gcushare.scheduler_extender.asking import Policies, read_asking
 from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.explaining import REFUSED_WHOLE_REASON, ExplainService, RefusalReporter
+from gcushare.scheduler_extender.explaining import ExplainService
 from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.refusals import REFUSED_WHOLE_REASON, RefusalReporter
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.explain_documents import render_explanation
@@ -230,24 +231,24 @@ class TestOtherPlugins:
 
 
 class TestPreempt:
-    def test_everybody_on_the_cards_must_end_and_nobody_else(self) -> None:
+    async def test_everybody_on_the_cards_must_end_and_nobody_else(self) -> None:
         state = state_of(a_node("both", 16, 16, 16, **BOTH))
         for name, index in (("a", 0), ("b", 0), ("c", 1)):
             state.see_pod(a_pod(name, 4, node="both", record=on_card(index, 4)))
         state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(2)))
         proposal = {"both": {"Pods": [{"UID": f"uid-{name}"} for name in "abc"], "NumPDBViolations": 0}}
         body = json.dumps({"Pod": pod_document("p", whole=1), "NodeNameToMetaVictims": proposal}).encode()
-        answer = json.loads(dispatcher_of((state, None)).preempt(body).body)
+        answer = json.loads((await dispatcher_of((state, None)).preempt(body)).body)
 
         assert answer["NodeNameToMetaVictims"]["both"]["Pods"] == [{"UID": "uid-c"}]
 
-    def test_nodes_that_serve_no_whole_cards_are_dropped(self) -> None:
+    async def test_nodes_that_serve_no_whole_cards_are_dropped(self) -> None:
         state = mixed_state()
         state.see_pod(a_pod("a", 4, node="memory", record=on_card(0, 4)))
         proposal = {"memory": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
         body = json.dumps({"Pod": pod_document("p", whole=2), "NodeNameToMetaVictims": proposal}).encode()
 
-        assert json.loads(dispatcher_of((state, None)).preempt(body).body) == {"NodeNameToMetaVictims": {}}
+        assert json.loads((await dispatcher_of((state, None)).preempt(body)).body) == {"NodeNameToMetaVictims": {}}
 
 
 class TestAnswersForPeople:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
-from gcushare.core.preemption import Victim, choose_victims, rank_victims
+from gcushare.core.preemption import EXACT_WORK, Victim, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards
 
@@ -51,21 +51,25 @@ def by_brute_force(node: NodeState, request: CardRequest, victims: Sequence[Vict
 
 
 @st.composite
-def crowded_nodes(draw: st.DrawFn) -> tuple[NodeState, list[Victim]]:
-    sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))
+def crowded_nodes(draw: st.DrawFn, most_cards: int = 3) -> tuple[NodeState, list[Victim]]:
+    """A node, and most of its pods; some hold several cards, alike on each."""
+    sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=most_cards))
     offered = [card(index, size, sick=draw(st.integers(0, 9)) == 0) for index, size in enumerate(sizes)]
     node = node_with(offered)
     node.set_cards(
         offered, GIB_UNIT, draw(st.sampled_from([BOTH_MODES, BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)]))
     )
     for number in range(draw(st.integers(0, 8))):
-        index = draw(st.integers(0, len(sizes) - 1))
-        state = node.cards[index]
-        if state.whole or ((whole := draw(st.integers(0, 7)) == 0) and state.pods):
+        spread = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        indexes = draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=spread, unique=True))
+        states = [node.cards[index] for index in indexes]
+        whole = draw(st.integers(0, 7)) == 0
+        if any(state.whole or (whole and state.pods) for state in states):
             continue
         created = draw(st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"]))
-        units = sizes[index] if whole else draw(st.integers(1, 8))
-        node.add(holds(f"p{number}", (index, units), priority=draw(st.integers(0, 2)), created=created, whole=whole))
+        units = draw(st.integers(1, 8))
+        grants = [(index, sizes[index] if whole else units) for index in indexes]
+        node.add(holds(f"p{number}", *grants, priority=draw(st.integers(0, 2)), created=created, whole=whole))
     pods = [held.pod for held in node.assignments.values()]
     return node, [Victim(pod, draw(st.booleans())) for pod in pods if draw(st.integers(0, 4))]
 
@@ -82,11 +86,32 @@ def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
     assert names(chosen) == names(best)
 
 
-@given(crowded_nodes(), st.integers(1, 16), st.integers(2, 3), st.booleans())
-def test_for_several_cards_the_set_is_enough_and_every_pod_of_it_is_needed(
+@given(crowded_nodes(most_cards=4), st.integers(1, 12), st.integers(2, 3), st.booleans())
+def test_for_several_cards_too_the_set_is_the_one_that_trying_every_set_finds(
     crowd: tuple[NodeState, list[Victim]], units: int, count: int, whole: bool
 ) -> None:
     node, victims = crowd
+    wide = [held for held in node.assignments.values() if len(held.grants) > 1]
+    assume(2 ** len(wide) * len(victims) <= EXACT_WORK)
+    request = asks_whole(count) if whole else asks(units, count)
+
+    chosen, best = choose_victims(node, request, victims), by_brute_force(node, request, victims)
+
+    assert names(chosen) == names(best)
+
+
+@settings(max_examples=40, deadline=None)
+@given(crowded_nodes(most_cards=4), st.integers(1, 8), st.integers(2, 3), st.booleans())
+def test_among_very_many_pods_of_several_cards_the_set_is_enough_and_every_pod_of_it_is_needed(
+    crowd: tuple[NodeState, list[Victim]], units: int, count: int, whole: bool
+) -> None:
+    node, victims = crowd
+    for number in range(40):  # Pods that hold next to nothing of every card, but more than can be combined.
+        if any(state.whole for state in node.cards.values()):
+            break
+        held = holds(f"tiny-{number}", *((index, 0) for index in node.cards))
+        node.add(held)
+        victims = [*victims, Victim(held.pod)]
     request = asks_whole(count) if whole else asks(units, count)
 
     chosen = choose_victims(node, request, victims)
@@ -95,6 +120,19 @@ def test_for_several_cards_the_set_is_enough_and_every_pod_of_it_is_needed(
     if chosen is not None:
         assert fits_without(node, request, chosen)
         assert not any(fits_without(node, request, [v for v in chosen if v is not spared]) for spared in chosen)
+
+
+def test_one_pod_that_frees_enough_beside_a_free_card_is_better_than_two() -> None:
+    node = node_with(cards(8, 8, 8), holds("a", (2, 4)), holds("b", (0, 6), priority=1), holds("c", (2, 3), priority=1))
+
+    assert names(choose_victims(node, asks(7, 2), victims_of(node))) == ["b"]
+
+
+def test_a_pod_of_two_cards_ends_before_two_pods_of_one() -> None:
+    node = node_with(cards(16, 16), holds("a", (0, 8)), holds("b", (1, 8)), holds("wide", (0, 8), (1, 8)))
+
+    assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["wide"]
+    assert names(choose_victims(node, asks(8, 2), victims_of(node, "wide"))) == ["a", "b"]
 
 
 def test_units_freed_on_several_cards_do_not_add_up() -> None:

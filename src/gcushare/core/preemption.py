@@ -3,17 +3,27 @@
 The scheduler counts a node's memory as one sum, so its victims may free enough units on the wrong cards, or more than
 are needed. Of the sets that are enough, the best is, in this order: the one that breaks the fewest disruption budgets;
 whose most important pod has the lowest priority; with the fewest pods; whose oldest pod is the youngest, then the next.
+
+Each criterion is settled in turn, because more victims never free less. On cards that share no victim the costs add up,
+so the cheapest cards together are the cheapest set. Only a pod that holds several of the cards ties them together: of
+such *wide* victims every combination is tried, as long as there are few enough of them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TypeAlias
 
-from gcushare.core.nodes import CardState, NodeState, PodRef
+from gcushare.core.covers import CardCover, Cost, sum_cheapest
+from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
 from gcushare.core.requests import CardRequest
+
+EXACT_WORK = 512
+"""Combinations of wide victims, times victims, that are tried on one node: about a millisecond. With 8 victims that is
+exact for 6 wide ones, with 110 for 2; beyond, combinations of the least important ones are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,118 +34,200 @@ class Victim:
     violates: bool = False
 
 
-Rank: TypeAlias = tuple[int, int, int, tuple[tuple[int, ...], ...]]
+@dataclass(frozen=True, slots=True)
+class Age:
+    """Orders pods, the youngest first; RFC 3339 texts of equal form compare as times, uids part pods of one second."""
+
+    text: str
+
+    def __lt__(self, other: Age) -> bool:
+        return self.text > other.text
+
+
+Rank: TypeAlias = tuple[int, int, int, tuple[Age, ...]]
 """Orders sets of victims, the best first: violations, highest priority, count, then ages, oldest pod first."""
 
 
 def rank_victims(victims: Collection[Victim]) -> Rank:
     """The place of a set of victims in the order of this module; the empty set is the best of all."""
-    ages = sorted((_age_key(victim) for victim in victims), reverse=True)
+    ages = tuple(Age(text) for text in sorted(map(_age_text, victims)))
     highest = max((victim.pod.priority for victim in victims), default=_LOWEST)
-    return sum(victim.violates for victim in victims), highest, len(victims), tuple(ages)
+    return sum(victim.violates for victim in victims), highest, len(victims), ages
 
 
 def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Victim]) -> tuple[Victim, ...] | None:
     """Choose the smallest of the victims whose end makes the request fit; None when not even all of them would do.
 
-    Exact where the request needs one card. For several cards at once the set is minimal (each of its pods is needed),
-    found by sparing the most important pods first; the smallest would need a search over all combinations. None too
-    while the node settles: what is free there is known in a moment, and nobody must end for it; and where the node
-    serves no whole cards, or nothing else, whoever ends.
+    Exact where the request needs one card, where no victim holds several of the cards, and where few do (see
+    ``EXACT_WORK``); else every pod of the set is needed, but a smaller set may exist. None too while the node settles:
+    what is free there is known in a moment, and nobody must end for it; and where the node serves no whole cards, or
+    nothing else, whoever ends.
     """
     if node.is_settling or not node.serves(request):
         return None
-    held = [victim for victim in victims if victim.pod.uid in node.assignments]
     if node.fits(request):
         return ()
-    if request.cards == 1:
-        sets = (_choose_on_card(node, state, request, held) for state in node.cards.values())
-        return min((found for found in sets if found is not None), key=rank_victims, default=None)
-    return _spare(node, request, held)
+    return _Search(node, request, victims).run()
 
 
 _LOWEST = -(1 << 62)
-_NewestFirst: TypeAlias = tuple[int, ...]
 
 
-def _age_key(victim: Victim) -> _NewestFirst:
-    """Larger for older pods; RFC 3339 texts of equal form compare as times, and the uid parts pods of one second."""
-    return tuple(-ord(char) for char in f"{victim.pod.created}\0{victim.pod.uid}")
+def _age_text(victim: Victim) -> str:
+    """Smaller for older pods."""
+    return f"{victim.pod.created}\0{victim.pod.uid}"
 
 
-def _choose_on_card(
-    node: NodeState, state: CardState, request: CardRequest, victims: Sequence[Victim]
-) -> tuple[Victim, ...] | None:
-    """The best set for this one card."""
-    if not _allows(state, request):
-        return None
-    shares = {victim: _units_on(node, victim, state.index) for victim in victims}
-    here = [victim for victim in victims if shares[victim] is not None]
-    if request.whole:
-        return tuple(here) if len(here) == state.pods and state.total > 0 else None
-    if state.whole:
-        # Whoever holds the card whole must end, and then nobody else is there.
-        return tuple(here) if len(here) == state.pods and state.total >= request.units else None
-    units = {victim: shares[victim] or 0 for victim in here}
-    return _cheapest_cover(here, units, request.units - (state.total - state.used))
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A victim and what it holds of the cards that could be freed: by index, in the unit of that card's cover."""
+
+    victim: Victim
+    shares: tuple[tuple[int, int], ...]
+
+    @property
+    def priority(self) -> int:
+        return self.victim.pod.priority
 
 
-def _allows(state: CardState, request: CardRequest) -> bool:
-    if state.card is None or not state.card.is_usable:
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """What a pool of narrow victims can free, and for how little; None when it is not enough."""
+
+    pool: tuple[_Holder, ...]
+    covers: dict[int, CardCover]
+    cost: Cost | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """All but the names of the best set in which ``ended`` end: its rank without ages, and who else may be in it."""
+
+    rank: tuple[int, int, int]
+    ended: tuple[_Holder, ...]
+    reach: _Reach
+
+
+class _Search:
+    """The search on one node."""
+
+    def __init__(self, node: NodeState, request: CardRequest, victims: Iterable[Victim]) -> None:
+        self._count = request.cards
+        self._needs = {
+            state.index: (state.pods, True) if request.whole or state.whole else (_missing_units(state, request), False)
+            for state in node.cards.values()
+            if _could_hold(state, request)
+        }
+        held = ((victim, node.assignments.get(victim.pod.uid)) for victim in victims)
+        holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
+        self._holders = [holder for holder in holders if holder.shares]
+
+    def _shares(self, grants: Iterable[CardGrant]) -> tuple[tuple[int, int], ...]:
+        shares: dict[int, int] = {}
+        for grant in grants:
+            if (need := self._needs.get(grant.index)) is not None:
+                shares[grant.index] = shares.get(grant.index, 0) + (1 if need[1] else grant.units)
+        return tuple(shares.items())
+
+    def run(self) -> tuple[Victim, ...] | None:
+        """Return the best set, or None when there is none."""
+        is_wide = [self._count > 1 and len(holder.shares) > 1 for holder in self._holders]
+        wide = [holder for holder, widely in zip(self._holders, is_wide, strict=True) if widely]
+        narrow = tuple(holder for holder, widely in zip(self._holders, is_wide, strict=True) if not widely)
+        found = [outline for ended in self._combine(wide, narrow) if (outline := self._outline(ended, narrow))]
+        best = min((outline.rank for outline in found), default=None)
+        sets = [self._name(outline) for outline in found if outline.rank == best]
+        return min(sets, key=rank_victims, default=None)
+
+    def _combine(self, wide: list[_Holder], narrow: Sequence[_Holder]) -> Iterator[tuple[_Holder, ...]]:
+        """The combinations of wide victims to try: all of them, or of many those of the least important ones."""
+        wide.sort(key=lambda holder: (holder.victim.violates, holder.priority, Age(_age_text(holder.victim))))
+        few = (EXACT_WORK // max(1, len(self._holders))).bit_length() - 1
+        tried = wide[: max(0, few)]
+        for count in range(len(tried) + 1):
+            yield from combinations(tried, count)
+        if len(tried) < len(wide):
+            yield self._spare(wide, narrow)
+
+    def _spare(self, wide: Sequence[_Holder], narrow: Sequence[_Holder]) -> tuple[_Holder, ...]:
+        """Of the wide victims those that have to end whoever else does, the most important spared first."""
+        covers = self._covers(wide, narrow)
+        ended = []
+        for holder in reversed(wide):
+            for index, amount in holder.shares:
+                covers[index].lessen(-amount)
+            if self._cost(covers.values()) is None:
+                ended.append(holder)
+                for index, amount in holder.shares:
+                    covers[index].lessen(amount)
+        return tuple(ended)
+
+    def _outline(self, ended: tuple[_Holder, ...], narrow: tuple[_Holder, ...]) -> _Outline | None:
+        """Settle violations, priority and count, in this order, for sets of ``ended`` and some narrow victims."""
+        floor = max((holder.priority for holder in ended), default=_LOWEST)
+        tops = [floor, *sorted({holder.priority for holder in narrow if holder.priority > floor})]
+        reaches: dict[int, _Reach] = {}
+
+        def reach(top: int) -> _Reach:
+            if top not in reaches:
+                pool = narrow if top == tops[-1] else tuple(holder for holder in narrow if holder.priority <= top)
+                covers = self._covers(ended, pool)
+                reaches[top] = _Reach(pool, covers, self._cost(covers.values()))
+            return reaches[top]
+
+        everybody = reach(tops[-1]).cost
+        if everybody is None:
+            return None
+
+        def is_enough(top: int) -> bool:
+            cost = reach(top).cost
+            return cost is not None and cost[0] == everybody[0]
+
+        top = tops[bisect_left(tops, True, key=is_enough)]
+        found = reach(top)
+        count = sum(found.cost or everybody) + len(ended)
+        violations = everybody[0] + sum(holder.victim.violates for holder in ended)
+        return _Outline((violations, top, count), ended, found)
+
+    def _name(self, outline: _Outline) -> tuple[Victim, ...]:
+        """Settle the ages: spare the oldest that the cost can do without, then the next."""
+        covers = outline.reach.covers
+        costs = {index: cover.cost() for index, cover in covers.items()}
+        chosen = list(outline.ended)
+        for holder in sorted(outline.reach.pool, key=lambda each: _age_text(each.victim)):
+            violates = holder.victim.violates
+            for index, amount in holder.shares:
+                covers[index].take(amount, violates=violates)
+            without = costs | {index: covers[index].cost() for index, _ in holder.shares}
+            if sum_cheapest(without.values(), self._count) == outline.reach.cost:
+                costs = without
+                continue
+            for index, amount in holder.shares:
+                covers[index].put(amount, violates=violates)
+            chosen.append(holder)
+        return tuple(holder.victim for holder in chosen)
+
+    def _covers(self, ended: Iterable[_Holder], pool: Iterable[_Holder]) -> dict[int, CardCover]:
+        covers = {index: CardCover(need, everybody=everybody) for index, (need, everybody) in self._needs.items()}
+        for holder in ended:
+            for index, amount in holder.shares:
+                covers[index].lessen(amount)
+        for holder in pool:
+            for index, amount in holder.shares:
+                covers[index].put(amount, violates=holder.victim.violates)
+        return covers
+
+    def _cost(self, covers: Iterable[CardCover]) -> Cost | None:
+        return sum_cheapest((cover.cost() for cover in covers), self._count)
+
+
+def _could_hold(state: CardState, request: CardRequest) -> bool:
+    """Whether a card could be one of the request's if every pod ended."""
+    if state.card is None or not state.card.is_usable or state.total < max(1, request.units):
         return False
     selection = request.selection
     return selection is None or selection.allows(state.index, state.card.card.uuid, state.card.card.model)
 
 
-def _units_on(node: NodeState, victim: Victim, index: int) -> int | None:
-    """What a pod holds of a card; None when it is not there."""
-    grants = [grant.units for grant in node.assignments[victim.pod.uid].grants if grant.index == index]
-    return sum(grants) if grants else None
-
-
-def _cheapest_cover(victims: Sequence[Victim], units: dict[Victim, int], need: int) -> tuple[Victim, ...] | None:
-    """The best set whose units sum up to ``need``: the order's criteria are settled one after the other."""
-
-    def covers(pool: Sequence[Victim], violators: int, others: int) -> bool:
-        return _largest(pool, units, violators, others) >= need
-
-    everybody = len(victims)
-    if not covers(victims, everybody, everybody):
-        return None
-    counts = range(everybody + 1)
-    violators = bisect_left(counts, True, key=lambda number: covers(victims, number, everybody))
-    priorities = sorted({victim.pod.priority for victim in victims})
-    place = bisect_left(
-        priorities, True, key=lambda top: covers([v for v in victims if v.pod.priority <= top], violators, everybody)
-    )
-    pool = [victim for victim in victims if victim.pod.priority <= priorities[place]]
-    others = bisect_left(counts, True, key=lambda number: covers(pool, violators, number))
-    # Oldest first: a pod that the sum can do without is spared, so the oldest that has to end is as young as possible.
-    for victim in sorted(pool, key=_age_key, reverse=True):
-        rest = [each for each in pool if each is not victim]
-        if covers(rest, violators, others):
-            pool = rest
-    return tuple(pool)
-
-
-def _largest(pool: Sequence[Victim], units: dict[Victim, int], violators: int, others: int) -> int:
-    """The most units that so many violators and so many others can free."""
-    broken = sorted((units[victim] for victim in pool if victim.violates), reverse=True)
-    free = sorted((units[victim] for victim in pool if not victim.violates), reverse=True)
-    return sum(broken[:violators]) + sum(free[:others])
-
-
-def _spare(node: NodeState, request: CardRequest, victims: Sequence[Victim]) -> tuple[Victim, ...] | None:
-    """End all, then take pods back, the most important first, as long as the request still fits."""
-    trial = node.copy()
-    for victim in victims:
-        trial.remove(victim.pod.uid)
-    if not trial.fits(request):
-        return None
-    ended: list[Victim] = []
-    for victim in sorted(victims, key=lambda v: (v.violates, v.pod.priority, _age_key(v)), reverse=True):
-        trial.add(node.assignments[victim.pod.uid])
-        if not trial.fits(request):
-            trial.remove(victim.pod.uid)
-            ended.append(victim)
-    return tuple(ended)
+def _missing_units(state: CardState, request: CardRequest) -> int:
+    return request.units - (state.total - state.used)

@@ -60,25 +60,55 @@ class MetaVictims(msgspec.Struct, frozen=True, gc=False):
     violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
+class _FullPod(msgspec.Struct, frozen=True, gc=False):
+    class Meta(msgspec.Struct, frozen=True, gc=False):
+        uid: str
+
+    metadata: Meta
+
+
 class _FullVictims(msgspec.Struct, frozen=True, gc=False):
-    pods: tuple[Pod, ...] | None = msgspec.field(name="Pods", default=None)
+    pods: tuple[_FullPod, ...] | None = msgspec.field(name="Pods", default=None)
     violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The victims proposed on one node, as they were written; ``is_full``: with whole pods instead of uids."""
+
+    raw: msgspec.Raw
+    is_full: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes, which tell how many victims there are about without reading them."""
+        return len(self.raw)
+
+    def read(self) -> MetaVictims:
+        """Read them, in the meta form.
+
+        Raises:
+            RemoteContractError: not the protocol.
+        """
+        if not self.is_full:
+            return _decode(_meta_victims_decoder, self.raw, "victims {Pods: [{UID}]}") or MetaVictims()
+        full = _decode(_full_victims_decoder, self.raw, "victims {Pods}") or _FullVictims()
+        return MetaVictims(tuple(MetaPod(pod.metadata.uid) for pod in full.pods or ()), full.violations)
 
 
 class PreemptArguments(msgspec.Struct, frozen=True, gc=False):
     """The request of preempt; a scheduler that knows the extender to cache nodes sends the meta form."""
 
     pod: Pod = msgspec.field(name="Pod")
-    full: dict[str, _FullVictims | None] | None = msgspec.field(name="NodeNameToVictims", default=None)
-    meta: dict[str, MetaVictims | None] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+    full: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToVictims", default=None)
+    meta: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
 
-    def victims(self) -> dict[str, MetaVictims]:
-        """The proposal in the meta form, whichever was sent."""
-        found = {name: victims or MetaVictims() for name, victims in (self.meta or {}).items()}
-        for name, victims in (self.full or {}).items():
-            if victims is not None:
-                uids = tuple(MetaPod(pod.metadata.uid) for pod in victims.pods or ())
-                found.setdefault(name, MetaVictims(uids, victims.violations))
+    def proposals(self) -> dict[str, Proposal]:
+        """The proposal of each node, whichever form was sent. Victims are read node by node: they may be very many."""
+        found = {name: Proposal(raw, is_full=False) for name, raw in (self.meta or {}).items()}
+        for name, raw in (self.full or {}).items():
+            if raw != _ABSENT:
+                found.setdefault(name, Proposal(raw, is_full=True))
         return found
 
 
@@ -104,6 +134,8 @@ class NodeItem:
 _filter_decoder = msgspec.json.Decoder(_FilterArguments)
 _bind_decoder = msgspec.json.Decoder(BindArguments)
 _preempt_decoder = msgspec.json.Decoder(PreemptArguments)
+_meta_victims_decoder = msgspec.json.Decoder(MetaVictims | None)
+_full_victims_decoder = msgspec.json.Decoder(_FullVictims | None)
 _names_decoder = msgspec.json.Decoder(list[str])
 _nodes_decoder = msgspec.json.Decoder(_NodeList)
 _item_decoder = msgspec.json.Decoder(_NamedItem)
@@ -263,8 +295,8 @@ def encode_victims(by_node: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
     )
 
 
-def _decode(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteContractError(f"{body[:80]!r} is not {what}: {str(error)[:_MAX_REASON]}") from error
+        raise RemoteContractError(f"{bytes(body)[:80]!r} is not {what}: {str(error)[:_MAX_REASON]}") from error

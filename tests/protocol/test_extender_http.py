@@ -14,6 +14,7 @@ from gcushare.playground.apiserver import ADMIN, Deletion
 from gcushare.playground.apiserver.objects import Key
 from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.runtime.groups import ServeSettings
+from gcushare.scheduler_extender.routes import WAIT_SHARE
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.keys import CARD_POLICY
 from tests.builders import card
@@ -63,6 +64,19 @@ async def test_room_that_becomes_free_a_moment_after_the_question_is_found(rig: 
     for _ in range(5):
         assert (await rig.filter(never, ["node-1"]))["FailedNodes"] == {"node-1": REASON}
     assert asyncio.get_running_loop().time() - started < 5, "not every refusal is held back"
+
+
+async def test_a_short_wait_for_room_lets_the_next_pod_wait_soon(rig: ExtenderRig) -> None:
+    await rig.add_nodes(node_document("node-1", 16))
+    state, loop = rig.replica.extender.states[0], asyncio.get_running_loop()
+    for number in range(3):
+        ended = await rig.schedule(f"ended-{number}", 12, ["node-1"])
+        await until(lambda uid=ended["metadata"]["uid"]: uid in state.bound)  # type: ignore[misc]
+        (waiting,) = await rig.add_pods(pod_document(f"waiting-{number}", 8))
+        started = loop.time()
+        loop.call_later(0.01, state.lose_pod, ended["metadata"]["uid"])
+        assert (await rig.filter(waiting, ["node-1"]))["NodeNames"] == ["node-1"], f"pod {number} found the room"
+        await asyncio.sleep((loop.time() - started) / WAIT_SHARE)
 
 
 async def test_a_bound_pod_carries_its_record_and_its_node_from_one_request(rig: ExtenderRig) -> None:
@@ -185,7 +199,7 @@ class TestExplain:
 
         document = await rig.get_json(f"{PREFIX}/explain/default/b")
         assert (document["state"], document["largestThatFitsNow"]) == ("waits", 6)
-        assert document["remedy"] == {"node": "node-1", "pods": ["default/a"]}
+        assert document["remedy"] == {"node": "node-1", "pods": ["default/a"], "preemption": False}
         status, text = await rig.get(f"{PREFIX}/explain/default/b", {"Accept": "text/plain, application/json;q=0.5"})
         assert status == 200
         assert "needs 12 in one card" in text
@@ -233,6 +247,26 @@ class TestExplain:
         assert event["message"].startswith("needs 20 in one card; best card free: 16 (card 0 of node-1)")
         assert "it can never fit: the largest usable card has 16" in event["message"]
 
+    async def test_a_pod_that_is_kept_to_a_full_node_is_told_that_room_is_elsewhere(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(node_document("node-a", 16), node_document("node-b", 16))
+        await rig.schedule("x", 16, ["node-a"])
+        (pod,) = await rig.add_pods(pod_document("a", 12))
+        await rig.filter(pod, ["node-a"])
+        await until(lambda: bool(rig.events()))
+
+        elsewhere = "kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-b) has room"
+        (event,) = rig.events()
+        assert elsewhere in event["message"]
+        document = await rig.get_json(f"{PREFIX}/explain/default/a")
+        assert document["state"] == "waits"
+        assert document["asked"] == {"nodes": 1, "known": 2, "fitElsewhere": 1, "examples": ["node-b"]}
+        _, text = await rig.get(f"{PREFIX}/explain/default/a", {"Accept": "text/plain"})
+        assert elsewhere in text
+        _, metrics = await rig.get("/metrics")
+        waiting = 'gcushare_pods_waiting_by_reason{reason="%s",vendor="enflame"}'
+        assert f"{waiting % 'elsewhere'} 1.0" in metrics
+        assert f"{waiting % 'fits'} 0.0" in metrics
+
 
 class TestRoot:
     async def test_version(self, rig: ExtenderRig) -> None:
@@ -266,7 +300,8 @@ class TestRoot:
         assert figures['gcushare_units_granted{unit="1",vendor="enflame"}'] == "10.0"
         assert figures['gcushare_units_free{unit="1",vendor="enflame"}'] == "10.0"
         assert figures['gcushare_fragmentation{request="4",unit="1",vendor="enflame"}'] == "0.0"
-        assert figures['gcushare_extender_results_total{result="fits",vendor="enflame",verb="filter"}'] == "1.0"
+        results = 'gcushare_extender_results_total{reason="",result="fits",vendor="enflame",verb="filter"}'
+        assert figures[results] == "1.0"
         assert figures['gcushare_extender_request_seconds_count{vendor="enflame",verb="bind"}'] == "1.0"
         assert figures["gcushare_leader"] == "1.0"
         assert float(figures['gcushare_watch_age_seconds{resource="pods"}']) < 60

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
-from gcushare.core.explanations import HOPEFUL, Explainer, Explanation, Verdict, judge, summarise
+from gcushare.core.explanation_words import summarise
+from gcushare.core.explanations import HOPEFUL, MAX_REMEDIES_TRIED, Asked, Explainer, Explanation, Verdict, judge
 from gcushare.core.fitting import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
@@ -103,7 +105,8 @@ def test_the_summary_has_the_numbers_of_the_whole_cluster() -> None:
     assert summarise(found) == (
         "needs 12 in one card; best card free: 7 (card 2 of node-1), 4 (card 0 of node-3), 1 (card 1 of node-3); "
         "total free 12 of 96; 2 nodes: too little free memory; the largest request that fits now is 7; it would fit on "
-        "node-3 if these pods ended: default/node-3-2"
+        "node-3 if these pods ended: default/node-3-2 (kube-scheduler does not end them by itself, as not all have a "
+        "lower priority)"
     )
 
 
@@ -171,7 +174,8 @@ def test_a_request_for_whole_cards_is_explained_in_cards() -> None:
     assert summarise(found) == (
         "needs 2 whole cards; whole cards free: card 2 of node-1; total free 1 of 5; 1 node: too few cards that nobody "
         "uses; 1 node: no whole cards are served there (--mode of its device plugin); the largest request that fits "
-        "now is 1 whole card; it would fit on node-1 if these pods ended: default/shared"
+        "now is 1 whole card; it would fit on node-1 if these pods ended: default/shared (kube-scheduler does not end "
+        "them by itself, as not all have a lower priority)"
     )
     assert (found.largest_now, found.largest_ever) == (1, 3)
 
@@ -193,6 +197,149 @@ def test_what_is_not_served_anywhere_is_told_with_what_would_help(
 
     assert not found.can_ever_fit
     assert f"it can never fit: {help_}" in summarise(found)
+
+
+def test_the_cards_that_the_pod_does_not_allow_are_not_among_the_free_ones() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
+    ledger.apply(held("x", "node-1", (1, 12)))
+    (found,) = explain(ledger, CardRequest(12, selection=CardSelection(use=("1",)))).classes
+
+    assert [(each.index, each.units) for each in found.best] == [(1, 4)]
+    assert (found.free, found.total, found.cards_free, found.cards_total) == (4, 16, 1, 1)
+
+
+def test_the_largest_request_for_several_cards_is_what_each_of_them_has() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
+    ledger.set_node("node-2", cards(20), GIB_UNIT)
+    ledger.apply(held("x", "node-1", (1, 12)))
+    found = explain(ledger, asks(12, 2))
+
+    assert (found.largest_now, found.largest_ever) == (4, 16)
+    assert "the largest request that fits now is 4 in each of 2 cards" in summarise(found)
+    assert summarise(explain(ledger, asks(17, 2))).endswith(
+        "it can never fit: the most that 2 usable cards of one node have each is 16"
+    )
+
+
+def test_a_node_that_settles_is_told_as_such() -> None:
+    node = node_of(cards(16, 16), (1, 12), (1, 12))
+    explainer = Explainer(asks(4))
+    explainer.add(node)
+    found = explainer.finish()
+
+    assert (judge(node, asks(4)), judge(node, asks(20))) == (Verdict.SETTLING, Verdict.TOO_SMALL)
+    assert "1 node: the cards of its pods are not settled yet" in summarise(found)
+    assert "higher priority" not in summarise(found)
+
+
+class TestPriority:
+    @staticmethod
+    def cluster(**priorities: int) -> Ledger:
+        """A node of one full card for each pod."""
+        ledger = Ledger()
+        for name, priority in priorities.items():
+            ledger.set_node(f"node-{name}", cards(16), GIB_UNIT)
+            holding = held(name, f"node-{name}", (0, 16))
+            ledger.apply(replace(holding, pod=replace(holding.pod, priority=priority)))
+        return ledger
+
+    @staticmethod
+    def explain_at(ledger: Ledger, priority: int) -> Explanation:
+        explainer = Explainer(asks(12), priority=priority)
+        for node in ledger.nodes.values():
+            explainer.add(node)
+        return explainer.finish()
+
+    def test_pods_of_lower_priority_are_what_the_scheduler_may_end(self) -> None:
+        found = self.explain_at(self.cluster(high=9, same=5, low=1), 5)
+
+        assert found.remedy is not None
+        assert (found.remedy.node, found.remedy.is_preemption) == ("node-low", True)
+        assert summarise(found).endswith("it would fit on node-low if these pods ended: default/low")
+
+    def test_pods_of_the_same_priority_are_named_as_what_only_people_end(self) -> None:
+        found = self.explain_at(self.cluster(high=9, same=5), 5)
+
+        assert found.remedy is not None
+        assert (found.remedy.node, found.remedy.is_preemption) == ("node-same", False)
+        assert "kube-scheduler does not end them by itself" in summarise(found)
+
+    def test_pods_of_higher_priority_are_never_proposed(self) -> None:
+        found = self.explain_at(self.cluster(high=9), 5)
+
+        assert found.remedy is None
+        assert found.can_ever_fit
+        assert summarise(found).endswith("only pods of higher priority are in the way")
+
+    def test_an_important_pod_stays_where_an_unimportant_one_is_enough(self) -> None:
+        ledger = self.cluster(low=1)
+        important = held("important", "node-2", (0, 8))
+        ledger.set_node("node-2", cards(16, 16), GIB_UNIT)
+        ledger.apply(replace(important, pod=replace(important.pod, priority=9)))
+        low = held("low-2", "node-2", (1, 5))
+        ledger.apply(low)
+
+        found = self.explain_at(ledger, 5)
+
+        assert found.remedy is not None
+        assert [victim.pod.name for victim in found.remedy.victims] == ["low-2"]
+
+
+def test_of_many_nodes_some_are_weighed_and_that_is_told() -> None:
+    ledger = Ledger()
+    for number in range(MAX_REMEDIES_TRIED + 8):
+        ledger.set_node(f"node-{number}", cards(16), GIB_UNIT)
+        ledger.apply(held(f"p{number}", f"node-{number}", (0, 10)))
+    found = explain(ledger, asks(12))
+
+    assert (found.weighed, found.hopeful) == (MAX_REMEDIES_TRIED, MAX_REMEDIES_TRIED + 8)
+    assert summarise(found).endswith(f"pods to end were sought on {found.weighed} of {found.hopeful} such nodes")
+
+
+def test_nodes_are_weighed_one_at_a_time() -> None:
+    ledger = Ledger()
+    for number in range(5):
+        ledger.set_node(f"node-{number}", cards(16), GIB_UNIT)
+        ledger.apply(held(f"p{number}", f"node-{number}", (0, 10)))
+    explainer = Explainer(asks(12))
+    for node in ledger.nodes.values():
+        explainer.add(node)
+    steps = 0
+    while explainer.weigh_next():
+        steps += 1
+
+    assert steps == 5
+    assert explainer.finish().weighed == 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        pytest.param(Asked(1, 3), "kube-scheduler asked about 1 of 3 nodes; best card", id="no other has room"),
+        pytest.param(
+            Asked(1, 2, 1, 1, ("b",)), "1 of the others (b) has room, but a nodeSelector", id="another has room"
+        ),
+        pytest.param(Asked(1, 9, 5, 5, ("b", "c", "d")), "5 of the others, b, c, d and others, have", id="many"),
+        pytest.param(Asked(99, 200, 1, 1, ("b",)), "keeps the pod from there; best card", id="all that passed"),
+        pytest.param(Asked(100, 200, 1, 1, ("b",)), "from there, unless it took a sample of", id="perhaps a sample"),
+    ],
+)
+def test_that_the_scheduler_asked_about_some_nodes_only_is_told(asked: Asked, told: str) -> None:
+    explainer = Explainer(asks(12))
+    explainer.add(node_of(cards(16), (0, 10)))
+
+    assert told in summarise(explainer.finish(asked))
+
+
+def test_what_fits_none_of_the_nodes_asked_about_may_fit_elsewhere() -> None:
+    explainer = Explainer(asks(20))
+    explainer.add(node_of(cards(16)))
+    found = explainer.finish(Asked(1, 2, 0, 1))
+
+    assert (found.can_ever_fit, found.can_fit_where_asked) == (True, False)
+    assert summarise(found).endswith("it can never fit: the largest usable card has 16, of the nodes asked about")
 
 
 def test_an_empty_cluster_has_an_explanation_too() -> None:

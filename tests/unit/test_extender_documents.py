@@ -159,7 +159,7 @@ def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
     assert as_json["state"] == "waits"
     assert as_json["canEverFit"] is True
     assert as_json["largestThatFitsNow"] == 7
-    assert as_json["remedy"] == {"node": "full", "pods": ["default/a"]}
+    assert as_json["remedy"] == {"node": "full", "pods": ["default/a"], "preemption": False}
     assert as_json["classes"][0]["bestCards"] == [{"node": "full", "card": 0, "free": 7}]
     text = render_explanation(document)
     for words in (
@@ -188,3 +188,16 @@ def test_a_request_that_nobody_grants_is_explained_by_its_problem() -> None:
 
     assert json.loads(encode_explanation(document))["canEverFit"] is False
     assert "1.5" in render_explanation(document)
+
+
+def test_a_pod_whose_cards_nobody_can_tell_stands_beside_the_cards_and_only_then() -> None:
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16), GIB_UNIT)
+    for vendor in (ENFLAME, ALIYUN):
+        assert b"untold" not in encode_node(vendor, ledger.nodes["node-1"])
+    ledger.apply(Assignment(POD_2, "node-1", ()))
+    ledger.apply(Assignment(POD_1, "node-1", ()))
+    for vendor in (ENFLAME, ALIYUN):
+        assert json.loads(encode_node(vendor, ledger.nodes["node-1"]))["untold"] == [
+            {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid} for pod in (POD_1, POD_2)
+        ]

@@ -1,121 +1,24 @@
-"""Refused pods are told of: with the numbers, once a minute each, and never on the filter's time."""
+"""A pod is explained by where it is, or among the nodes that kube-scheduler asked about, never at others' expense."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+import json
 
 import pytest
 
 from gcushare.core.errors import NotFoundError
-from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
-from gcushare.scheduler_extender.explaining import REFUSED_REASON, ExplainService, RefusalReporter
+from gcushare.core.explanations import MAX_REMEDIES_TRIED
+from gcushare.core.nodes import PodRef
+from gcushare.scheduler_extender.asked_nodes import AskedNodes
+from gcushare.scheduler_extender.asking import Policies, read_asking
+from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.pod_names import PodNames
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.vendors import ENFLAME
-from gcushare.wire.objects import ObjectReference
-from tests.extender_objects import a_node, a_pod, on_card, state_of
-
-
-@dataclass
-class Noted:
-    """Events as they were handed over, and a bell that rings for each."""
-
-    events: list[tuple[str, str, str]] = field(default_factory=list)
-    rung: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        assert warning
-        self.events.append((about.name, reason, message))
-        self.rung.set()
-
-
-class Bench:
-    """A reporter on a clock that is set by hand."""
-
-    def __init__(self, state: VendorState) -> None:
-        self.now_s = 100.0
-        self.noted = Noted()
-        self.reporter = RefusalReporter(ExplainService(state), self.noted, monotonic=lambda: self.now_s)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.reporter.run(), name="reporter")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-
-    async def heard(self) -> None:
-        async with asyncio.timeout(5):
-            await self.noted.rung.wait()
-        self.noted.rung.clear()
-
-
-def asking(name: str, units: int) -> Asking:
-    found = read_asking(a_pod(name, units), ENFLAME, Policies())
-    assert found is not None
-    return found
-
-
-def small_state() -> VendorState:
-    state = state_of(a_node("node-1", 16))
-    state.see_pod(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
-    return state
-
-
-async def test_a_refused_pod_is_told_with_the_numbers() -> None:
-    bench = Bench(small_state())
-    async with bench.running():
-        bench.reporter.note(asking("a", 12))
-        await bench.heard()
-
-    ((name, reason, message),) = bench.noted.events
-    assert (name, reason) == ("a", REFUSED_REASON)
-    assert message.startswith("needs 12 in one card; best card free: 6 (card 0 of node-1); total free 6 of 16")
-
-
-async def test_each_pod_is_told_once_a_minute() -> None:
-    bench = Bench(small_state())
-    async with bench.running():
-        for now_s in (100.0, 130.0, 159.9):
-            bench.now_s = now_s
-            bench.reporter.note(asking("a", 12))
-        await bench.heard()
-        bench.reporter.note(asking("b", 12))
-        await bench.heard()
-        bench.now_s = 160.0
-        bench.reporter.note(asking("a", 12))
-        await bench.heard()
-
-    assert [name for name, _, _ in bench.noted.events] == ["a", "b", "a"]
-
-
-async def test_a_pod_that_fits_when_it_is_its_turn_is_not_told() -> None:
-    state = small_state()
-    bench = Bench(state)
-    bench.reporter.note(asking("a", 12))
-    bench.reporter.note(asking("b", 20))
-    state.lose_pod("uid-x")
-    async with bench.running():
-        await bench.heard()
-
-    assert [name for name, _, _ in bench.noted.events] == ["b"]
-
-
-async def test_a_crowd_of_refused_pods_is_bounded() -> None:
-    bench = Bench(small_state())
-    for number in range(1000):
-        bench.reporter.note(asking(f"p{number}", 12))
-
-    assert bench.noted.events == []
-    bench.now_s = 300.0
-    async with bench.running():
-        async with asyncio.timeout(10):
-            while len(bench.noted.events) < 256:
-                await bench.heard()
+from gcushare.wire.explain_documents import AskedDocument
+from tests.extender_objects import a_node, a_pod, filter_body, node_document, on_card, pod_document, state_of
+from tests.unit.extender_desk import dispatcher_of
 
 
 async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> None:
@@ -153,3 +56,170 @@ async def test_explaining_a_large_cluster_gives_others_a_turn() -> None:
 
     assert turns >= 4
     assert explaining.result().classes[0].nodes == 300
+
+
+async def test_while_a_node_is_weighed_and_the_next_others_get_a_turn() -> None:
+    state = state_of(*(a_node(f"node-{number}", 16) for number in range(MAX_REMEDIES_TRIED)))
+    for number in range(MAX_REMEDIES_TRIED):
+        state.see_pod(a_pod(f"p{number}", 10, node=f"node-{number}", record=on_card(0, 10)))
+    state.see_pod(a_pod("a", 12))
+    explaining = asyncio.create_task(ExplainService(state).explain("default", "a"), name="explain")
+    turns = 0
+    while not explaining.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert turns >= MAX_REMEDIES_TRIED
+    assert explaining.result().nodes_weighed == MAX_REMEDIES_TRIED
+
+
+async def test_what_was_found_is_recalled_until_a_node_changes() -> None:
+    state = state_of(a_node("node-1", 16))
+    for name in ("a", "b"):
+        state.see_pod(a_pod(name, 20))
+    service = ExplainService(state)
+    first, second = (service.question_of(asked) for name in "ab" if (asked := state.find_asking(f"uid-{name}")))
+    assert (first, service.cost_of(first)) == (second, 1)
+
+    found = await service.gather(first)
+    assert service.cost_of(second) == 0
+    assert await service.gather(second) is found
+
+    state.see_node(a_node("node-2", 16))
+    assert service.cost_of(first) == 2
+    assert (await service.gather(first)).classes[0].nodes == 2
+
+
+def restricted() -> VendorState:
+    """A waiting pod that the scheduler asked about with one node, which is full, while the other is free."""
+    state = state_of(a_node("node-a", 16), a_node("node-b", 16))
+    state.see_pod(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
+    state.see_pod(a_pod("a", 12))
+    state.asked.note("uid-a", frozenset({"node-a"}))
+    return state
+
+
+async def test_a_pod_is_explained_among_the_nodes_that_the_scheduler_asked_about() -> None:
+    document = await ExplainService(restricted()).explain("default", "a")
+
+    assert (document.state, document.can_ever_fit, document.largest_that_fits_now) == ("waits", True, 0)
+    assert document.asked == AskedDocument(nodes=1, known=2, fit_elsewhere=1, examples=("node-b",))
+    assert [each.examples for each in document.classes] == [("node-a",)]
+    assert document.summary.startswith(
+        "needs 12 in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-b) has room, but a "
+        "nodeSelector, an affinity, a taint or another resource keeps the pod from there; the largest request"
+    )
+
+
+async def test_of_a_node_without_cards_that_the_scheduler_asked_about_is_told_too() -> None:
+    state = restricted()
+    state.asked.note("uid-a", frozenset({"node-a", "no-cards"}))
+    document = await ExplainService(state).explain("default", "a")
+
+    assert sorted(each.examples for each in document.classes) == [("no-cards",), ("node-a",)]
+
+
+async def test_where_the_scheduler_asked_about_every_node_nothing_is_said_of_it() -> None:
+    state = restricted()
+    state.asked.note("uid-a", frozenset({"node-a", "node-b"}))
+    document = await ExplainService(state).explain("default", "a")
+
+    assert (document.state, document.asked) == ("fits", None)
+
+
+async def test_what_filter_was_asked_is_what_explain_speaks_of() -> None:
+    state = restricted()
+    state.asked.forget("uid-a")
+    desk = dispatcher_of((state, None))
+    desk.filter(filter_body(pod_document("a", 12), ["node-a"]))
+    assert (await desk.explain("default", "a")).state == "waits"
+    desk.filter(filter_body(pod_document("a", 12), ["node-a", "node-b"]))  # It fits there: nothing new is remembered.
+    assert state.asked.get("uid-a") == frozenset({"node-a"})
+    state.lose_pod("uid-a")
+    assert state.asked.get("uid-a") is None
+
+
+async def test_what_a_scheduler_that_sends_whole_nodes_asked_is_known_too() -> None:
+    state = restricted()
+    state.asked.forget("uid-a")
+    nodes = {"items": [node_document("node-a", 16)]}
+    dispatcher_of((state, None)).filter(json.dumps({"Pod": pod_document("a", 12), "Nodes": nodes}).encode())
+
+    assert state.asked.get("uid-a") == frozenset({"node-a"})
+
+
+class TestNames:
+    async def test_a_pod_is_found_by_its_namespace_and_name_wherever_it_is(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        service = ExplainService(state)
+        state.see_pod(a_pod("a", 4, namespace="other", uid="uid-other"))
+        state.see_pod(a_pod("a", 4))
+        assert [(await service.explain(space, "a")).state for space in ("other", "default")] == ["fits", "fits"]
+
+        state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+        assert (await service.explain("default", "a")).state == "bound"
+
+        state.lose_pod("uid-a")
+        assert not service.knows("default", "a")
+
+    async def test_a_successor_of_the_same_name_is_who_is_meant(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+        state.see_pod(a_pod("a", 4, uid="uid-successor"))
+        service = ExplainService(state)
+        assert (await service.explain("default", "a")).uid == "uid-successor"
+
+        state.lose_pod("uid-a")
+        assert (await service.explain("default", "a")).uid == "uid-successor"
+        state.lose_pod("uid-successor")
+        assert not service.knows("default", "a")
+
+    async def test_a_pod_that_only_filter_and_bind_saw_is_found_by_its_reservation(self) -> None:
+        state = state_of(a_node("node-1", 16))
+        asking = read_asking(a_pod("a", 4), ENFLAME, Policies())
+        assert asking is not None
+        state.ledger.reserve(asking.pod, "node-1", asking.request.cards, asking.card_policy)
+
+        assert (await ExplainService(state).explain("default", "a")).state == "bound"
+
+    def test_names_are_known_as_long_as_any_of_their_pods(self) -> None:
+        names = PodNames()
+        pods = [PodRef("1", "x", "a"), PodRef("2", "y", "a"), PodRef("3", "x", "a")]
+        for pod in pods:
+            names.note(pod)
+        names.note(pods[0])
+
+        assert (names.find("x", "a"), names.find("y", "a"), names.find("z", "a")) == (["1", "3"], ["2"], [])
+        for gone in (pods[0], pods[0], pods[2]):
+            names.forget(gone)
+        assert (names.find("x", "a"), names.find("y", "a")) == ([], ["2"])
+        names.forget(pods[1])
+        assert names.find("y", "a") == []
+
+
+class TestAskedNodes:
+    def test_equal_sets_are_kept_once(self) -> None:
+        asked = AskedNodes(most_names=3)
+        for number in range(100):
+            asked.note(f"p{number}", frozenset({"a", "b", "c"}))
+
+        assert len({id(asked.get(f"p{number}")) for number in range(100)}) == 1
+
+    def test_too_many_names_or_pods_push_the_oldest_out(self) -> None:
+        asked = AskedNodes(most_pods=3, most_names=4)
+        for uid, names in (("a", "xy"), ("b", "xz"), ("c", "w")):
+            asked.note(uid, frozenset(names))
+        assert [asked.get(uid) for uid in "abc"] == [None, {"x", "z"}, {"w"}]
+        for uid in "def":
+            asked.note(uid, frozenset("w"))
+        assert [asked.get(uid) for uid in "bcdef"] == [None, None, {"w"}, {"w"}, {"w"}]
+
+    def test_a_pod_has_the_set_of_its_last_refusal_or_none(self) -> None:
+        asked = AskedNodes(most_names=2)
+        asked.note("a", frozenset("x"))
+        asked.note("a", frozenset("y"))
+        assert asked.get("a") == frozenset("y")
+        asked.note("a", frozenset("xyz"))
+        assert asked.get("a") is None
+        asked.note("b", frozenset("xy"))
+        assert asked.get("b") == frozenset("xy")

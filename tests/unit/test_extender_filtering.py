@@ -257,6 +257,38 @@ def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_w
     assert ask(20)["FailedNodes"] == {"node-1": REASON, "node-2": REASON}
 
 
+@pytest.mark.parametrize("nodes", [None, {"items": []}, {"items": None}], ids=["none", "an empty list", "null"])
+def test_a_request_about_no_node_is_answered_with_none_and_refused_to_nobody(nodes: object) -> None:
+    service = Service(state_of(a_node("node-1", 16)))
+    body = json.dumps({"Pod": pod_document("a", 4), "Nodes": nodes, "NodeNames": None}).encode()
+    found = service.dispatcher.filter(body)
+    answer = json.loads(found.body)
+
+    assert (found.result, service.refused) == ("empty", [])
+    assert (answer["Nodes"]["items"], answer["FailedNodes"], answer["Error"]) == ([], {}, "")
+
+
+@pytest.mark.parametrize(
+    ("units", "asked", "reason"),
+    [
+        pytest.param(12, ["node-1"], "elsewhere", id="room on a node that was not asked about"),
+        pytest.param(16, ["node-1", "node-2"], "fragmented", id="enough in all, nowhere in one card"),
+        pytest.param(15, ["node-2"], "fragmented", id="the same of a part"),
+        pytest.param(17, ["node-1", "node-2"], "never", id="larger than any card"),
+    ],
+)
+def test_a_refusal_says_in_one_word_why(units: int, asked: list[str], reason: str) -> None:
+    state = state_of(a_node("node-1", 16), a_node("node-2", 16))
+    state.see_pod(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
+    state.see_pod(a_pod("y", 3, node="node-2", record=on_card(0, 3)))
+    answer = Service(state).dispatcher.filter(filter_body(pod_document("a", units), asked))
+
+    assert (answer.result, answer.reason) == ("refused", reason)
+    state.see_pod(a_pod("z", 10, node="node-2", record=on_card(0, 10)))
+    full = Service(state).dispatcher.filter(filter_body(pod_document("a", 12), asked))
+    assert (full.result, full.reason) == ("refused", "full")
+
+
 def test_scores_of_whole_nodes_are_given_as_well() -> None:
     service = Service(state_of(a_node("node-1", 16)))
     body = json.dumps({"Pod": pod_document("a"), "Nodes": {"items": [node_document("node-1", 16)]}}).encode()

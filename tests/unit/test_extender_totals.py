@@ -77,6 +77,33 @@ def test_fragmentation_is_the_share_of_free_units_in_cards_too_small_for_the_req
     assert found.sizes() == [1, 2, 4, 8, 16]
 
 
+def test_a_size_that_fits_nowhere_any_more_is_told_as_lost_and_not_left_out() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
+    for index in (0, 1):
+        ledger.apply(held(f"p{index}", "node-1", (index, 9)))
+    found = totals.by_unit()["GiB"]
+
+    assert {size: found.fragmentation(size) for size in found.sizes()} == {1: 0.0, 2: 0.0, 4: 0.0, 8: 1.0, 16: 1.0}
+
+
+def test_totals_that_many_changes_stand_before_are_left_to_who_can_wait() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    for number in range(5):
+        ledger.set_node(f"node-{number}", cards(16), GIB_UNIT)
+
+    assert totals.by_unit_within(4) is None
+    assert totals.by_unit()["GiB"].nodes == 5
+    for number in range(2):
+        ledger.remove_node(f"node-{number}")
+    assert totals.by_unit_within(1) is None
+    found = totals.by_unit_within(2)
+    assert found is not None
+    assert found["GiB"].nodes == 3
+
+
 def test_cards_are_told_by_their_use_and_whether_new_pods_may_come() -> None:
     ledger = Ledger()
     totals = ClusterTotals(ledger, ChangeLog(ledger))

@@ -8,7 +8,12 @@ import pytest
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.state import VendorState
-from gcushare.scheduler_extender.waiting_reasons import MAX_SEARCHED_SHAPES, WaitReason, count_waiting
+from gcushare.scheduler_extender.waiting_reasons import (
+    MAX_SEARCHED_SETS,
+    MAX_SEARCHED_SHAPES,
+    WaitReason,
+    count_waiting,
+)
 from gcushare.vendors import ENFLAME
 from gcushare.wire.keys import CARDS, USE_CARDS
 from gcushare.wire.objects import Node, Pod
@@ -96,6 +101,36 @@ def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judge
     assert reasons(state) == {WaitReason.FITS: 1, WaitReason.UNJUDGED: MAX_SEARCHED_SHAPES + 5}
     ask_for_all(state)
     assert reasons(state) == {WaitReason.FITS: 1 + MAX_SEARCHED_SHAPES, WaitReason.UNJUDGED: 5}
+
+
+class TestElsewhere:
+    def test_room_that_the_scheduler_did_not_ask_about_is_elsewhere(self) -> None:
+        state = state_of(a_node("node-a", 16), a_node("node-b", 16))
+        state.see_pod(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
+        for name, names in (("p", {"node-a"}), ("q", {"node-a", "node-b"})):
+            state.see_pod(a_pod(name, 12))
+            state.asked.note(f"uid-{name}", frozenset(names))
+        state.see_pod(a_pod("r", 12))
+        ask_for_all(state)
+        assert reasons(state) == {WaitReason.ELSEWHERE: 1, WaitReason.FITS: 2}
+
+        state.lose_pod("uid-x")
+        assert reasons(state) == {WaitReason.FITS: 3}
+
+    def test_where_no_node_has_room_what_was_asked_changes_nothing(self) -> None:
+        state = half_full()
+        state.see_pod(a_pod("p", 12))
+        state.asked.note("uid-p", frozenset({"node-1"}))
+        ask_for_all(state)
+        assert reasons(state) == {WaitReason.FRAGMENTED: 1}
+
+    def test_of_very_many_sets_only_some_are_searched(self) -> None:
+        state = state_of(a_node("node-a", 16))
+        for number in range(MAX_SEARCHED_SETS + 3):
+            state.see_pod(a_pod(f"p-{number}", 1))
+            state.asked.note(f"uid-p-{number}", frozenset({f"other-{number}"}))
+        ask_for_all(state)
+        assert reasons(state) == {WaitReason.ELSEWHERE: MAX_SEARCHED_SETS, WaitReason.UNJUDGED: 3}
 
 
 def test_every_reason_is_told_also_at_zero() -> None:

@@ -1,17 +1,18 @@
 """Why a request fits nowhere, with numbers: per kind of node, what is free, what would help, and whether it ever could.
 
-The same explanation is shown at the explain endpoint, in the pod's Event and in the log. Nodes are added one by one, so
-that whoever explains 5,000 of them can give others a turn in between.
+The same explanation is shown at the explain endpoint, in the pod's Event and in the log. Nodes are added and weighed
+one by one, so that whoever explains 5,000 of them can give others a turn in between.
 """
 
 from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.cards import InventoryCard
+from gcushare.core.nodes import NodeState
 from gcushare.core.preemption import Victim, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest
 
@@ -23,6 +24,11 @@ MAX_REMEDIES_TRIED = 32
 """Nodes on which the pods that would have to end are sought: those that lack least."""
 
 
+LEAST_SAMPLE = 100
+"""kube-scheduler stops looking for nodes once it found its percentageOfNodesToScore, which are never fewer than this
+(minFeasibleNodesToFind in its pkg/scheduler/schedule_one.go), and asks extenders about those alone."""
+
+
 class Verdict(enum.Enum):
     """Why a node cannot hold a request; in the order in which a person can do something about it."""
 
@@ -30,6 +36,8 @@ class Verdict(enum.Enum):
     FRAGMENTED = "enough free memory, but not in one card"
     FULL = "too little free memory"
     IN_USE = "too few cards that nobody uses"
+    SETTLING = "the cards of its pods are not settled yet"
+    """A card is recorded beyond its size until the node confirms which pod has which: free room may be taken."""
     UNUSABLE = "the cards that are large enough are sick or cordoned"
     NOT_ALLOWED = "no card that the pod's annotations allow"
     TOO_SMALL = "no card that is large enough"
@@ -39,7 +47,7 @@ class Verdict(enum.Enum):
     NO_CARDS = "no cards, or none that can be read"
 
 
-HOPEFUL = frozenset({Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE})
+HOPEFUL = frozenset({Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.SETTLING})
 """The verdicts of nodes that hold the request now, or would if pods ended."""
 
 
@@ -56,7 +64,8 @@ class FreeCard:
 class NodeClass:
     """The nodes with the same cards and the same verdict; ``cards`` are the sizes, smallest first, of one of them.
 
-    ``free`` and ``total`` are units; ``cards_free``: how many of all their cards could give anything to this request.
+    All other numbers are of the cards that the pod allows. ``free`` and ``total`` are units; ``cards_free``: how many
+    of ``cards_total`` could give anything to this request.
     """
 
     verdict: Verdict
@@ -67,26 +76,51 @@ class NodeClass:
     free: int
     total: int
     cards_free: int = 0
+    cards_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """That kube-scheduler asked about some nodes only: ``nodes`` of ``known``.
+
+    It leaves out those that the pod's nodeSelector, affinity or tolerations exclude, and those that lack something
+    else, or the units as one sum; and of many nodes it takes a sample. ``fit_elsewhere``: how many of the others have
+    room, ``hopeful_elsewhere``: how many would if pods ended; ``examples`` have room.
+    """
+
+    nodes: int
+    known: int
+    fit_elsewhere: int = 0
+    hopeful_elsewhere: int = 0
+    examples: tuple[str, ...] = ()
 
     @property
-    def cards_total(self) -> int:
-        return self.nodes * len(self.cards)
+    def may_be_sample(self) -> bool:
+        """Whether other nodes may have been left out by kube-scheduler's sampling alone."""
+        return self.nodes >= LEAST_SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Ending these pods makes the request fit on this node."""
+    """Ending these pods makes the request fit on this node.
+
+    ``is_preemption``: all of them have a lower priority than the pod that waits, so that kube-scheduler may end them;
+    else some have the same, and only people can.
+    """
 
     node: str
     victims: tuple[Victim, ...]
+    is_preemption: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """What keeps a request from fitting, or where it fits.
 
-    ``largest_now`` and ``largest_ever``: the most units that one allowed card could give now, and if every pod ended;
-    for whole cards, the most such cards of one node.
+    ``largest_now`` and ``largest_ever``: the most units that each of as many allowed cards of one node could give now,
+    and if every pod ended; for whole cards, the most such cards of one node. ``asked``: where kube-scheduler asked
+    about some nodes only; all but its own numbers are of those. The remedy was sought on ``weighed`` of ``hopeful``
+    nodes, those that lack least; without one, ending pods of a higher priority is all that would help there.
     """
 
     request: CardRequest
@@ -94,6 +128,9 @@ class Explanation:
     largest_now: int
     largest_ever: int
     remedy: Remedy | None
+    asked: Asked | None = None
+    weighed: int = 0
+    hopeful: int = 0
 
     @property
     def nodes_fit(self) -> int:
@@ -101,7 +138,12 @@ class Explanation:
 
     @property
     def can_ever_fit(self) -> bool:
-        """Whether it fits now, or would if pods ended."""
+        """Whether it fits now, or would if pods ended, wherever."""
+        return self.can_fit_where_asked or (self.asked is not None and self.asked.hopeful_elsewhere > 0)
+
+    @property
+    def can_fit_where_asked(self) -> bool:
+        """The same of the nodes that kube-scheduler asked about."""
         return any(each.verdict in HOPEFUL for each in self.classes)
 
     @property
@@ -112,179 +154,178 @@ class Explanation:
 
 
 class Explainer:
-    """Gathers one explanation: ``add`` every node, then ``finish``."""
+    """Gathers one explanation: ``add`` every node, ``weigh_next`` until there is none, then ``finish``.
 
-    def __init__(self, request: CardRequest) -> None:
+    ``priority`` is that of the pod that asks.
+    """
+
+    def __init__(self, request: CardRequest, *, priority: int = 0) -> None:
         self._request = request
+        self._priority = priority
         self._classes: dict[tuple[Verdict, tuple[int, ...]], _Gathered] = {}
         self._near: list[tuple[int, str, NodeState]] = []
+        self._hopeful = self._weighed = self._fit = 0
         self._largest_now = self._largest_ever = 0
+        self._remedies: list[Remedy] = []
 
     def add(self, node: NodeState) -> None:
         """Take one node into account."""
-        allowed = [state for state in node.cards.values() if _is_allowed(state, self._request)]
-        verdict = judge(node, self._request)
-        sizes = tuple(sorted(state.total for state in node.cards.values() if state.card is not None))
-        gathered = self._classes.setdefault((verdict, sizes), _Gathered())
-        gathered.add(node, self._request)
-        rooms = [_room(state, self._request) for state in allowed]
-        sizes_ever = [state.total for state in allowed if _can_ever_hold(state, self._request)]
-        if self._request.whole:
-            self._largest_now = max(self._largest_now, sum(map(bool, rooms)))
-            self._largest_ever = max(self._largest_ever, len(sizes_ever))
-        else:
-            self._largest_now = max(self._largest_now, *rooms, 0)
-            self._largest_ever = max(self._largest_ever, *sizes_ever, 0)
-        if verdict in HOPEFUL and verdict is not Verdict.FITS:
-            nearness = sum(map(bool, rooms)) if self._request.whole else max(rooms, default=0)
-            entry = (nearness, node.name, node)
+        look = _Look.at(node, self._request)
+        verdict = look.judge(node, self._request)
+        gathered = self._classes.setdefault((verdict, tuple(sorted(look.sizes))), _Gathered())
+        gathered.add(node.name, look)
+        self._largest_now = max(self._largest_now, _most(look.rooms, self._request))
+        self._largest_ever = max(self._largest_ever, _most(look.ever, self._request))
+        if verdict is Verdict.FITS:
+            self._fit += 1
+        elif verdict in HOPEFUL and verdict is not Verdict.SETTLING:
+            self._hopeful += 1
+            entry = (_nearness(look.rooms, self._request), node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop
             push(self._near, entry)
 
-    def finish(self) -> Explanation:
-        """Return the explanation; seeks the pods that would have to end."""
-        ordered = sorted(self._classes.items(), key=lambda item: (_ORDER[item[0][0]], -item[1].nodes, item[0][1]))
-        classes = tuple(gathered.close(verdict, cards) for (verdict, cards), gathered in ordered)
-        return Explanation(self._request, classes, self._largest_now, self._largest_ever, self._find_remedy())
+    def weigh_next(self) -> bool:
+        """Seek whom to end on one more of the nearest nodes; False when there is none left, or somewhere is room."""
+        if self._fit or not self._near:
+            return False
+        _, name, node = self._near.pop()
+        self._weighed += 1
+        if (remedy := self._weigh(name, node)) is not None:
+            self._remedies.append(remedy)
+        return True
 
-    def _find_remedy(self) -> Remedy | None:
-        remedies = []
-        for _, name, node in self._near:
-            pods = [Victim(held.pod) for held in node.assignments.values()]
-            if chosen := choose_victims(node, self._request, pods):
-                remedies.append(Remedy(name, chosen))
-        return min(remedies, key=lambda remedy: (rank_victims(remedy.victims), remedy.node), default=None)
+    def finish(self, asked: Asked | None = None) -> Explanation:
+        """Return the explanation; weighs what was not weighed yet."""
+        while self.weigh_next():
+            pass
+        ordered = sorted(self._classes.items(), key=lambda item: (_ORDER[item[0][0]], -item[1].nodes, item[0][1]))
+        return Explanation(
+            request=self._request,
+            classes=tuple(gathered.close(verdict, cards) for (verdict, cards), gathered in ordered),
+            largest_now=self._largest_now,
+            largest_ever=self._largest_ever,
+            remedy=min(self._remedies, key=_rank_remedy, default=None),
+            asked=asked,
+            weighed=self._weighed,
+            hopeful=self._hopeful,
+        )
+
+    def _weigh(self, name: str, node: NodeState) -> Remedy | None:
+        """Whom to end on one node: pods of lower priority if they are enough, else of the same too, never of higher."""
+        pods = [held.pod for held in node.assignments.values() if held.pod.priority <= self._priority]
+        lower = [Victim(pod) for pod in pods if pod.priority < self._priority]
+        if lower and (chosen := choose_victims(node, self._request, lower)):
+            return Remedy(name, chosen)
+        if len(lower) < len(pods) and (chosen := choose_victims(node, self._request, map(Victim, pods))):
+            return Remedy(name, chosen, is_preemption=False)
+        return None
 
 
 def judge(node: NodeState, request: CardRequest) -> Verdict:
     """Say why a node cannot hold a request, or that it can."""
-    if not node.known or not any(state.card is not None for state in node.cards.values()):
-        return Verdict.NO_CARDS
-    if node.fits(request):
-        return Verdict.FITS
-    if not node.serves(request):
-        return Verdict.NO_WHOLE_CARDS if request.whole else Verdict.NO_MEMORY
-    allowed = [state for state in node.cards.values() if _is_allowed(state, request)]
-    if len(allowed) < request.cards:
-        return Verdict.NOT_ALLOWED if request.selection is not None else Verdict.TOO_FEW
-    large = [state for state in allowed if state.total >= max(1, request.units)]
-    if len(large) < request.cards:
-        return Verdict.TOO_SMALL
-    if sum(state.card is not None and state.card.is_usable for state in large) < request.cards:
-        return Verdict.UNUSABLE
-    if request.whole:
-        return Verdict.IN_USE
-    if sum(state.grantable for state in allowed) >= request.units * request.cards:
-        return Verdict.FRAGMENTED
-    return Verdict.FULL
+    return _Look.at(node, request).judge(node, request)
 
 
-def describe_request(request: CardRequest) -> str:
-    """Say what a request needs: "needs 12 in one card"."""
-    if request.whole:
-        return f"needs {request.cards} whole card{'s' if request.cards > 1 else ''}"
-    return (
-        f"needs {request.units} in one card"
-        if request.cards == 1
-        else (f"needs {request.units} in each of {request.cards} cards")
-    )
+@dataclass(slots=True)
+class _Look:
+    """What one walk over a node's cards finds; all but ``sizes`` is of the cards that the pod allows.
+
+    ``rooms``: what they could give now, with their indexes; ``ever``: what they could if every pod ended; ``large``:
+    how many are large enough, and ``usable``: how many of those take pods.
+    """
+
+    sizes: list[int] = field(default_factory=list)
+    allowed: int = 0
+    total: int = 0
+    large: int = 0
+    usable: int = 0
+    rooms: list[tuple[int, int]] = field(default_factory=list)
+    ever: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, node: NodeState, request: CardRequest) -> _Look:
+        found = cls()
+        least = max(1, request.units)
+        for state in node.cards.values():
+            card = state.card
+            if card is None:
+                continue
+            units = card.units
+            found.sizes.append(units)
+            if request.selection is not None and not _is_allowed(card, request):
+                continue
+            found.allowed += 1
+            found.total += units
+            found.large += units >= least
+            if not card.is_usable:
+                continue  # Which gives nothing now, nor if every pod ended.
+            found.usable += units >= least
+            if units and state.serves(request):
+                found.ever.append((units, state.index))
+            room = (units if state.is_empty else 0) if request.whole else state.grantable
+            if room:
+                found.rooms.append((room, state.index))
+        return found
+
+    def judge(self, node: NodeState, request: CardRequest) -> Verdict:
+        if not node.known or not self.sizes:
+            return Verdict.NO_CARDS
+        if node.fits(request):
+            return Verdict.FITS
+        if not node.serves(request):
+            return Verdict.NO_WHOLE_CARDS if request.whole else Verdict.NO_MEMORY
+        if self.allowed < request.cards:
+            return Verdict.NOT_ALLOWED if request.selection is not None else Verdict.TOO_FEW
+        if self.large < request.cards:
+            return Verdict.TOO_SMALL
+        if self.usable < request.cards:
+            return Verdict.UNUSABLE
+        if node.is_settling:
+            return Verdict.SETTLING
+        if request.whole:
+            return Verdict.IN_USE
+        is_enough = sum(room for room, _ in self.rooms) >= request.units * request.cards
+        return Verdict.FRAGMENTED if is_enough else Verdict.FULL
 
 
-def describe_cards(best: Sequence[FreeCard], *, whole: bool = False) -> str:
-    """Name the cards with most room: "best card free: 7 (card 2 of node-1), 4 (card 0 of node-3)"."""
-    if whole:
-        named = ", ".join(f"card {card.index} of {card.node}" for card in best)
-        return f"whole cards free: {named}" if named else "no whole card is free"
-    words = ", ".join(f"{card.units} (card {card.index} of {card.node})" for card in best)
-    return f"best card free: {words}" if words else "no card is free"
-
-
-def summarise(explanation: Explanation) -> str:
-    """Say it in one line, the most important first, for an Event and the log."""
-    parts = [describe_request(explanation.request)]
-    if explanation.request.selection is not None:
-        parts[0] += " among the cards that the pod allows"
-    parts.append(describe_room(explanation.request, explanation.best, explanation.classes))
-    counts = _count_by(explanation, lambda each: each.verdict)
-    parts += [f"{count} node{'s' if count > 1 else ''}: {verdict.value}" for verdict, count in counts.items()]
-    parts.append(describe_help(explanation))
-    return "; ".join(parts)
-
-
-def describe_room(request: CardRequest, best: Sequence[FreeCard], classes: Sequence[NodeClass]) -> str:
-    """Say what is free on nodes: the best cards and the sum, in units, or for whole cards in cards."""
-    free, total = sum(each.free for each in classes), sum(each.total for each in classes)
-    if request.whole:
-        free, total = sum(each.cards_free for each in classes), sum(each.cards_total for each in classes)
-    return f"{describe_cards(best, whole=request.whole)}; total free {free} of {total}"
-
-
-def describe_help(explanation: Explanation) -> str:
-    """Say what would make the request fit, or that nothing would."""
-    if explanation.nodes_fit:
-        return "it fits now"
-    if not explanation.can_ever_fit:
-        return _describe_impossible(explanation)
-    now = f"the largest request that fits now is {explanation.largest_now}"
-    if explanation.request.whole:
-        now = f"{now} whole card{'s' if explanation.largest_now != 1 else ''}"
-    if explanation.remedy is None:
-        return now
-    ended = ", ".join(str(victim.pod) for victim in explanation.remedy.victims)
-    return f"{now}; it would fit on {explanation.remedy.node} if these pods ended: {ended}"
-
-
-def _describe_impossible(explanation: Explanation) -> str:
-    whole, ever = explanation.request.whole, explanation.largest_ever
-    if not ever and any(each.verdict in (Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY) for each in explanation.classes):
-        wanted, mode = ("whole cards", "whole") if whole else ("card memory", "memory")
-        return (
-            f"it can never fit: no node serves {wanted}; start the device plugin of nodes that should with "
-            f"--mode {mode} or --mode both"
-        )
-    if whole:
-        return f"it can never fit: the most usable cards of one node that serves whole cards are {ever}"
-    return f"it can never fit: the largest usable card has {ever}"
-
-
-def _count_by(explanation: Explanation, key: Callable[[NodeClass], Verdict]) -> dict[Verdict, int]:
-    counts: dict[Verdict, int] = {}
-    for each in explanation.classes:
-        counts[key(each)] = counts.get(key(each), 0) + each.nodes
-    return counts
-
-
+@dataclass(slots=True)
 class _Gathered:
     """A class of nodes while it is being gathered."""
 
-    def __init__(self) -> None:
-        self.nodes = 0
-        self._examples: list[str] = []
-        self._best: list[FreeCard] = []
-        self._free = 0
-        self._total = 0
-        self._cards_free = 0
+    nodes: int = 0
+    examples: list[str] = field(default_factory=list)
+    best: list[FreeCard] = field(default_factory=list)
+    free: int = 0
+    total: int = 0
+    cards_free: int = 0
+    cards_total: int = 0
 
-    def add(self, node: NodeState, request: CardRequest) -> None:
+    def add(self, name: str, look: _Look) -> None:
         self.nodes += 1
-        self._total += node.total
-        self._examples = sorted([*self._examples, node.name])[:MAX_EXAMPLES]
-        rooms = ((_room(state, request), state.index) for state in node.cards.values())
-        found = [FreeCard(units, node.name, index) for units, index in rooms if units]
-        self._cards_free += len(found)
-        self._free += sum(card.units for card in found)
-        self._best = sorted([*self._best, *found], key=_best_first)[:MAX_BEST_CARDS]
+        self.total += look.total
+        self.cards_total += look.allowed
+        self.cards_free += len(look.rooms)
+        if len(self.examples) < MAX_EXAMPLES or name < self.examples[-1]:
+            self.examples = sorted([*self.examples, name])[:MAX_EXAMPLES]
+        least = self.best[-1].units if len(self.best) == MAX_BEST_CARDS else 0
+        for units, index in look.rooms:
+            self.free += units
+            if units >= least:
+                self.best.append(FreeCard(units, name, index))
+        if len(self.best) > MAX_BEST_CARDS:
+            self.best = sorted(self.best, key=_best_first)[:MAX_BEST_CARDS]
 
     def close(self, verdict: Verdict, cards: tuple[int, ...]) -> NodeClass:
         return NodeClass(
             verdict=verdict,
             cards=cards,
             nodes=self.nodes,
-            examples=tuple(self._examples),
-            best=tuple(self._best),
-            free=self._free,
-            total=self._total,
-            cards_free=self._cards_free,
+            examples=tuple(self.examples),
+            best=tuple(sorted(self.best, key=_best_first)),
+            free=self.free,
+            total=self.total,
+            cards_free=self.cards_free,
+            cards_total=self.cards_total,
         )
 
 
@@ -292,23 +333,30 @@ def _best_first(card: FreeCard) -> tuple[int, str, int]:
     return (-card.units, card.node, card.index)
 
 
-def _room(state: CardState, request: CardRequest) -> int:
-    """What a card could give such a request now: the units free there, or all of it where nobody uses it."""
+def _rank_remedy(remedy: Remedy) -> tuple[object, ...]:
+    return (not remedy.is_preemption, rank_victims(remedy.victims), remedy.node)
+
+
+def _most(rooms: Sequence[tuple[int, int]], request: CardRequest) -> int:
+    """The largest request of this kind that such cards of one node could hold: whole cards, or units in each card."""
     if request.whole:
-        return state.total if state.is_empty else 0
-    return state.grantable
+        return len(rooms)
+    if request.cards == 1 or not rooms:
+        return max(rooms)[0] if rooms else 0
+    return sorted(rooms, reverse=True)[request.cards - 1][0] if len(rooms) >= request.cards else 0
 
 
-def _can_ever_hold(state: CardState, request: CardRequest) -> bool:
-    """Whether a card could give such a request anything if every pod ended."""
-    return state.card is not None and state.card.is_usable and state.serves(request) and state.total > 0
+def _nearness(rooms: Sequence[tuple[int, int]], request: CardRequest) -> int:
+    """How much of the request the best cards have room for: whole cards, or units."""
+    if request.whole:
+        return len(rooms)
+    best = sorted(rooms, reverse=True)[: request.cards]
+    return sum(min(units, request.units) for units, _ in best)
 
 
-def _is_allowed(state: CardState, request: CardRequest) -> bool:
-    if state.card is None:
-        return False
+def _is_allowed(card: InventoryCard, request: CardRequest) -> bool:
     selection = request.selection
-    return selection is None or selection.allows(state.index, state.card.card.uuid, state.card.card.model)
+    return selection is None or selection.allows(card.index, card.card.uuid, card.card.model)
 
 
 _ORDER = {verdict: place for place, verdict in enumerate(Verdict)}

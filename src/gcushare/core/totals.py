@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -54,8 +54,9 @@ class UnitTotals:
         return lost / free if free else 0.0
 
     def sizes(self) -> list[int]:
-        """The powers of two up to the largest number of free units: sizes that are worth asking about."""
-        return [1 << power for power in range(self.largest_free.bit_length())]
+        """The powers of two up to the largest card: sizes that are worth asking about, however little is free now."""
+        largest = max(self.largest_free, max(self.sizes_of_cards, default=0))
+        return [1 << power for power in range(largest.bit_length())]
 
     def fits(self, request: CardRequest) -> bool:
         """Whether some node has room for a plain request: whole cards, or memory of one card, whichever it is."""
@@ -123,15 +124,22 @@ class ClusterTotals:
         self._parts: dict[str, _Part] = {}
         self._by_unit: dict[str, UnitTotals] = {}
 
+    def by_unit_within(self, most: int) -> dict[str, UnitTotals] | None:
+        """The totals now; None where more than ``most`` nodes changed since they were asked for last."""
+        changed = self._changed()
+        return None if len(self._ledger.nodes if changed is None else changed) > most else self.by_unit()
+
     def by_unit(self) -> dict[str, UnitTotals]:
         """The totals now."""
-        position = self._changes.position
-        changed = self._changes.since(self._position) if self._position >= 0 else None
+        changed, self._position = self._changed(), self._changes.position
         names = self._parts.keys() | self._ledger.nodes.keys() if changed is None else changed
-        self._position = position
         for name in names:
             self._replace(name, self._ledger.nodes.get(name))
         return self._by_unit
+
+    def _changed(self) -> Collection[str] | None:
+        """The nodes that changed since the last answer; None where all may have."""
+        return self._changes.since(self._position) if self._position >= 0 else None
 
     def _replace(self, name: str, node: NodeState | None) -> None:
         before = self._parts.pop(name, None)

@@ -10,18 +10,30 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
+from gcushare.core.errors import (
+    ConflictError,
+    ForbiddenError,
+    GcushareError,
+    NotFoundError,
+    Refused,
+    RemoteContractError,
+    RetryableError,
+)
+from gcushare.core.fitting import ChangeLog
+from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.asking import Asking, read_asking
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.explaining import ExplainService
 from gcushare.scheduler_extender.filtering import Answer, FilterService
 from gcushare.scheduler_extender.inspecting import InspectService
+from gcushare.scheduler_extender.outcomes import NotLeader
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.preempting import PreemptService
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.wire.explain_documents import ExplainDocument
 from gcushare.wire.extender import (
+    BIND_DONE,
     BindArguments,
     FilterDecoder,
     decode_bind_arguments,
@@ -69,7 +81,7 @@ class Dispatcher:
             return services.filters.filter(arguments, asking)
         except (RemoteContractError, Refused) as error:
             log.info("filter refused %s", fields(reason=error))
-            return Answer(encode_error(str(error)), "error", self._own.vendor_name)
+            return Answer(encode_error(str(error)), "error", self._own.vendor_name, reason_of(error))
 
     def prioritize(self, body: bytes) -> Answer:
         """Answer a prioritize request.
@@ -81,26 +93,37 @@ class Dispatcher:
         services, asking = self._find(arguments.pod)
         return services.filters.prioritize(arguments, asking)
 
-    def preempt(self, body: bytes) -> Answer:
-        """Answer a preempt request.
+    async def preempt(self, body: bytes) -> Answer:
+        """Answer a preempt request; others get their turn meanwhile.
 
         Raises:
-            RemoteContractError, Refused: as for prioritize.
+            RemoteContractError, Refused: as for prioritize, and as ``PreemptService.preempt``.
         """
         arguments = decode_preempt_arguments(body)
         services, asking = self._find(arguments.pod)
-        return services.preempts.preempt(arguments, asking)
+        return await services.preempts.preempt(arguments, asking)
 
-    async def bind(self, body: bytes) -> str:
-        """Carry a bind request out; returns the name of the vendor.
+    async def bind(self, body: bytes) -> Answer:
+        """Carry a bind request out; what came in its way becomes the protocol's Error, which is shown on the pod.
 
         Raises:
-            GcushareError: as ``BindService.bind``.
+            NotLeader: another replica serves.
         """
-        arguments = decode_bind_arguments(body)
-        services = await self._find_waiting(arguments)
-        await services.binds.bind(arguments)
-        return services.vendor_name
+        services = self._own
+        try:
+            arguments = decode_bind_arguments(body)
+            services = await self._find_waiting(arguments)
+            await services.binds.bind(arguments)
+        except NotLeader:
+            raise
+        except GcushareError as error:
+            return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
+        return Answer(BIND_DONE, "bound", services.vendor_name)
+
+    def changes_of(self, vendor: str) -> ChangeLog:
+        """What changes where the pods of a vendor may find room."""
+        (services,) = (each for each in self._services if each.vendor_name == vendor)
+        return services.state.changes
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
         """Explain a pod of whichever vendor knows it.
@@ -160,6 +183,23 @@ def _read(pod: Pod, state: VendorState) -> Asking | None:
         raise type(error)(f"pod {pod.key}: {error}") from error
 
 
-def result_of(error: GcushareError) -> str:
-    """The word that metrics count a failed bind under."""
+def result_of(error: Exception) -> str:
+    """The word that metrics count a failed call under."""
     return "refused" if isinstance(error, Refused | RemoteContractError) else "error"
+
+
+# First match wins, so a family stands before its root.
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (RemoteContractError, "malformed"),
+    (Refused, "declined"),
+    (NotFoundError, "gone"),
+    (ConflictError, "conflict"),
+    (ForbiddenError, "forbidden"),
+    (UnknownOutcomeError, "unknown_outcome"),
+    (RetryableError, "unavailable"),
+)
+
+
+def reason_of(error: Exception) -> str:
+    """The word of the metrics for what came in a call's way: its family; ``defect`` where it has none."""
+    return next((reason for family, reason in _REASONS if isinstance(error, family)), "defect")

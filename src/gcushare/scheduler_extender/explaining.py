@@ -1,22 +1,19 @@
-"""explain: why this pod has no card, or which it has; and the same words as an Event on pods that filter refused."""
+"""explain: why this pod has no card, or which it has; among the nodes that kube-scheduler asked about, if it did."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections import OrderedDict
-from collections.abc import Callable
-from itertools import chain
-from typing import Protocol
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from gcushare.core.errors import NotFoundError
-from gcushare.core.explanations import Explainer, Explanation, summarise
-from gcushare.core.nodes import Assignment
-from gcushare.core.requests import CardRequest
-from gcushare.runtime.logs import fields
+from gcushare.core.explanations import MAX_EXAMPLES, Asked, Explainer, Explanation
+from gcushare.core.fitting import Shape
+from gcushare.core.nodes import Assignment, NodeState
 from gcushare.scheduler_extender.asking import Asking
 from gcushare.scheduler_extender.state import VendorState, WaitingPod
+from gcushare.scheduler_extender.turns import Turns
 from gcushare.wire.explain_documents import (
     ExplainDocument,
     RequestDocument,
@@ -24,35 +21,35 @@ from gcushare.wire.explain_documents import (
     explain_refused,
     explain_waiting,
 )
-from gcushare.wire.objects import ObjectReference
 
-log = logging.getLogger(__name__)
+_NODES_PER_TURN = 16
+"""Nodes looked at between two turns of others: less than half a millisecond with 8 cards each."""
 
-_SLICE = 64
-"""Nodes looked at between two turns of others: about half a millisecond."""
+_MAX_KEPT = 16
+"""Explanations kept until a node changes, with the names of the nodes asked about: up to a megabyte each."""
 
 _MAX_UNREADABLE = 20
-REFUSED_REASON = "InsufficientCardMemory"
-REFUSED_WHOLE_REASON = "InsufficientWholeCards"
-"""The reasons of the Event, beside kube-scheduler's own FailedScheduling."""
-
-_MAX_REMEMBERED = 4096
-_MAX_QUEUED = 256
 
 
-class Events(Protocol):
-    """Where events go; ``kube.events.EventRecorder`` is one. Returns at once."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What decides on an explanation: equal questions have one answer until a node changes.
 
-    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        """Take an event."""
-        ...
+    ``asked``: the nodes that kube-scheduler asked about; None where it asked about none yet, or nobody remembers.
+    """
+
+    shape: Shape
+    priority: int
+    asked: frozenset[str] | None
 
 
 class ExplainService:
-    """Explains one vendor's pods."""
+    """Explains one vendor's pods, one after the other: explaining must not take a core from the scheduler's calls."""
 
     def __init__(self, state: VendorState) -> None:
         self._state = state
+        self._kept: OrderedDict[Question, tuple[int, Explanation]] = OrderedDict()
+        self._at_work = asyncio.Lock()
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
         """Say where a pod is, or why it is nowhere.
@@ -76,22 +73,84 @@ class ExplainService:
         """Whether there is such a pod."""
         return self._find_waiting(namespace, name) is not None or self._find_holding(namespace, name) is not None
 
+    def waits(self, asking: Asking) -> bool:
+        """Whether a pod that was refused still has no cards."""
+        return self._state.ledger.assignment(asking.pod.uid) is None
+
+    def question_of(self, asking: Asking) -> Question:
+        """What there is to explain about a pod now."""
+        return Question(asking.shape, asking.pod.priority, self._state.asked.get(asking.pod.uid))
+
+    def cost_of(self, question: Question) -> int:
+        """How many nodes have to be looked at for it; 0 where the answer is known."""
+        if self._recall(question) is not None:
+            return 0
+        return len(self._state.ledger.nodes) if question.asked is None else len(question.asked)
+
+    async def gather(self, question: Question) -> Explanation:
+        """Look at the nodes, giving others their turn; or recall what was found, while nothing changed since."""
+        async with self._at_work:
+            if (known := self._recall(question)) is not None:
+                return known
+            position = self._state.changes.position
+            found = await self._look(question)
+            self._kept[question] = (position, found)
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+            return found
+
+    def _recall(self, question: Question) -> Explanation | None:
+        known = self._kept.get(question)
+        if known is None or known[0] != self._state.changes.position:
+            return None
+        self._kept.move_to_end(question)
+        return known[1]
+
+    async def _look(self, question: Question) -> Explanation:
+        nodes, request = self._state.ledger.nodes, question.shape.request
+        asked = question.asked
+        others = [] if asked is None else [n for n, node in nodes.items() if node.known and n not in asked]
+        looked_at: Collection[str] = asked if asked is not None and others else list(nodes)
+        explainer, turns = Explainer(request, priority=question.priority), Turns(_NODES_PER_TURN)
+        for name in looked_at:
+            explainer.add(nodes.get(name) or NodeState(name))
+            await turns.did()
+        weighing = Turns(1)
+        while explainer.weigh_next():
+            await weighing.did()
+        return explainer.finish(self._tell_others(question.shape, len(looked_at), others) if others else None)
+
+    def _tell_others(self, shape: Shape, asked: int, others: list[str]) -> Asked:
+        index = self._state.indexes.get(shape)
+        fitting = {name: None for name in others if index.fits(name)}
+        hopeful = index.hopeful
+        return Asked(
+            nodes=asked,
+            known=asked + len(others),
+            fit_elsewhere=len(fitting),
+            hopeful_elsewhere=sum(name in hopeful for name in others),
+            examples=tuple(index.best(fitting, MAX_EXAMPLES)) if fitting else (),
+        )
+
     def _find_holding(self, namespace: str, name: str) -> Assignment | None:
+        ledger = self._state.ledger
+        # A pod that is bound before its watch event arrives has a reservation only.
+        uids = [*self._state.names.find(namespace, name), *ledger.reserved]
+        held = (ledger.assignment(uid) for uid in uids)
         wanted = (namespace, name)
-        return next((a for a in self._state.ledger.assignments() if (a.pod.namespace, a.pod.name) == wanted), None)
+        return next((each for each in held if each and (each.pod.namespace, each.pod.name) == wanted), None)
 
     def _find_waiting(self, namespace: str, name: str) -> WaitingPod | None:
-        wanted = (namespace, name)
-        reserved = self._state.ledger.reserved
-        pods = chain(self._state.waiting.values(), self._state.parked.values())
-        found = (w for w in pods if (w.pod.namespace, w.pod.name) == wanted)
-        return next((waiting for waiting in found if waiting.pod.uid not in reserved), None)
+        state = self._state
+        uids = [uid for uid in state.names.find(namespace, name) if not state.ledger.is_reserved(uid)]
+        found = (state.waiting.get(uid) or state.parked.get(uid) for uid in uids)
+        return next((waiting for waiting in found if waiting is not None), None)
 
     async def _explain_waiting(self, waiting: WaitingPod) -> ExplainDocument:
         asking = waiting.asking
         if asking is None:
             return explain_refused(waiting.pod, waiting.problem)
-        found = await self.gather(asking.shape.request)
+        found = await self.gather(self.question_of(asking))
         selection = asking.shape.request.selection
         request = RequestDocument(
             asking.shape.request.units,
@@ -105,60 +164,3 @@ class ExplainService:
         )
         unreadable = dict(sorted(self._state.node_problems.items())[:_MAX_UNREADABLE])
         return explain_waiting(waiting.pod, request, found, unreadable)
-
-    async def gather(self, request: CardRequest) -> Explanation:
-        """Look at every node, giving others their turn."""
-        explainer = Explainer(request)
-        for number, node in enumerate(list(self._state.ledger.nodes.values())):
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
-            explainer.add(node)
-        return explainer.finish()
-
-
-class RefusalReporter:
-    """Tells, for pods that filter refused, the numbers: in the log and as an Event, each pod at most once a minute.
-
-    ``note`` is called on the filter's path and only queues; ``run`` explains and reports.
-    """
-
-    def __init__(
-        self,
-        explains: ExplainService,
-        events: Events,
-        *,
-        interval_s: float = 60.0,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._explains = explains
-        self._events = events
-        self._interval_s = interval_s
-        self._monotonic = monotonic
-        self._told: OrderedDict[str, float] = OrderedDict()
-        self._queue: asyncio.Queue[Asking] = asyncio.Queue(_MAX_QUEUED)
-
-    def note(self, asking: Asking) -> None:
-        """Take a refused pod; dropped when it was told of within the interval, or when very many wait."""
-        uid, now = asking.pod.uid, self._monotonic()
-        told = self._told.get(uid)
-        if (told is not None and now < told + self._interval_s) or self._queue.full():
-            return
-        self._told[uid] = now
-        self._told.move_to_end(uid)
-        if len(self._told) > _MAX_REMEMBERED:
-            self._told.popitem(last=False)
-        self._queue.put_nowait(asking)
-
-    async def run(self) -> None:
-        """Report until cancelled."""
-        while True:
-            asking = await self._queue.get()
-            found = await self._explains.gather(asking.shape.request)
-            if not found.nodes_fit:
-                self._report(asking, summarise(found))
-
-    def _report(self, asking: Asking, summary: str) -> None:
-        pod, reason = asking.pod, REFUSED_WHOLE_REASON if asking.shape.request.whole else REFUSED_REASON
-        log.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
-        about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        self._events.record(about, reason, summary, warning=True)

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcushare.core.fitting import FitIndex
+from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.asking import Asking
 from gcushare.scheduler_extender.name_lists import MIN_REORDERED_BYTES, NameList, NameLists
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.waiting_reasons import judge_refusal
 from gcushare.wire.extender import (
     SCORE_ENDS,
     FilterArguments,
@@ -38,6 +40,8 @@ class Answer:
     body: bytes
     result: str
     vendor: str
+    reason: str = ""
+    """Why it is a refusal or an error: one of a few words; empty for all others."""
 
 
 class FilterService:
@@ -48,6 +52,7 @@ class FilterService:
         self._best = best
         self._refusals = refusals
         self.lists = NameLists()
+        self.totals = ClusterTotals(state.ledger, state.changes)
 
     def filter(self, arguments: FilterArguments, asking: Asking | None) -> Answer:
         """Name the nodes that can hold the pod, or the best of them; None asks for no card of this vendor.
@@ -80,9 +85,17 @@ class FilterService:
     def _answer(self, body: bytes, result: str) -> Answer:
         return Answer(body, result, self._state.vendor.name)
 
+    def _refusal(self, body: bytes, asking: Asking) -> Answer:
+        reason = judge_refusal(self._state, asking.shape, self.totals)
+        return Answer(body, "refused", self._state.vendor.name, reason.value)
+
     def _reason(self, asking: Asking) -> str:
         vendor = self._state.vendor
         return vendor.refused_whole_reason if asking.shape.request.whole else vendor.refused_reason
+
+    def _refuse(self, asking: Asking, names: NameList) -> None:
+        self._state.asked.note(asking.pod.uid, names.distinct)
+        self._refusals(asking)
 
     def _filter_names(self, names: NameList, asking: Asking) -> Answer:
         index = self._state.indexes.get(asking.shape)
@@ -94,8 +107,8 @@ class FilterService:
             return self._answer(best, "fits")
         if not names.order:
             return self._answer(encode_filter_answer(()), "empty")
-        self._refusals(asking)
-        return self._answer(names.answer_none(index, reason), "refused")
+        self._refuse(asking, names)
+        return self._refusal(names.answer_none(index, reason), asking)
 
     def _filter_items(self, items: list[NodeItem], asking: Asking | None) -> Answer:
         """Answer a scheduler that does not know us to cache nodes: it sends whole nodes and wants them back."""
@@ -110,8 +123,8 @@ class FilterService:
         if not fitting or self._best is None:
             refused = dict.fromkeys(item.name for item in items if not index.fits(item.name))
             failed = encode_reasons(map(encode_name, refused), self._reason(asking))
-        if not fitting:
-            self._refusals(asking)
-        return self._answer(
-            encode_node_items_answer((item.raw for item in fitting), failed, b"{}"), "fits" if fitting else "refused"
-        )
+        body = encode_node_items_answer((item.raw for item in fitting), failed, b"{}")
+        if fitting or not items:
+            return self._answer(body, "fits" if fitting else "empty")
+        self._refuse(asking, NameList([item.name for item in items], is_kept=False))
+        return self._refusal(body, asking)

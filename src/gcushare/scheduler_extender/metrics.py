@@ -10,18 +10,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gcushare.core.nodes import CardMode
-from gcushare.core.totals import ClusterTotals
+from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.filtering import FilterService
 from gcushare.scheduler_extender.ports import Leadership
+from gcushare.scheduler_extender.refusals import RefusalCounters
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.scheduler_extender.waiting_reasons import count_waiting
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 
-Count = Callable[[str, float], None]
-"""Counts one answer: its result and the seconds it took."""
+Count = Callable[[str, float | None, str], None]
+"""Counts one answer: its result, the seconds it took where that is worth knowing, and the reason of a refusal."""
 
 
 class RequestMetrics:
@@ -36,7 +37,10 @@ class RequestMetrics:
             registry=registry,
         )
         self._results = Counter(
-            "gcushare_extender_results", "Answers by result.", ["vendor", "verb", "result"], registry=registry
+            "gcushare_extender_results",
+            "Answers by result, and refusals and errors by reason.",
+            ["vendor", "verb", "result", "reason"],
+            registry=registry,
         )
         self._drifts = Counter(
             "gcushare_ledger_drifts",
@@ -52,13 +56,14 @@ class RequestMetrics:
     def count_for(self, vendor: str, verb: str) -> Count:
         """Make the counter of one verb, with its labels looked up once."""
         seconds = self._seconds.labels(vendor, verb)
-        counters: dict[str, Counter] = {}
+        counters: dict[tuple[str, str], Counter] = {}
 
-        def count(result: str, taken_s: float) -> None:
-            seconds.observe(taken_s)
-            counter = counters.get(result)
+        def count(result: str, taken_s: float | None, reason: str) -> None:
+            if taken_s is not None:
+                seconds.observe(taken_s)
+            counter = counters.get((result, reason))
             if counter is None:
-                counter = counters[result] = self._results.labels(vendor, verb, result)
+                counter = counters[result, reason] = self._results.labels(vendor, verb, result, reason)
             counter.inc()
 
         return count
@@ -71,7 +76,7 @@ class VendorCollector(Collector):
         self._state = state
         self._filters = filters
         self._binds = binds
-        self._totals = ClusterTotals(state.ledger, state.changes)
+        self._totals = filters.totals
 
     def collect(self) -> Iterator[Metric]:
         """Make the figures."""
@@ -206,6 +211,38 @@ class ReplicaCollector(Collector):
             for family, value in zip(counters.values(), values, strict=True):
                 family.add_metric((resource,), value)
         return [leading, age, *counters.values()]
+
+
+class EventCollector(Collector):
+    """What became of the Events handed over, and of the refusals that were to be told."""
+
+    def __init__(self, recorded: RecorderCounters, reports: Mapping[str, RefusalCounters]) -> None:
+        self._recorded = recorded
+        self._reports = reports
+
+    def collect(self) -> Iterator[Metric]:
+        """Make the figures."""
+        events = CounterMetricFamily(
+            "gcushare_events", "Events handed over, by what became of them.", labels=("outcome",)
+        )
+        seen = self._recorded
+        for outcome, count in (
+            ("posted", seen.posted),
+            ("merged", seen.merged),
+            ("dropped", seen.dropped),
+            ("failed", seen.failed),
+        ):
+            events.add_metric((outcome,), count)
+        yield events
+        reports = CounterMetricFamily(
+            "gcushare_refusal_reports",
+            "Refused pods that were explained in an Event and the log, or dropped because too many waited for that.",
+            labels=("vendor", "outcome"),
+        )
+        for vendor, report in self._reports.items():
+            reports.add_metric((vendor, "told"), report.told)
+            reports.add_metric((vendor, "dropped"), report.dropped)
+        yield reports
 
 
 def register(registry: CollectorRegistry, collectors: Sequence[Collector]) -> None:

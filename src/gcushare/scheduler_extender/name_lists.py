@@ -42,7 +42,7 @@ _Kept: TypeAlias = tuple[FitIndex, int, bytes]
 class NameList:
     """One list of names: distinct, in the order of the request, with what answers about it need again and again."""
 
-    __slots__ = ("_by_name", "_encoded", "_fitting", "_is_kept", "_refused", "_scores", "names", "order")
+    __slots__ = ("_by_name", "_distinct", "_encoded", "_fitting", "_is_kept", "_refused", "_scores", "names", "order")
 
     def __init__(self, names: Sequence[str], *, is_kept: bool = True) -> None:
         if len(names) > MAX_NAMES:
@@ -52,10 +52,18 @@ class NameList:
         """For ``in``; the keys keep the order."""
         self.order: tuple[str, ...] = tuple(self.names)
         self._encoded: tuple[bytes, ...] | None = None
+        self._distinct: frozenset[str] | None = None
         self._by_name: dict[str, bytes] = {}
         self._fitting: dict[Shape, _Kept] = {}
         self._refused: dict[Shape, _Kept] = {}
         self._scores: dict[Shape, _Scores] = {}
+
+    @property
+    def distinct(self) -> frozenset[str]:
+        """The names without their order, made once: 5,000 take a tenth of a millisecond."""
+        if self._distinct is None:
+            self._distinct = frozenset(self.names)
+        return self._distinct
 
     @property
     def encoded(self) -> tuple[bytes, ...]:

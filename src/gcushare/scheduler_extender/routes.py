@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from gcushare._version import __version__
-from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.core.errors import RetryableError
 from gcushare.runtime.express import ExpressHandler
-from gcushare.scheduler_extender.dispatching import Dispatcher, Services, result_of
+from gcushare.scheduler_extender.dispatching import Dispatcher, Services, reason_of, result_of
 from gcushare.scheduler_extender.filtering import Answer
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.outcomes import NotLeader
 from gcushare.scheduler_extender.ports import Leadership
 from gcushare.wire.explain_documents import encode_explanation, render_explanation
-from gcushare.wire.extender import BIND_DONE, encode_error
 from gcushare.wire.inspect_documents import indent
 
 _JSON = CIMultiDict({"Content-Type": "application/json"})
@@ -38,16 +37,21 @@ class NotReady(RetryableError):
 
 WAIT_FOR_ROOM_S = 0.1
 """How long a refusal may be held back: several times what our watch is behind the scheduler's."""
-WAIT_EVERY_S = 1.0
-"""Between two refusals that are held back: the scheduler places no pod meanwhile, a tenth of its time at most."""
+WAIT_SHARE = 0.1
+"""Of the scheduler's time, which places no pod while a refusal is held back: after one of 5 ms the next may be so 50 ms
+later, after one of 0.1 s a second later."""
 _LOOK_AGAIN_S = 0.005
 
 
 class Serving:
-    """Whether the scheduler's calls are answered here: the picture is complete, and this replica leads."""
+    """Whether the scheduler's calls are answered here: the picture is complete, and this replica leads.
 
-    def __init__(self, leadership: Leadership) -> None:
+    ``is_catching_up``: whether this replica was elected and reads what the leader before it did.
+    """
+
+    def __init__(self, leadership: Leadership, is_catching_up: Callable[[], bool] = lambda: False) -> None:
         self._leadership = leadership
+        self._is_catching_up = is_catching_up
         self.is_synced = False
         self.stopping = asyncio.Event()
 
@@ -58,10 +62,17 @@ class Serving:
             NotReady, NotLeader: answered with 503; the scheduler tries the pod again.
         """
         self.require_synced()
-        if not self._leadership.is_leader:
-            raise NotLeader(
-                f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
-            )
+        obstacle = self.find_obstacle()
+        if obstacle is not None:
+            raise NotReady(obstacle) if self._is_catching_up() else NotLeader(obstacle)
+
+    def find_obstacle(self) -> str | None:
+        """Why this replica does not answer the scheduler although its picture is complete; None where it does."""
+        if self._leadership.is_leader:
+            return None
+        if self._is_catching_up():
+            return "this replica was elected and reads what the leader before it did; try again in a moment"
+        return f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
 
     def require_synced(self) -> None:
         """Let a question of anybody pass; followers answer it as well.
@@ -85,12 +96,11 @@ class VendorRoutes:
         self._counts = counts
         self._watchers = 0
         self._may_wait_at = 0.0
-        self._decide_filter = self._counted("filter", dispatcher.filter)
         prefix = services.state.vendor.url_prefix
         self.express: Mapping[str, ExpressHandler] = {
             f"{prefix}/filter": self._filter,
-            f"{prefix}/prioritize": self._deciding("prioritize", dispatcher.prioritize),
-            f"{prefix}/preempt": self._deciding("preempt", dispatcher.preempt),
+            f"{prefix}/prioritize": self._prioritize,
+            f"{prefix}/preempt": self._preempt,
             f"{prefix}/bind": self._bind,
         }
         """The scheduler's calls by path; they are among the routes as well."""
@@ -105,22 +115,23 @@ class VendorRoutes:
             web.get(f"{prefix}/inspect/{{node}}", self._inspect),
         ]
 
-    def _deciding(self, verb: str, decide: Callable[[bytes], Answer]) -> Callable[[bytes], bytes]:
-        counted = self._counted(verb, decide)
-        return lambda body: counted(body).body
+    def _count(self, verb: str, answer: Answer, started: float) -> None:
+        self._counts[answer.vendor, verb](answer.result, time.perf_counter() - started, answer.reason)
 
-    def _counted(self, verb: str, decide: Callable[[bytes], Answer]) -> Callable[[bytes], Answer]:
-        require = self._serving.require
-        counts = {vendor: count for (vendor, counted), count in self._counts.items() if counted == verb}
-
-        def answer(body: bytes) -> Answer:
-            started = time.perf_counter()
-            require()
-            found = decide(body)
-            counts[found.vendor](found.result, time.perf_counter() - started)
-            return found
-
-        return answer
+    @contextmanager
+    def _counting_failures(self, verb: str, started: float) -> Iterator[None]:
+        """Count what has no place in the verb's answer, and becomes one of HTTP."""
+        try:
+            yield
+        except (NotLeader, NotReady) as error:
+            # Without its time: a thousand of a microsecond would make the answers look quick.
+            reason = "not_leader" if isinstance(error, NotLeader) else "not_ready"
+            self._counts[self._services.vendor_name, verb]("turned_away", None, reason)
+            raise
+        except Exception as error:
+            taken_s = time.perf_counter() - started
+            self._counts[self._services.vendor_name, verb](result_of(error), taken_s, reason_of(error))
+            raise
 
     def _filter(self, body: bytes) -> bytes | Awaitable[bytes]:
         """Answer filter; a refusal is held back a moment, once in a while.
@@ -128,38 +139,56 @@ class VendorRoutes:
         The scheduler tries a waiting pod again when it hears that another has gone, often some milliseconds before our
         own watch does, and after another refusal not before the next event, up to five minutes later.
         """
-        answer = self._decide_filter(body)
+        started = time.perf_counter()
+        with self._counting_failures("filter", started):
+            self._serving.require()
+            answer = self._dispatcher.filter(body)
         now = time.monotonic()
         if answer.result != "refused" or now < self._may_wait_at:
+            self._count("filter", answer, started)
             return answer.body
-        self._may_wait_at = now + WAIT_EVERY_S
-        return self._filter_again(body, answer, now + WAIT_FOR_ROOM_S)
+        self._may_wait_at = now + WAIT_FOR_ROOM_S / WAIT_SHARE
+        return self._filter_again(body, answer, started, now)
 
-    async def _filter_again(self, body: bytes, answer: Answer, deadline_s: float) -> bytes:
-        changes = self._services.state.changes
+    async def _filter_again(self, body: bytes, answer: Answer, started: float, since_s: float) -> bytes:
+        changes = self._dispatcher.changes_of(answer.vendor)
         position = changes.position
-        while time.monotonic() < deadline_s:
-            await asyncio.sleep(_LOOK_AGAIN_S)
-            if changes.position != position:
-                position = changes.position
-                answer = self._decide_filter(body)
-                if answer.result != "refused":
-                    break
+        try:
+            with self._counting_failures("filter", started):
+                while answer.result == "refused" and time.monotonic() < since_s + WAIT_FOR_ROOM_S:
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+                    if changes.position != position:
+                        position = changes.position
+                        self._serving.require()
+                        answer = self._dispatcher.filter(body)
+        finally:
+            self._may_wait_at = since_s + (time.monotonic() - since_s) / WAIT_SHARE
+        self._count("filter", answer, started)
+        return answer.body
+
+    def _prioritize(self, body: bytes) -> bytes:
+        started = time.perf_counter()
+        with self._counting_failures("prioritize", started):
+            self._serving.require()
+            answer = self._dispatcher.prioritize(body)
+        self._count("prioritize", answer, started)
+        return answer.body
+
+    async def _preempt(self, body: bytes) -> bytes:
+        started = time.perf_counter()
+        with self._counting_failures("preempt", started):
+            self._serving.require()
+            answer = await self._dispatcher.preempt(body)
+        self._count("preempt", answer, started)
         return answer.body
 
     async def _bind(self, body: bytes) -> bytes:
         started = time.perf_counter()
-        self._serving.require()
-        vendor, result, answer = self._services.vendor_name, "bound", BIND_DONE
-        try:
-            vendor = await self._dispatcher.bind(body)
-        except NotLeader:
-            raise
-        except GcushareError as error:
-            # The protocol's place for it: the scheduler shows the text on the pod and tries the pod again.
-            result, answer = result_of(error), encode_error(str(error))
-        self._counts[vendor, "bind"](result, time.perf_counter() - started)
-        return answer
+        with self._counting_failures("bind", started):
+            self._serving.require()
+            answer = await self._dispatcher.bind(body)
+        self._count("bind", answer, started)
+        return answer.body
 
     async def _explain(self, request: web.Request) -> web.Response:
         self._serving.require_synced()

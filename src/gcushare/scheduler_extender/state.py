@@ -18,7 +18,9 @@ from gcushare.core.fitting import ChangeLog, FitIndexes
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.asked_nodes import AskedNodes
 from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
+from gcushare.scheduler_extender.pod_names import PodNames
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
@@ -60,6 +62,10 @@ class VendorState:
         self._whole_nodes: set[str] = set()
         self.bound: dict[str, Assignment] = {}
         """What the watch last said that bound, unfinished pods hold, by uid; the source of the recount."""
+        self.names = PodNames()
+        """The pods of ``waiting``, ``parked`` and ``bound``."""
+        self.asked = AskedNodes()
+        """What the scheduler asked when it was last refused."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
         """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
@@ -158,6 +164,7 @@ class VendorState:
             self._release(uid)
         else:
             self.bound[uid] = assignment
+            self.names.note(assignment.pod)
             self.ledger.apply(assignment)
 
     def lose_pod(self, uid: str) -> None:
@@ -173,9 +180,11 @@ class VendorState:
             self.lose_pod(uid)
 
     def _stop_waiting(self, uid: str) -> None:
-        self.waiting.pop(uid, None)
-        self.parked.pop(uid, None)
+        for pods in (self.waiting, self.parked):
+            if (waiting := pods.pop(uid, None)) is not None:
+                self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
+        self.asked.forget(uid)
 
     def _see_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -189,6 +198,7 @@ class VendorState:
         except (RemoteContractError, Refused) as error:
             self.parked.pop(uid, None)
             self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error))
+            self.names.note(self.waiting[uid].pod)
             return
         if asking is not None:
             here, there = self.waiting, self.parked
@@ -196,9 +206,11 @@ class VendorState:
                 here, there = there, here
             here[uid] = WaitingPod(asking.pod, asking)
             there.pop(uid, None)
+            self.names.note(asking.pod)
 
     def _release(self, uid: str) -> None:
-        self.bound.pop(uid, None)
+        if (held := self.bound.pop(uid, None)) is not None:
+            self.names.forget(held.pod)
         self.ledger.forget(uid)
 
     def _note_pod_problem(self, pod: Pod, problem: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
-from gcushare.core.explanations import Explanation, NodeClass, describe_help, describe_request, describe_room
+from gcushare.core.explanation_words import describe_asked, describe_help, describe_request, describe_room
+from gcushare.core.explanations import Explanation, NodeClass, Remedy
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
+from gcushare.wire.explain_help import describe_ways_out
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -37,10 +40,27 @@ class ClassDocument(_Document, frozen=True):
 
 
 class RemedyDocument(_Document, frozen=True):
-    """Pods whose end would make the pod fit."""
+    """Pods whose end would make the pod fit. ``preemption``: all have a lower priority, so kube-scheduler may end them.
+
+    Pods of a higher priority are never among them.
+    """
 
     node: str
     pods: tuple[str, ...]
+    preemption: bool = True
+
+
+class AskedDocument(_Document, frozen=True):
+    """That kube-scheduler asked about ``nodes`` of ``known`` nodes only; ``fit_elsewhere`` of the others have room.
+
+    A nodeSelector, an affinity, a taint or another resource keeps the pod from those, or kube-scheduler took a sample.
+    ``examples`` have room.
+    """
+
+    nodes: int
+    known: int
+    fit_elsewhere: int
+    examples: tuple[str, ...] = ()
 
 
 class RequestDocument(_Document, frozen=True):
@@ -59,7 +79,9 @@ class RequestDocument(_Document, frozen=True):
 class ExplainDocument(_Document, frozen=True):
     """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
 
-    ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in one card, or whole cards of one node.
+    ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards of
+    one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought on
+    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help.
     """
 
     namespace: str
@@ -77,6 +99,9 @@ class ExplainDocument(_Document, frozen=True):
     remedy: RemedyDocument | None = None
     classes: tuple[ClassDocument, ...] = ()
     unreadable_nodes: dict[str, str] = {}
+    asked: AskedDocument | None = None
+    nodes_weighed: int = 0
+    nodes_hopeful: int = 0
 
 
 _encoder = msgspec.json.Encoder()
@@ -102,20 +127,24 @@ def explain_waiting(
     pod: PodRef, request: RequestDocument, found: Explanation, unreadable: dict[str, str]
 ) -> ExplainDocument:
     """Describe a pod that has no node yet."""
-    remedy = found.remedy
+    remedy, asked = found.remedy, found.asked
+    told = [] if asked is None else [describe_asked(asked)]
     return ExplainDocument(
         pod.namespace,
         pod.name,
         pod.uid,
         "fits" if found.nodes_fit else "waits",
-        f"{describe_request(found.request)}; {describe_help(found)}",
+        "; ".join([describe_request(found.request), *told, describe_help(found)]),
         request=request,
         can_ever_fit=found.can_ever_fit,
         largest_that_fits_now=found.largest_now,
         largest_that_ever_fits=found.largest_ever,
-        remedy=None if remedy is None else RemedyDocument(remedy.node, tuple(str(v.pod) for v in remedy.victims)),
+        remedy=None if remedy is None else _remedy_document(remedy),
         classes=tuple(_class_document(each, found.request) for each in found.classes),
         unreadable_nodes=unreadable,
+        asked=None if asked is None else AskedDocument(asked.nodes, asked.known, asked.fit_elsewhere, asked.examples),
+        nodes_weighed=found.weighed,
+        nodes_hopeful=found.hopeful,
     )
 
 
@@ -127,6 +156,8 @@ def encode_explanation(document: ExplainDocument) -> bytes:
 def render_explanation(document: ExplainDocument) -> str:
     """Write it for people."""
     lines = [f"pod {document.namespace}/{document.name} ({document.uid}): {document.state}", f"  {document.summary}"]
+    if ways := describe_ways_out(document):
+        lines.append(f"  {ways}")
     if document.request is not None:
         request = document.request
         whole = f", whole-card policy {request.whole_card_policy}" if request.whole_card_policy else ""
@@ -140,11 +171,21 @@ def render_explanation(document: ExplainDocument) -> str:
 
 def _render_class(each: ClassDocument) -> Sequence[str]:
     more = f" and {each.nodes - len(each.examples)} more" if each.nodes > len(each.examples) else ""
-    cards = f"cards of {', '.join(map(str, each.cards))}" if each.cards else "no cards"
+    cards = f"cards of {_sizes(each.cards)}" if each.cards else "no cards"
     return [
         f"{each.nodes} node{'s' if each.nodes > 1 else ''} with {cards}: {', '.join(each.examples)}{more}",
         f"  {each.reason}: {each.text}",
     ]
+
+
+def _sizes(cards: Sequence[int]) -> str:
+    """Cards' sizes, alike ones counted: ``2 x 8, 6 x 16``."""
+    counts = Counter(cards)
+    return ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts.items())
+
+
+def _remedy_document(remedy: Remedy) -> RemedyDocument:
+    return RemedyDocument(remedy.node, tuple(str(victim.pod) for victim in remedy.victims), remedy.is_preemption)
 
 
 def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:

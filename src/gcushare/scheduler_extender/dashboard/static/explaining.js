@@ -85,12 +85,18 @@ export function explanationBlock({ document, error }, { go, vendor, bytesOf }) {
   if (document === undefined) {
     return el("div", { class: "why" }, el("p", {}, error ? t("why-failed", { error }) : t("why-loading")));
   }
-  const { remedy, classes = [], unreadableNodes = {} } = document;
+  const { remedy, asked, classes = [], unreadableNodes = {} } = document;
   return el("div", { class: "why" },
     el("p", { class: "verdict" }, verdictOf(document, bytesOf)),
-    remedy && document.state === "waits" ? el("p", {}, t("explain-remedy", { node: remedy.node }), " ", remedyPods(remedy, { go, vendor })) : null,
+    asked ? el("p", {}, t("explain-asked", { n: count(asked.nodes), known: count(asked.known) }), asked.fitElsewhere > 0 ? [" ", elsewhereWords(asked, { go, vendor })] : "") : null,
+    remedy && document.state === "waits" ? el("p", {}, t("explain-remedy", { node: remedy.node }), " ", remedyPods(remedy, { go, vendor }), remedy.preemption === false ? [" ", t("explain-by-hand")] : "") : null,
     el("ol", {}, classes.map((each) => classRow(each, { go, vendor, bytesOf, asked: document.request })),
       Object.entries(unreadableNodes).map(([name, problem]) => el("li", {}, el("p", {}, nodeLink(keyOf(vendor, name), name, go)), el("p", {}, problem)))));
+}
+
+function elsewhereWords({ fitElsewhere, examples = [] }, { go, vendor }) {
+  const names = examples.map((name, place) => [place > 0 ? ", " : "", nodeLink(keyOf(vendor, name), name, go)]);
+  return [t("explain-elsewhere", { n: count(fitElsewhere) }), " ", names, fitElsewhere > examples.length ? " …" : ""];
 }
 
 function remedyPods(remedy, { go, vendor }) {

@@ -1,0 +1,122 @@
+"""The words of an explanation: in one line for an Event and the log, and in parts for the explain document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gcushare.core.explanations import Asked, Explanation, FreeCard, NodeClass, Remedy, Verdict
+from gcushare.core.requests import CardRequest
+
+
+def summarise(explanation: Explanation) -> str:
+    """Say it in one line, the most important first, for an Event and the log."""
+    parts = [describe_request(explanation.request)]
+    if explanation.request.selection is not None:
+        parts[0] += " among the cards that the pod allows"
+    if explanation.asked is not None:
+        parts.append(describe_asked(explanation.asked))
+    parts.append(describe_room(explanation.request, explanation.best, explanation.classes))
+    counts: Counter[Verdict] = Counter()
+    for each in explanation.classes:
+        counts[each.verdict] += each.nodes
+    parts += [f"{_nodes(count)}: {verdict.value}" for verdict, count in counts.items()]
+    parts.append(describe_help(explanation))
+    return "; ".join(parts)
+
+
+def describe_request(request: CardRequest) -> str:
+    """Say what a request needs: "needs 12 in one card"."""
+    if request.whole:
+        return f"needs {request.cards} whole card{'s' if request.cards > 1 else ''}"
+    return f"needs {_amount(request.units, request)}"
+
+
+def describe_asked(asked: Asked) -> str:
+    """Say that kube-scheduler asked about some nodes only, and whether others have room."""
+    told = f"kube-scheduler asked about {asked.nodes} of {_nodes(asked.known)}"
+    if not asked.fit_elsewhere:
+        return told
+    names = ", ".join(asked.examples)
+    more = f", {names} and others," if asked.fit_elsewhere > len(asked.examples) else f" ({names})"
+    verb = "has" if asked.fit_elsewhere == 1 else "have"
+    sample = ", unless it took a sample of the nodes (percentageOfNodesToScore)" if asked.may_be_sample else ""
+    return (
+        f"{told}; {asked.fit_elsewhere} of the others{more} {verb} room, but a nodeSelector, an affinity, a taint or "
+        f"another resource keeps the pod from there{sample}"
+    )
+
+
+def describe_cards(best: Sequence[FreeCard], *, whole: bool = False) -> str:
+    """Name the cards with most room: "best card free: 7 (card 2 of node-1), 4 (card 0 of node-3)"."""
+    if whole:
+        named = ", ".join(f"card {card.index} of {card.node}" for card in best)
+        return f"whole cards free: {named}" if named else "no whole card is free"
+    words = ", ".join(f"{card.units} (card {card.index} of {card.node})" for card in best)
+    return f"best card free: {words}" if words else "no card is free"
+
+
+def describe_room(request: CardRequest, best: Sequence[FreeCard], classes: Sequence[NodeClass]) -> str:
+    """Say what is free on nodes: the best cards and the sum, in units, or for whole cards in cards."""
+    free, total = sum(each.free for each in classes), sum(each.total for each in classes)
+    if request.whole:
+        free, total = sum(each.cards_free for each in classes), sum(each.cards_total for each in classes)
+    return f"{describe_cards(best, whole=request.whole)}; total free {free} of {total}"
+
+
+def describe_help(explanation: Explanation) -> str:
+    """Say what would make the request fit, or that nothing would."""
+    if explanation.nodes_fit:
+        return "it fits now"
+    if not explanation.can_fit_where_asked:
+        where = ", of the nodes asked about" if explanation.asked is not None else ""
+        return f"{_describe_impossible(explanation)}{where}"
+    parts = [f"the largest request that fits now is {_describe_largest(explanation)}", *_describe_remedy(explanation)]
+    if explanation.weighed < explanation.hopeful:
+        parts.append(f"pods to end were sought on {explanation.weighed} of {explanation.hopeful} such nodes")
+    return "; ".join(parts)
+
+
+def _describe_largest(explanation: Explanation) -> str:
+    request, largest = explanation.request, explanation.largest_now
+    if request.whole:
+        return f"{largest} whole card{'s' if largest != 1 else ''}"
+    return _amount(largest, request) if request.cards > 1 else str(largest)
+
+
+def _describe_remedy(explanation: Explanation) -> list[str]:
+    remedy = explanation.remedy
+    if remedy is not None:
+        return [_name_remedy(remedy)]
+    return ["only pods of higher priority are in the way"] if explanation.weighed else []
+
+
+def _name_remedy(remedy: Remedy) -> str:
+    ended = ", ".join(str(victim.pod) for victim in remedy.victims)
+    told = f"it would fit on {remedy.node} if these pods ended: {ended}"
+    if remedy.is_preemption:
+        return told
+    return f"{told} (kube-scheduler does not end them by itself, as not all have a lower priority)"
+
+
+def _describe_impossible(explanation: Explanation) -> str:
+    request, ever = explanation.request, explanation.largest_ever
+    if not ever and any(each.verdict in (Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY) for each in explanation.classes):
+        wanted, mode = ("whole cards", "whole") if request.whole else ("card memory", "memory")
+        return (
+            f"it can never fit: no node serves {wanted}; start the device plugin of nodes that should with "
+            f"--mode {mode} or --mode both"
+        )
+    if request.whole:
+        return f"it can never fit: the most usable cards of one node that serves whole cards are {ever}"
+    if request.cards > 1:
+        return f"it can never fit: the most that {request.cards} usable cards of one node have each is {ever}"
+    return f"it can never fit: the largest usable card has {ever}"
+
+
+def _amount(units: int, request: CardRequest) -> str:
+    return f"{units} in one card" if request.cards == 1 else f"{units} in each of {request.cards} cards"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"

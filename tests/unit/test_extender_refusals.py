@@ -1,0 +1,188 @@
+"""Refused pods are told of: with the numbers, once a minute each, and never on the filter's time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
+from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.refusals import (
+    BURST_TOKENS,
+    NODES_PER_TOKEN,
+    REFUSED_REASON,
+    TOKENS_PER_S,
+    RefusalReporter,
+)
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ENFLAME
+from gcushare.wire.objects import ObjectReference
+from tests.extender_objects import a_node, a_pod, on_card, state_of
+from tests.unit.kube_time import VirtualTime
+
+
+@dataclass
+class Noted:
+    """Events as they were handed over, and a bell that rings for each."""
+
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+    rung: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
+        assert warning
+        self.events.append((about.name, reason, message))
+        self.rung.set()
+
+
+class Bench:
+    """A reporter on virtual time."""
+
+    def __init__(self, state: VendorState) -> None:
+        self.time = VirtualTime()
+        self.noted = Noted()
+        self.explains = ExplainService(state)
+        self.reporter = RefusalReporter(self.explains, self.noted, clock=self.time.clock())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.reporter.run(), name="reporter")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def heard(self) -> None:
+        async with asyncio.timeout(5):
+            await self.noted.rung.wait()
+        self.noted.rung.clear()
+
+
+def asking(name: str, units: int) -> Asking:
+    found = read_asking(a_pod(name, units), ENFLAME, Policies())
+    assert found is not None
+    return found
+
+
+def small_state() -> VendorState:
+    state = state_of(a_node("node-1", 16))
+    state.see_pod(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
+    return state
+
+
+async def test_a_refused_pod_is_told_with_the_numbers() -> None:
+    bench = Bench(small_state())
+    async with bench.running():
+        bench.reporter.note(asking("a", 12))
+        await bench.heard()
+
+    ((name, reason, message),) = bench.noted.events
+    assert (name, reason) == ("a", REFUSED_REASON)
+    assert message.startswith("needs 12 in one card; best card free: 6 (card 0 of node-1); total free 6 of 16")
+
+
+async def test_each_pod_is_told_once_a_minute() -> None:
+    bench = Bench(small_state())
+    async with bench.running():
+        for wait_s in (0.0, 30.0, 29.9):
+            bench.time.now_s += wait_s
+            bench.reporter.note(asking("a", 12))
+        await bench.heard()
+        bench.reporter.note(asking("b", 12))
+        await bench.heard()
+        bench.time.now_s += 0.1
+        bench.reporter.note(asking("a", 12))
+        await bench.heard()
+
+    assert [name for name, _, _ in bench.noted.events] == ["a", "b", "a"]
+
+
+async def test_a_pod_that_fits_when_it_is_its_turn_is_not_told() -> None:
+    state = small_state()
+    bench = Bench(state)
+    bench.reporter.note(asking("a", 12))
+    bench.reporter.note(asking("b", 20))
+    state.lose_pod("uid-x")
+    async with bench.running():
+        await bench.heard()
+
+    assert [name for name, _, _ in bench.noted.events] == ["b"]
+
+
+async def test_a_crowd_of_refused_pods_is_bounded() -> None:
+    bench = Bench(small_state())
+    for number in range(1000):
+        bench.reporter.note(asking(f"p{number}", 12))
+
+    assert bench.noted.events == []
+    assert bench.reporter.counters.dropped == 1000 - 256
+    async with bench.running():
+        async with asyncio.timeout(10):
+            while len(bench.noted.events) < 256:
+                await bench.heard()
+
+
+async def test_pods_that_ask_alike_share_one_explanation() -> None:
+    bench = Bench(small_state())
+    for number in range(180):
+        bench.reporter.note(asking(f"p{number}", 12))
+    async with bench.running():
+        async with asyncio.timeout(10):
+            while len(bench.noted.events) < 180:
+                await bench.heard()
+
+    assert bench.reporter.counters.explained == 1
+    assert len({message for _, _, message in bench.noted.events}) == 1
+
+
+async def test_a_pod_that_has_its_cards_by_then_is_not_told() -> None:
+    state = small_state()
+    bench = Bench(state)
+    bench.reporter.note(asking("a", 12))
+    bench.reporter.note(asking("b", 12))
+    state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+    async with bench.running():
+        await bench.heard()
+        await bench.time.settle()
+
+    assert [name for name, _, _ in bench.noted.events] == ["b"]
+
+
+async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
+    nodes = NODES_PER_TOKEN * BURST_TOKENS // 2
+    state = state_of(a_node("node-1", 16), *(a_node(f"node-{number}", 8) for number in range(2, nodes + 1)))
+    bench = Bench(state)
+    for units in range(20, 26):  # Each its own explanation.
+        bench.reporter.note(asking(f"asks-{units}", units))
+    told = bench.noted.events
+    async with bench.running():
+        async with asyncio.timeout(20):
+            while len(told) < 2:
+                await bench.heard()
+        for _ in range(nodes):  # As many turns as a third explanation would take.
+            await asyncio.sleep(0)
+        assert len(told) == 2
+        await bench.time.pass_(nodes / NODES_PER_TOKEN / TOKENS_PER_S)
+        async with asyncio.timeout(20):
+            while len(told) < 3:
+                await bench.heard()
+
+
+async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_about() -> None:
+    state = state_of(a_node("node-1", 16), a_node("node-2", 16))
+    state.see_pod(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
+    bench = Bench(state)
+    state.asked.note("uid-a", frozenset({"node-1"}))
+    bench.reporter.note(asking("a", 12))
+    async with bench.running():
+        await bench.heard()
+
+    ((_, reason, message),) = bench.noted.events
+    assert reason == REFUSED_REASON
+    assert message.startswith(
+        "needs 12 in one card; kube-scheduler asked about 1 of 2 nodes; 1 of the others (node-2) has room, but a "
+        "nodeSelector, an affinity, a taint or another resource keeps the pod from there; best card free: 6 (card 0 of "
+        "node-1); total free 6 of 16; 1 node: too little free memory; the largest request that fits now is 6"
+    )

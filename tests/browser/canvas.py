@@ -63,3 +63,20 @@ async def find(tab: Tab, colour: str) -> tuple[float, float]:
     place = await tab.evaluate(script, colour)
     assert place is not None, f"nothing is painted in {colour}"
     return float(place[0]), float(place[1])
+
+
+async def covered(tab: Tab) -> tuple[float, float]:
+    """Which share of the map's width and height the tiles reach over."""
+    script = f"""(() => {{ {_PIXELS}
+      let right = 0, bottom = 0, left = canvas.width, top = canvas.height;
+      for (let at = 3; at < pixels.length; at += 4) {{
+        if (pixels[at] === 0) continue;
+        const x = ((at - 3) / 4) % canvas.width, y = Math.floor((at - 3) / 4 / canvas.width);
+        left = Math.min(left, x); right = Math.max(right, x); top = Math.min(top, y); bottom = Math.max(bottom, y);
+      }}
+      const frame = document.querySelector("#map").getBoundingClientRect();
+      const scale = window.devicePixelRatio;
+      return [(right - left) / scale / frame.width, (bottom - top) / scale / frame.height];
+    }})()"""
+    width, height = await tab.evaluate(script)
+    return float(width), float(height)

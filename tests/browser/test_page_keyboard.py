@@ -27,14 +27,14 @@ async def test_the_first_stop_leads_past_the_bar(page: Tab) -> None:
     assert await page.focused() == "skip"
     await page.press("Enter")
     assert await page.focused() == "map"
-    assert (await option(page)).startswith("node-01: 0 of 32 GiB used on 2 cards")
+    assert (await option(page)).startswith("node-01: 0 of 32 GiB granted on 2 cards")
 
 
 async def test_arrows_walk_over_the_nodes_and_enter_opens(page: Tab) -> None:
     await page.evaluate("document.querySelector('#map').focus()")
     for key in ("ArrowRight", "ArrowRight"):
         await page.press(key)
-    assert (await option(page)).startswith("node-03: 4 GiB of 32 GiB used")
+    assert (await option(page)).startswith("node-03: 4 GiB of 32 GiB granted")
     await page.press("End")
     assert (await option(page)).startswith("node-12")
     assert await page.evaluate("document.querySelector('#active-node').getAttribute('aria-posinset')") == "12"

@@ -89,7 +89,7 @@ async def test_what_a_reader_is_doing_survives_changes(rig: PageRig, tab: Tab) -
     rig.see(holding("q", "node-1", 2))
     await tab.until_text("#panel-body", "default/q")
     assert await tab.evaluate("document.activeElement.closest('.strip') !== null")
-    assert "node-1 changed: 6 GiB of 16 GiB used" in await tab.text("#spoken")
+    assert "node-1 changed: 6 GiB of 16 GiB granted" in await tab.text("#spoken")
 
 
 async def test_a_click_is_not_lost_when_things_change_under_it(rig: PageRig, tab: Tab) -> None:

@@ -10,7 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
-from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, OpenDoor, TokenGuard
+from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, RENEWED_S, OpenDoor, TokenGuard
+from gcushare.scheduler_extender.dashboard.budgets import PER_PEER, STRANGERS
 from gcushare.scheduler_extender.dashboard.reviews import (
     AccessReview,
     AccessStatus,
@@ -30,9 +31,15 @@ class Desk:
         self.allowed = allowed
         self.asked: list[str] = []
         self.failure: GcushareError | None = None
+        self.was_asked = asyncio.Event()
+        self.answers: asyncio.Event | None = None
+        """Where it is set, no review is answered before it."""
 
     async def review_token(self, token: str) -> TokenReview:
         self.asked.append(token)
+        if self.answers is not None:
+            self.was_asked.set()
+            await self.answers.wait()
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
@@ -55,9 +62,9 @@ def desk() -> Desk:
     return Desk({"t-jane": "jane", "t-mallory": "mallory"}, frozenset({"jane"}))
 
 
-def asking(token: str | None) -> web.Request:
+def asking(token: str | None, peer: str = "10.0.0.1") -> web.Request:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return make_mocked_request("GET", "/dashboard/api/cluster", headers=headers)
+    return make_mocked_request("GET", "/dashboard/api/cluster", headers=headers).clone(remote=peer)
 
 
 async def test_whoever_may_is_let_in_and_asked_about_once() -> None:
@@ -77,17 +84,61 @@ async def test_many_requests_at_once_ask_once() -> None:
     assert reviews.asked == ["t-jane"]
 
 
-async def test_a_yes_is_believed_for_a_minute_and_no_longer() -> None:
+async def test_a_yes_is_believed_until_it_is_renewed() -> None:
     reviews, clock = desk(), Clock()
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
     del reviews.users["t-jane"]
-    clock.now += ALLOWED_S - 0.1
+    clock.now += RENEWED_S - 0.1
     await guard.admit(asking("t-jane"))
     clock.now += 0.2
 
     with pytest.raises(web.HTTPUnauthorized):
         await guard.admit(asking("t-jane"))
+
+
+async def test_a_yes_that_cannot_be_renewed_is_believed_for_a_minute_and_no_longer() -> None:
+    reviews, clock = desk(), Clock()
+    guard = TokenGuard(reviews, monotonic=clock)
+    await guard.admit(asking("t-jane"))
+    reviews.failure = RetryableError("no answer in time")
+    for _ in range(3):
+        clock.now += (ALLOWED_S - 0.1) / 3
+        await guard.admit(asking("t-jane"))
+    assert reviews.asked == ["t-jane"] * 2
+    clock.now += 0.2
+
+    with pytest.raises(RetryableError, match="no answer in time"):
+        await guard.admit(asking("t-jane"))
+
+
+async def test_a_renewal_that_nobody_answers_is_tried_again_in_a_few_seconds() -> None:
+    reviews, clock = desk(), Clock()
+    guard = TokenGuard(reviews, monotonic=clock)
+    await guard.admit(asking("t-jane"))
+    reviews.failure = RetryableError("no answer in time")
+    clock.now += RENEWED_S
+    for _ in range(10):
+        await guard.admit(asking("t-jane"))
+        clock.now += 1.0
+
+    assert reviews.asked == ["t-jane"] * 3
+
+
+async def test_nobody_waits_for_a_renewal_that_another_request_asks_for() -> None:
+    reviews, clock = desk(), Clock()
+    guard = TokenGuard(reviews, monotonic=clock)
+    await guard.admit(asking("t-jane"))
+    clock.now += RENEWED_S
+    reviews.answers = asyncio.Event()
+    renewing = asyncio.create_task(guard.admit(asking("t-jane")), name="the request that renews")
+    await reviews.was_asked.wait()
+    await guard.admit(asking("t-jane"))
+
+    assert not renewing.done()
+    reviews.answers.set()
+    await renewing
+    assert reviews.asked == ["t-jane"] * 2
 
 
 async def test_a_role_that_was_granted_works_soon() -> None:
@@ -128,21 +179,61 @@ async def test_what_is_no_token_asks_nobody() -> None:
     assert reviews.asked == []
 
 
-async def test_strangers_cannot_spend_the_api_servers_time() -> None:
+async def tell(guard: TokenGuard, token: str, peer: str = "10.0.0.1") -> str:
+    """Show a token; returns what came of it in a word."""
+    try:
+        await guard.admit(asking(token, peer))
+    except web.HTTPUnauthorized:
+        return "unknown"
+    except RetryableError:
+        return "later"
+    return "in"
+
+
+async def test_one_stranger_spends_little_of_the_api_servers_time() -> None:
     reviews, clock = desk(), Clock()
     guard = TokenGuard(reviews, monotonic=clock)
-    outcomes = []
-    for number in range(50):
-        try:
-            await guard.admit(asking(f"made-up-{number}"))
-        except (web.HTTPUnauthorized, RetryableError) as error:
-            outcomes.append(type(error))
+    told = [await tell(guard, f"made-up-{number}") for number in range(50)]
 
-    assert outcomes[0] is web.HTTPUnauthorized
-    assert outcomes[-1] is RetryableError
-    assert len(reviews.asked) == 20
-    clock.now += 0.5
-    await guard.admit(asking("t-jane"))
+    assert told == ["unknown"] * int(PER_PEER.burst) + ["later"] * (50 - int(PER_PEER.burst))
+    assert len(reviews.asked) == PER_PEER.burst
+
+
+async def test_one_strangers_flood_keeps_no_new_reader_of_another_address_out() -> None:
+    reviews, clock = desk(), Clock()
+    guard = TokenGuard(reviews, monotonic=clock)
+    for number in range(100):
+        await tell(guard, f"made-up-{number}")
+        clock.now += 0.05
+
+    assert await tell(guard, "made-up") == "later"
+    assert await tell(guard, "t-jane", "10.0.0.2") == "in"
+
+
+async def test_strangers_of_many_addresses_are_bounded_together() -> None:
+    reviews, clock = desk(), Clock()
+    guard = TokenGuard(reviews, monotonic=clock)
+    for number in range(100):
+        await tell(guard, f"made-up-{number}", f"10.0.{number}.1")
+        clock.now += 0.01
+
+    assert len(reviews.asked) <= STRANGERS.burst + STRANGERS.per_s
+    clock.now += 1 / STRANGERS.per_s
+    assert await tell(guard, "t-jane", "10.9.9.9") == "in"
+
+
+async def test_a_reader_stays_in_whatever_strangers_do_even_from_the_same_address() -> None:
+    reviews, clock = desk(), Clock()
+    guard = TokenGuard(reviews, monotonic=clock)
+    assert await tell(guard, "t-jane") == "in"
+    told = []
+    for number in range(9):
+        for each in range(int(STRANGERS.burst) + 2):
+            await tell(guard, f"made-up-{number}-{each}", f"10.0.0.{each}")
+        told.append(await tell(guard, "t-jane"))
+        clock.now += ALLOWED_S / 6
+
+    assert set(told) == {"in"}
 
 
 async def test_an_extender_without_the_rights_to_ask_says_which_it_needs() -> None:

@@ -12,7 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from aiohttp import web
@@ -20,6 +20,7 @@ from aiohttp import web
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.kube import KubeClient
 from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.dashboard.budgets import ReviewBudget
 from gcushare.scheduler_extender.dashboard.reviews import (
     ACCESS_REVIEWS,
     TOKEN_REVIEWS,
@@ -38,23 +39,28 @@ PATH, VERB = "/gcushare/dashboard", "get"
 ALLOWED_S = 60.0
 """How long a yes is believed: a token that was taken back reads on for at most this long."""
 
+RENEWED_S = 40.0
+"""After how long a yes is asked about again when it is used: early, so that it outlives an API server that is busy."""
+
+_AGAIN_S = 5.0
+"""The pause after a renewal that nobody could answer."""
+
 _REFUSED_S = 10.0
 """How long a no is believed, so that a role that was just granted soon works."""
 
 _MAX_REMEMBERED = 1024
 _MAX_TOKEN_CHARS = 16_384
 _REVIEW_S = 5.0
-_RATE_PER_S, _BURST = 10.0, 20.0
-"""Tokens asked about: strangers must not make the extender spend the API server's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of a token. ``problem`` is empty where its owner may read."""
+    """What is known of a token. ``problem`` is empty where its owner may read; ``renew_at`` is at most ``until``."""
 
     user: str
     problem: str
     known: bool
+    renew_at: float
     until: float
 
 
@@ -112,37 +118,51 @@ class TokenGuard:
     def __init__(self, reviews: Reviews, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._reviews = reviews
         self._monotonic = monotonic
-        self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
+        # Apart, so that a flood of made-up tokens pushes no reader out.
+        self._readers: OrderedDict[str, Verdict] = OrderedDict()
+        self._refusals: OrderedDict[str, Verdict] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
-        self._budget = _BURST
-        self._budget_at = monotonic()
+        self._budget = ReviewBudget(monotonic())
 
     async def admit(self, request: web.Request) -> None:
         """Judge the request's bearer token, from memory where it was judged a moment ago."""
         token = _bearer(request)
         if token is None:
             raise _unauthorized("a token of the cluster is needed: Authorization: Bearer <token>")
-        verdict = await self._judge(token)
+        verdict = await self._judge(token, request.remote)
         if not verdict.known:
             raise _unauthorized(verdict.problem)
         if verdict.problem:
             raise ForbiddenError(verdict.problem)
 
-    async def _judge(self, token: str) -> Verdict:
+    async def _judge(self, token: str, address: str | None) -> Verdict:
         # Tokens are not kept: what is remembered could not be used by whoever reads it.
         key = hashlib.sha256(token.encode()).hexdigest()
-        if (verdict := self._recall(key)) is not None:
-            return verdict
         lock = self._asking.setdefault(key, asyncio.Lock())
         try:
+            # Whoever comes while another request renews the same token need not wait for it.
+            if (verdict := self._recall(key, is_renewed=lock.locked())) is not None:
+                return verdict
             async with lock:
-                if (verdict := self._recall(key)) is not None:
-                    return verdict
-                self._spend()
-                return self._remember(key, await self._ask(token))
+                return self._recall(key) or await self._review(key, token, address)
         finally:
             if not lock.locked():
                 self._asking.pop(key, None)
+
+    async def _review(self, key: str, token: str, address: str | None) -> Verdict:
+        held = self._readers.get(key)
+        try:
+            self._spend(address, is_reader=held is not None)
+            verdict = await self._ask(token)
+        except RetryableError as error:
+            now = self._monotonic()
+            if held is None or now >= held.until:
+                raise
+            log.info("reader not renewed %s", fields(user=held.user, left_s=round(held.until - now, 1), reason=error))
+            return self._remember(key, replace(held, renew_at=min(now + _AGAIN_S, held.until)))
+        if held is None and not verdict.problem:
+            log.info("reader let in %s", fields(user=verdict.user))
+        return self._remember(key, verdict)
 
     async def _ask(self, token: str) -> Verdict:
         try:
@@ -160,31 +180,34 @@ class TokenGuard:
                 f"{name!r} may not {VERB} the non-resource URL {PATH}; bind a ClusterRole that allows it",
                 known=True,
             )
-        log.info("reader let in %s", fields(user=name))
-        return Verdict(name, "", True, self._monotonic() + ALLOWED_S)
+        now = self._monotonic()
+        return Verdict(name, "", True, now + RENEWED_S, now + ALLOWED_S)
 
     def _refusal(self, user: str, problem: str, *, known: bool) -> Verdict:
         log.info("reader refused %s", fields(user=user, reason=problem))
-        return Verdict(user, problem, known, self._monotonic() + _REFUSED_S)
+        until = self._monotonic() + _REFUSED_S
+        return Verdict(user, problem, known, until, until)
 
-    def _recall(self, key: str) -> Verdict | None:
-        verdict = self._verdicts.get(key)
-        return verdict if verdict is not None and self._monotonic() < verdict.until else None
+    def _recall(self, key: str, *, is_renewed: bool = False) -> Verdict | None:
+        verdict = self._readers.get(key) or self._refusals.get(key)
+        if verdict is None:
+            return None
+        return verdict if self._monotonic() < (verdict.until if is_renewed else verdict.renew_at) else None
 
     def _remember(self, key: str, verdict: Verdict) -> Verdict:
-        self._verdicts[key] = verdict
-        self._verdicts.move_to_end(key)
-        if len(self._verdicts) > _MAX_REMEMBERED:
-            self._verdicts.popitem(last=False)
+        self._readers.pop(key, None)
+        self._refusals.pop(key, None)
+        memory = self._refusals if verdict.problem else self._readers
+        memory[key] = verdict
+        if len(memory) > _MAX_REMEMBERED:
+            memory.popitem(last=False)
         return verdict
 
-    def _spend(self) -> None:
+    def _spend(self, address: str | None, *, is_reader: bool) -> None:
         now = self._monotonic()
-        self._budget = min(_BURST, self._budget + (now - self._budget_at) * _RATE_PER_S)
-        self._budget_at = now
-        if self._budget < 1.0:
-            raise RetryableError("too many unknown tokens at once; try again in a moment", delay_s=1.0)
-        self._budget -= 1.0
+        is_paid = self._budget.spend_on_reader(now) if is_reader else self._budget.spend_on_stranger(address, now)
+        if not is_paid:
+            raise RetryableError("too many tokens to be judged at once; try again in a moment", delay_s=1.0)
 
 
 def _bearer(request: web.Request) -> str | None:

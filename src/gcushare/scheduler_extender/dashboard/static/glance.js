@@ -43,7 +43,7 @@ function showLargest(sum) {
   const { largest } = sum;
   setText(byId("largest"), largest === null ? "—" : amount(largest.bytes));
   setText(byId("largest-where"), largest === null ? t("largest-none") : t("largest-where", { card: largest.card.index, node: largest.node.name }));
-  setText(byId("whole-free"), [counted("untouched", sum.untouched), sum.servesWhole > 0 ? counted("whole-free", sum.emptyCards) : ""].filter(Boolean).join(" · "));
+  setText(byId("whole-free"), [sum.untouched > 0 ? counted("untouched", sum.untouched) : t("untouched-none"), sum.servesWhole > 0 ? counted("whole-free", sum.emptyCards) : ""].filter(Boolean).join(" · "));
   byId("room").replaceChildren(...roomFor(sum).map(([size, places]) => el("li", {}, el("b", {}, count(places)), ` × ${amount(size)}`)));
 }
 

@@ -1,12 +1,10 @@
 // The map: as many tiles as there are nodes, of which only those in sight are drawn, and after a change only what changed.
 
 import { byId } from "./dom.js";
+import { FEW, NARROWEST, STRETCH, columnsIn, fit, gapOf, share } from "./layout.js";
 import { readColours } from "./palette.js";
-import { TilePainter, hitTile, measureTile } from "./tiles.js";
+import { TilePainter, hitTile, measureTile, widestTile } from "./tiles.js";
 
-const MARGIN = 20;
-const NARROWEST = 22;
-const WIDEST = 440;
 const MOST_SLOTS = 8;
 const MOST_PULSES = 12;
 
@@ -16,6 +14,9 @@ export class CardMap {
     this.on = on;
     this.map = byId("map");
     this.extent = byId("extent");
+    // The tiles stand in line with what stands above them.
+    this.bar = byId("field-bar");
+    this.margin = 0;
     this.canvas = byId("canvas");
     this.context = this.canvas.getContext("2d");
     this.painter = new TilePainter(this.context, readColours());
@@ -100,12 +101,13 @@ export class CardMap {
 
   /** Lay everything out anew: other nodes, another size of the window or of the tiles. */
   layOut() {
-    const width = this.extent.clientWidth - 2 * MARGIN;
+    this.margin = parseFloat(getComputedStyle(this.bar).paddingLeft);
+    const width = this.extent.clientWidth - 2 * this.margin;
     if (width <= 0) return;
     const seen = this.#sight().height;
     this.#choose(width, this.#scrolls() ? this.map.clientHeight : Infinity);
     const rows = Math.ceil(this.nodes.length / this.columns);
-    const height = rows * (this.scene.size.height + this.gap) + this.gap + MARGIN;
+    const height = rows * (this.scene.size.height + this.gap) + this.gap + this.margin;
     this.extent.style.height = `${height}px`;
     this.#sizeCanvas(Math.min(Math.max(seen, 1), Math.max(height, 1)));
     this.#redrawAll();
@@ -114,13 +116,14 @@ export class CardMap {
   #choose(width, height) {
     const count = Math.max(1, this.nodes.length);
     const look = { slots: this.slots, em: parseFloat(getComputedStyle(document.documentElement).fontSize) / 14 };
-    const fitted = this.#scrolls() ? fit({ count, width, height: height - 2 * MARGIN, look }) : share(count, width);
-    const wanted = Math.max(NARROWEST, Math.min(1.5 * WIDEST * look.em, fitted * 1.22 ** this.zoom));
+    const fitted = this.#scrolls() ? fit({ count, width, height: height - 2 * this.margin, look }) : share(count, width, look);
+    const wanted = Math.max(NARROWEST, Math.min(1.5 * widestTile(look), fitted * 1.22 ** this.zoom));
     this.gap = gapOf(wanted);
     this.columns = columnsIn(width, wanted, count);
-    const tile = Math.min((width - this.gap * (this.columns - 1)) / this.columns, wanted * 1.3);
+    const tile = Math.min((width - this.gap * (this.columns - 1)) / this.columns, wanted * STRETCH);
     const rows = Math.ceil(count / this.columns);
-    const room = Number.isFinite(height) ? (height - MARGIN - this.gap) / rows - measureTile(tile, look).height - this.gap : 0;
+    const left = Number.isFinite(height) ? (height - this.margin - this.gap) / rows - measureTile(tile, look).height - this.gap : 0;
+    const room = count <= FEW && this.zoom === 0 ? left : Math.max(0, left);
     this.scene = { ...this.scene, size: measureTile(tile, { ...look, room }) };
   }
 
@@ -194,7 +197,7 @@ export class CardMap {
     const { size } = this.scene;
     const column = index % this.columns;
     const row = Math.floor(index / this.columns);
-    return { x: MARGIN + column * (size.width + this.gap), y: this.gap + row * (size.height + this.gap) };
+    return { x: this.margin + column * (size.width + this.gap), y: this.gap + row * (size.height + this.gap) };
   }
 
   #inSight(index) {
@@ -225,7 +228,7 @@ export class CardMap {
   #hit(event) {
     const box = this.extent.getBoundingClientRect();
     const { size } = this.scene;
-    const x = event.clientX - box.left - MARGIN;
+    const x = event.clientX - box.left - this.margin;
     const y = event.clientY - box.top - this.gap;
     const column = Math.floor(x / (size.width + this.gap));
     const row = Math.floor(y / (size.height + this.gap));
@@ -301,31 +304,4 @@ export class CardMap {
     if (y - this.gap < this.map.scrollTop) this.map.scrollTop = y - this.gap;
     else if (end > this.map.scrollTop + this.map.clientHeight) this.map.scrollTop = end - this.map.clientHeight;
   }
-}
-
-function gapOf(width) {
-  return width < 60 ? 3 : width < 110 ? 6 : 10;
-}
-
-function columnsIn(width, wanted, count) {
-  const gap = gapOf(wanted);
-  return Math.max(1, Math.min(count, Math.floor((width + gap) / (wanted + gap))));
-}
-
-/** The widest tile with which all nodes are in sight; the narrowest where they never are. */
-function fit({ count, width, height, look }) {
-  for (let wanted = WIDEST * look.em; wanted > NARROWEST; wanted -= 2) {
-    const gap = gapOf(wanted);
-    const columns = columnsIn(width, wanted, count);
-    const tile = Math.min(wanted * 1.3, (width - gap * (columns - 1)) / columns);
-    const rows = Math.ceil(count / columns);
-    if (rows * (measureTile(tile, look).height + gap) <= height) return wanted;
-  }
-  return NARROWEST;
-}
-
-/** The tile where the whole page scrolls, as on a phone: few nodes are large, many stand three abreast. */
-function share(count, width) {
-  const abreast = count <= 6 ? 1 : count <= 24 ? 2 : 3;
-  return Math.max(100, Math.min(WIDEST, Math.floor((width - 20) / abreast)));
 }

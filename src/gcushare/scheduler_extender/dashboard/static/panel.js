@@ -80,7 +80,7 @@ export class Panel {
         node.unready ? chip(t("not-ready"), "bad") : chip(t("ready"), "good"),
         node.unschedulable ? chip(t("unschedulable"), "warn") : null,
         node.settling ? chip(t("settling"), "warn") : null,
-        chip(t("card-used", { used: amount(node.usedBytes), total: amount(node.totalBytes) })),
+        chip(t("card-granted", { used: amount(node.usedBytes), total: amount(node.totalBytes) })),
         chip(`${t("largest")}: ${amount(node.largestBytes)}`)),
       node.problem ? el("p", { class: "problem" }, node.problem) : null,
       node.uncounted ? el("p", { class: "problem" }, t("uncounted-words")) : null,

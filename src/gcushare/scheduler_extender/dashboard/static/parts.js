@@ -60,15 +60,16 @@ export function cardStrip(card, { go, chosen = null }) {
   const strip = el("div", { class: "strip", data: { ...(card.sick ? { sick: "" } : {}), ...(card.cordoned ? { cordoned: "" } : {}) } });
   for (const held of card.held) {
     const { pod } = held;
-    const words = `${pod.ns}/${pod.name}: ${amount(held.bytes)}`;
+    const words = [`${pod.ns}/${pod.name}: ${amount(held.bytes)}`, pod.assigned ? "" : t("key-pending")].filter(Boolean).join(" · ");
     const part = el("button", {
       type: "button", title: words, "aria-label": words, class: held.whole ? "whole" : "",
       data: { id: `strip-${card.index}-${pod.uid}` }, on: { click: () => go({ pod: podAddress(pod), node: "", list: "" }) },
     }, pod.name);
     part.style.width = width(held.bytes);
-    part.style.background = `var(--ns-${hueOf(pod.ns)})`;
-    part.toggleAttribute("data-pending", !pod.assigned);
-    part.toggleAttribute("data-dimmed", chosen !== null && pod.uid !== chosen.uid);
+    part.style.setProperty("--hue", `var(--ns-${hueOf(pod.ns)})`);
+    const isDimmed = chosen !== null && pod.uid !== chosen.uid;
+    part.toggleAttribute("data-dimmed", isDimmed);
+    part.toggleAttribute("data-pending", !pod.assigned && !isDimmed);
     strip.append(part);
   }
   const rest = Math.max(0, card.totalBytes - card.usedBytes);
@@ -87,7 +88,7 @@ export function cardBlock(card, node, { go, chosen = null }) {
   return el("div", { class: "card" },
     el("div", { class: "card-head" },
       el("h4", {}, t("card-title", { n: card.index })),
-      el("span", {}, t("card-used", { used: amount(card.usedBytes), total: amount(card.totalBytes) })),
+      el("span", {}, t("card-granted", { used: amount(card.usedBytes), total: amount(card.totalBytes) })),
       el("span", { class: "right", data: usable ? {} : { none: "" } }, right)),
     cardStrip(card, { go, chosen }),
     cardTroubles(card),

@@ -17,7 +17,7 @@ export class NodeTable {
 
   /** Show nodes in this order. */
   show(nodes, largestCard) {
-    const names = ["node", "model", "use", "largest", "pods", "state"];
+    const names = ["node", "model", "granted", "largest", "pods", "state"];
     const head = names.map((name) => el("th", { scope: "col", class: name === "largest" || name === "pods" ? "number" : "" }, t(`column-${name}`)));
     const rows = nodes.slice(0, this.rows).map((node) => this.#row(node, largestCard));
     const more = nodes.length > this.rows
@@ -36,7 +36,7 @@ export class NodeTable {
       el("th", { scope: "row" }, nodeLink(node.key, node.name, this.go)),
       el("td", {}, [...node.models].join(", ")),
       el("td", { class: "use" }, el("div", { class: "cells", "aria-hidden": "true" }, node.cards.map((card) => cell(card, largestCard))),
-        el("span", { class: "beside" }, t("card-used", { used: amount(node.usedBytes), total: amount(node.totalBytes) }))),
+        el("span", { class: "beside" }, t("card-granted", { used: amount(node.usedBytes), total: amount(node.totalBytes) }))),
       el("td", { class: "number" }, amount(node.largestBytes)),
       el("td", { class: "number" }, count(node.pods.length)),
       el("td", {}, states.join(" · ")));

@@ -8,27 +8,43 @@ import { amount, t } from "./text.js";
 const SMALLEST_SHARE = 0.3;
 const STEPS = [0.15, 0.35, 0.6, 0.9];
 const LABELLED = 46;
+const NAMED = 84;
+const ROOMY = 120;
+const WIDEST_COLUMN = 320;
+const WIDEST_CARD = 760;
+const SHRINK = 0.4;
+const PALE = 0.38;
+const HOLLOW = 0.3;
 
 /**
  * The sizes of a tile of a given width. `slots`: for how many cards there is room side by side; `em`: the size of the
- * page's text, 1 on a laptop; `room`: height that the columns may grow into.
+ * page's text, 1 on a laptop; `room`: height that the columns may grow into, below 0 what they have to give up.
  */
 export function measureTile(width, { slots = 8, em = 1, room = 0 } = {}) {
   const pad = Math.round(width < 60 ? 2 : width < 110 ? 6 : 10 * em);
   const title = Math.round(width < 84 * em ? 0 : width < 150 * em ? 17 * em : 22 * em);
   const gap = width < 34 ? 0 : width < 60 ? 1 : width < 130 ? 2 : width < 300 ? 3 : 5;
   const column = (width - 2 * pad - gap * (slots - 1)) / slots;
-  const foot = column >= LABELLED * em ? Math.round(19 * em) : 0;
+  const foot = column >= LABELLED * em ? Math.round((column >= ROOMY * em ? 23 : 19) * em) : 0;
   const plain = Math.round(Math.min(230 * em, Math.max(16, width * (width < 84 ? 0.6 : 0.5))));
-  const bars = plain + Math.floor(Math.max(0, Math.min(room, plain * 1.1)));
-  return { width, em, slots, pad, title, foot, bars, gap, height: pad * 2 + title + bars + foot };
+  // Columns that are wide may be tall as well: a few nodes fill the screen that they have.
+  const growth = Math.max(plain * 1.1, column * 5 - plain);
+  const bars = plain + Math.floor(Math.max(-SHRINK * plain, Math.min(room, growth)));
+  const letters = em * Math.max(1, Math.min(1.3, column / (ROOMY * em)));
+  return { width, em, letters, slots, pad, title, foot, bars, gap, height: pad * 2 + title + bars + foot };
+}
+
+/** The widest tile that still looks like cards rather than like walls. */
+export function widestTile({ slots = 8, em = 1 }) {
+  return Math.round(Math.max(WIDEST_CARD, slots * WIDEST_COLUMN) * em);
 }
 
 /** Where the columns of a node's cards stand inside its tile: as wide on each node, so that two cards look like two. */
 export function columnsOf(node, size) {
   const count = Math.max(1, node.cards.length, size.slots);
   const room = size.width - 2 * size.pad;
-  const width = Math.max(1, Math.min(size.width * 0.45, (room - size.gap * (count - 1)) / count));
+  const widest = size.width < 110 ? size.width * 0.45 : room;
+  const width = Math.max(1, Math.min(widest, (room - size.gap * (count - 1)) / count));
   return { width, step: width + size.gap };
 }
 
@@ -79,14 +95,14 @@ export class TilePainter {
     const standsOut = scene.standsOut(node);
     node.cards.forEach((card, number) => {
       const left = x + size.pad + number * columns.step;
-      this.#card(card, { left, top, width: columns.width, bars: size.bars }, scene, standsOut);
+      this.#card(card, { left, top, width: columns.width, bars: size.bars, isPale: Boolean(node.unready) }, scene, standsOut);
     });
-    if (node.unready) this.#veil(x, y, size);
   }
 
   #card(card, place, scene, standsOut) {
     const { context, colours } = this;
-    const { em } = scene.size;
+    const { em, letters } = scene.size;
+    const { isPale } = place;
     const { segments, tall } = stackOf(card, scene.largestCard);
     const height = Math.round(place.bars * tall);
     const left = Math.round(place.left * 2) / 2;
@@ -98,10 +114,10 @@ export class TilePainter {
       const upper = Math.round(bottom - segment.to * height);
       const lower = reached;
       reached = Math.min(upper, lower - 1);
-      this.#segment(segment, { left, upper: reached, lower, width: place.width, em }, standsOut);
+      this.#segment(segment, { left, upper: reached, lower, width: place.width, em, letters, isPale }, standsOut);
     }
-    this.#free(card, { left, width: place.width, upper: bottom - height, lower: reached, bottom, em }, scene);
-    if (scene.size.foot > 0) this.#foot(card, { left, bottom, width: place.width, em });
+    this.#free(card, { left, width: place.width, upper: bottom - height, lower: reached, bottom, em, letters, isPale }, scene);
+    if (scene.size.foot > 0) this.#foot(card, { left, bottom, width: place.width, letters });
     if (card.usedBytes > card.totalBytes) {
       context.fillStyle = colours.over;
       context.fillRect(left, bottom - height - 2, place.width, 2);
@@ -109,23 +125,28 @@ export class TilePainter {
   }
 
   #segment(segment, place, standsOut) {
-    const { left, upper, lower, width, em } = place;
+    const { left, upper, lower, width, em, isPale } = place;
     const { context, colours } = this;
     const { pod } = segment;
     const stands = standsOut === null || standsOut(pod);
     const tall = lower - upper;
-    const palette = standsOut === null ? colours.softHues : colours.hues;
-    context.globalAlpha = stands && !pod.assigned ? 0.5 : 1;
-    context.fillStyle = stands ? palette[hueOf(pod.ns)] : colours.faded;
     const seam = tall >= 4 && width >= 3 ? 1 : 0;
-    context.fillRect(left, upper + seam, width, tall - seam);
+    const box = { left, top: upper + seam, width, height: tall - seam };
+    const hue = stands ? (standsOut === null ? colours.softHues : colours.hues)[hueOf(pod.ns)] : colours.faded;
+    const isHollow = stands && !pod.assigned;
+    context.globalAlpha = isHollow ? HOLLOW : isPale ? PALE : 1;
+    context.fillStyle = hue;
+    context.fillRect(box.left, box.top, box.width, box.height);
     context.globalAlpha = 1;
+    if (isHollow && !segment.whole) this.#dashes(box, colours.hues[hueOf(pod.ns)]);
     if (width >= LABELLED * em && stands) {
-      this.#label([pod.name, amount(segment.bytes)], place, standsOut === null ? colours.onSoft : colours.onFree);
+      // What is hollow or pale shows the theme's ground, on which the theme's ink is read best.
+      const ink = isHollow || isPale ? colours.ink : standsOut === null ? colours.onSoft : colours.onFree;
+      this.#label(this.#podLines(segment, place), place, ink);
     }
     if (segment.whole && stands && width >= 5 && tall >= 8) {
       context.strokeStyle = colours.mark;
-      context.lineWidth = 1;
+      context.lineWidth = width < LABELLED ? 1 : 2;
       context.strokeRect(left + 1.5, upper + seam + 1.5, width - 3, tall - seam - 3);
     }
     if (pod.corrected && tall >= 4 && width >= 3) {
@@ -135,32 +156,41 @@ export class TilePainter {
     }
   }
 
-  /** Write lines into a piece of a column, as many as it has room for. */
-  #label(lines, { left, upper, lower, width, em }, colour) {
+  /** The frame of what is granted and not handed out yet: it will be filled. */
+  #dashes({ left, top, width, height }, colour) {
+    if (width < 8 || height < 8) return;
     const { context } = this;
-    const line = 14 * em;
-    const fitting = Math.min(lines.length, Math.floor((lower - upper - 2 * em) / line));
+    context.strokeStyle = colour;
+    context.lineWidth = width < 24 ? 1 : 1.5;
+    context.setLineDash([4, 3]);
+    context.strokeRect(left + 0.75, top + 0.75, width - 1.5, height - 1.5);
+    context.setLineDash([]);
+  }
+
+  /** Write lines into a piece of a column, as many as it has room for. */
+  #label(lines, { left, upper, lower, width, letters }, colour) {
+    const { context } = this;
+    const line = 14 * letters;
+    const fitting = Math.min(lines.length, Math.floor((lower - upper - 4 * letters) / line));
     if (fitting < 1) return;
     context.textBaseline = "alphabetic";
     context.textAlign = "left";
     context.fillStyle = colour;
     for (let number = 0; number < fitting; number += 1) {
-      context.font = number === 0 ? `550 ${11 * em}px ${FONT}` : `400 ${10.5 * em}px ${FONT}`;
-      context.globalAlpha = number === 0 ? 1 : 0.78;
-      const text = this.#fitted(lines[number], width - 12 * em, { keepsEnd: false });
-      context.fillText(text, left + 6 * em, upper + 1 + line * (number + 0.92));
+      context.font = number === 0 ? `550 ${11 * letters}px ${FONT}` : `400 ${10.5 * letters}px ${FONT}`;
+      const text = this.#fitted(lines[number], width - 12 * letters, { keepsEnd: false });
+      context.fillText(text, left + 6 * letters, upper + 1 + line * (number + 0.92));
     }
-    context.globalAlpha = 1;
   }
 
   /** What a card is called, below its column. */
-  #foot(card, { left, bottom, width, em }) {
+  #foot(card, { left, bottom, width, letters }) {
     const { context, colours } = this;
     const words = t("card-title", { n: card.index });
-    context.font = `400 ${11 * em}px ${FONT}`;
+    context.font = `400 ${11 * letters}px ${FONT}`;
     context.fillStyle = card.sick || card.missing ? colours.sick : colours.dim;
     context.textAlign = "left";
-    context.fillText(context.measureText(words).width <= width ? words : String(card.index), left, bottom + 15 * em);
+    context.fillText(context.measureText(words).width <= width ? words : String(card.index), left, bottom + 15 * letters);
   }
 
   #free(card, place, scene) {
@@ -180,9 +210,28 @@ export class TilePainter {
     }
     const step = freeStep(scene.probe > 0 ? card.freeBytes : card.openBytes, scene.largestCard, scene.probe);
     if (tall <= 0 || step < 0) return;
+    context.globalAlpha = place.isPale ? PALE : 1;
     context.fillStyle = colours.freeSteps[step];
     context.fillRect(left, upper, width, tall);
-    if (width >= LABELLED * place.em) this.#label([freeWords(card)], place, step > 2 ? colours.onFree : colours.onSoft);
+    context.globalAlpha = 1;
+    if (width < LABELLED * place.em) return;
+    this.#label(this.#freeLines(card, place), place, place.isPale ? colours.ink : step > 2 ? colours.onFree : colours.onSoft);
+  }
+
+  /** What is written on a pod's part: its name unless little of it would be seen, its memory, its namespace if there is room. */
+  #podLines({ pod, bytes }, { width, em, letters }) {
+    const { context } = this;
+    context.font = `550 ${11 * letters}px ${FONT}`;
+    const named = width >= NAMED * em || context.measureText(pod.name).width <= width - 12 * letters;
+    return [...(named ? [pod.name] : []), amount(bytes), ...(width >= ROOMY * em ? [pod.ns] : [])];
+  }
+
+  /** What is free, in one line, or its figure alone where a line has no room for more. */
+  #freeLines(card, { width, letters }) {
+    const { context } = this;
+    context.font = `550 ${11 * letters}px ${FONT}`;
+    const words = freeWords(card);
+    return [context.measureText(words).width <= width - 12 * letters || card.freeBytes === 0 ? words : amount(card.freeBytes)];
   }
 
   #frame({ left, width, upper, lower }) {
@@ -194,21 +243,21 @@ export class TilePainter {
 
   #title(node, x, y, size) {
     const { context, colours } = this;
-    const { em } = size;
+    const { em, letters } = size;
     const large = size.width >= 150 * em;
     const line = y + size.pad + (large ? 11 : 9) * em;
     const room = size.width - 2 * size.pad;
     context.textBaseline = "alphabetic";
     let reserved = 0;
     if (large) {
-      context.font = `400 ${11 * em}px ${FONT}`;
+      context.font = `400 ${11 * letters}px ${FONT}`;
       const words = node.largestBytes > 0 ? t("fits-short", { amount: amount(node.largestBytes) }) : "";
       reserved = context.measureText(words).width + 10 * em;
       context.textAlign = "right";
       context.fillStyle = colours.dim;
       context.fillText(words, x + size.width - size.pad, line);
     }
-    context.font = large ? `600 ${12 * em}px ${FONT}` : `500 ${10.5 * em}px ${FONT}`;
+    context.font = large ? `600 ${12 * letters}px ${FONT}` : `500 ${10.5 * em}px ${FONT}`;
     context.textAlign = "left";
     context.fillStyle = node.trouble > 0 ? colours.sick : colours.ink;
     context.fillText(this.#fitted(node.name, room - reserved), x + size.pad, line);
@@ -236,15 +285,6 @@ export class TilePainter {
     context.lineWidth = 1;
     roundRect(context, x + 0.5, y + 0.5, size.width - 1, size.height - 1, size.width >= 60 ? 7.5 : 2);
     context.stroke();
-  }
-
-  #veil(x, y, size) {
-    const { context, colours } = this;
-    context.globalAlpha = 0.55;
-    context.fillStyle = colours.tile;
-    roundRect(context, x + 1, y + 1, size.width - 2, size.height - 2, 7);
-    context.fill();
-    context.globalAlpha = 1;
   }
 
   #hatch(colour) {

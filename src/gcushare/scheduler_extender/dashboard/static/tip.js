@@ -44,12 +44,12 @@ export class Tip {
 }
 
 function nodeLine(node) {
-  const words = [t("card-used", { used: amount(node.usedBytes), total: amount(node.totalBytes) }), counted("pods", node.pods.length)];
+  const words = [t("card-granted", { used: amount(node.usedBytes), total: amount(node.totalBytes) }), counted("pods", node.pods.length)];
   return el("p", {}, words.join(" · "));
 }
 
 function cardLine(card) {
-  return el("p", {}, [t("card-used", { used: amount(card.usedBytes), total: amount(card.totalBytes) }), card.openBytes > 0 ? freeWords(card) : ""].filter(Boolean).join(" · "));
+  return el("p", {}, [t("card-granted", { used: amount(card.usedBytes), total: amount(card.totalBytes) }), card.openBytes > 0 ? freeWords(card) : ""].filter(Boolean).join(" · "));
 }
 
 function podLines({ pod, bytes, whole }) {

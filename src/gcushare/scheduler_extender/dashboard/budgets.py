@@ -1,0 +1,105 @@
+"""How many tokens the API server is asked about: little for each stranger, a bound for all, a share for known readers.
+
+Pure: time is an argument. What is refused here costs the API server nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from dataclasses import dataclass
+
+_MAX_PEERS = 4096
+"""Addresses remembered. The one unheard of for longest starts anew: the bound for all strangers makes that harmless."""
+
+_IPV6_SITE_BITS = 64
+"""What one site is given: whoever owns one IPv6 address can use all of its /64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many a second on average, and so many at once."""
+
+    per_s: float
+    burst: float
+
+
+PER_PEER = Rate(2.0, 10.0)
+"""Unknown tokens of one address: a few people behind one proxy may log in at once, one program cannot take all."""
+
+STRANGERS = Rate(10.0, 20.0)
+"""Unknown tokens of all addresses together."""
+
+READERS = Rate(10.0, 20.0)
+"""Tokens that were good a moment ago: 64 readers, renewed every 40 s, need less than two a second."""
+
+
+class _Allowance:
+    """Refills at a rate up to a burst, and is taken from or not: nobody waits."""
+
+    __slots__ = ("_at", "_left", "_rate")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._rate = rate
+        self._left = rate.burst
+        self._at = now
+
+    def has_one(self, now: float) -> bool:
+        self._left = min(self._rate.burst, self._left + (now - self._at) * self._rate.per_s)
+        self._at = now
+        return self._left >= 1.0
+
+    def take(self) -> None:
+        self._left -= 1.0
+
+
+class ReviewBudget:
+    """Says whether one more token may be asked about. At most ``STRANGERS`` and ``READERS`` together are ever spent."""
+
+    def __init__(self, now: float) -> None:
+        self._strangers = _Allowance(STRANGERS, now)
+        self._readers = _Allowance(READERS, now)
+        self._peers: OrderedDict[str, _Allowance] = OrderedDict()
+
+    @property
+    def sites(self) -> int:
+        """How many addresses are remembered."""
+        return len(self._peers)
+
+    def spend_on_reader(self, now: float) -> bool:
+        """Take one for a token that was good before; strangers cannot use this share up, readers may use theirs."""
+        return _take(now, self._readers) or _take(now, self._strangers)
+
+    def spend_on_stranger(self, address: str | None, now: float) -> bool:
+        """Take one for an unknown token that came from an address; None where the peer has none."""
+        return _take(now, self._peer(address, now), self._strangers)
+
+    def _peer(self, address: str | None, now: float) -> _Allowance:
+        site = site_of(address)
+        allowance = self._peers.pop(site, None) or _Allowance(PER_PEER, now)
+        self._peers[site] = allowance
+        if len(self._peers) > _MAX_PEERS:
+            self._peers.popitem(last=False)
+        return allowance
+
+
+def _take(now: float, *allowances: _Allowance) -> bool:
+    """Take one of each, or none of any: who is over their own budget spends nothing of what all share."""
+    if not all(each.has_one(now) for each in allowances):
+        return False
+    for each in allowances:
+        each.take()
+    return True
+
+
+def site_of(address: str | None) -> str:
+    """Name who is behind an address: the IPv4 address itself, the /64 of an IPv6 address; "" where nobody can say."""
+    try:
+        parsed = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return address or ""
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _IPV6_SITE_BITS), strict=False))

@@ -1,0 +1,119 @@
+"""Strangers who flood the page with made-up tokens, over real HTTP and with an API server that counts its reviews."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from gcushare.playground.apiserver import ApiServer
+from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.serving import start_server
+from gcushare.scheduler_extender.dashboard import Access
+from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, KubeReviews, TokenGuard
+from gcushare.scheduler_extender.dashboard.budgets import PER_PEER, STRANGERS
+from tests.browser.page_rig import PageRig
+from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api
+
+READER, STRANGER = "127.0.0.2", "127.0.0.3"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    async with reviewing_api() as server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def door(api: ApiServer, clock: Clock) -> AsyncIterator[str]:
+    """A server whose only answer stands behind the page's guard."""
+    async with extender_client(api) as client:
+        guard = TokenGuard(KubeReviews(client), monotonic=clock)
+
+        async def answer(request: web.Request) -> web.Response:
+            await guard.admit(request)
+            return web.Response(text="in")
+
+        app = web.Application()
+        app.router.add_get("/", answer)
+        server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=0))
+        yield f"{server.url}/"
+        await server.stop(1.0)
+
+
+class Caller:
+    """Somebody with an address of their own."""
+
+    def __init__(self, url: str, address: str) -> None:
+        self._url = url
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=(address, 0)))
+
+    async def __aenter__(self) -> Caller:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def show(self, token: str) -> int:
+        """Show a token; returns the status."""
+        async with self._session.get(self._url, headers={"Authorization": f"Bearer {token}"}) as answer:
+            await answer.read()
+            return answer.status
+
+    async def flood(self, name: str, count: int) -> list[int]:
+        """Show tokens that nobody ever issued, many at once."""
+        return list(await asyncio.gather(*(self.show(f"{name}-{number}") for number in range(count))))
+
+
+def reviews(api: ApiServer) -> int:
+    """How many TokenReviews the extender asked for."""
+    return sum(asked.attributes.resource == "tokenreviews" for asked in api.requests.of(EXTENDER.name))
+
+
+async def test_a_flood_from_one_address_keeps_no_newcomer_of_another_out_of_the_page(api: ApiServer) -> None:
+    async with extender_client(api) as client, PageRig(access=Access.TOKEN, client=client) as rig:
+        url = f"{rig.url}api/cluster"
+        async with Caller(url, STRANGER) as stranger, Caller(url, READER) as reader:
+            told = await stranger.flood("made-up", 60)
+
+            assert set(told) == {401, 503}
+            # The page's clock is the real one, so that a slow machine lets a few more through.
+            assert told.count(401) <= 2 * PER_PEER.burst
+            assert reviews(api) == told.count(401)
+            assert await reader.show(api.add_user(JANE)) == 200
+
+
+async def test_floods_from_many_addresses_cost_the_api_server_no_more_than_the_bound(door: str, api: ApiServer) -> None:
+    for number in range(8):
+        async with Caller(door, f"127.0.1.{number + 1}") as stranger:
+            await stranger.flood(f"made-up-{number}", 20)
+
+    assert reviews(api) == STRANGERS.burst
+
+
+async def test_a_reader_is_renewed_while_strangers_flood_even_from_the_same_address(
+    door: str, api: ApiServer, clock: Clock
+) -> None:
+    token = api.add_user(JANE)
+    async with Caller(door, READER) as reader:
+        assert await reader.show(token) == 200
+        for second in range(0, 2 * int(ALLOWED_S), 10):
+            await reader.flood(f"made-up-{second}", 40)
+            assert await reader.show(token) == 200
+            clock.now += 10.0

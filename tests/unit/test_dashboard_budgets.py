@@ -1,0 +1,80 @@
+"""How many tokens may be asked about: by address, by all strangers together, and by those who were readers before."""
+
+from __future__ import annotations
+
+import pytest
+
+from gcushare.scheduler_extender.dashboard.budgets import PER_PEER, READERS, STRANGERS, ReviewBudget, site_of
+
+
+def spent_by_strangers(budget: ReviewBudget, now: float, *addresses: str | None) -> int:
+    return sum(budget.spend_on_stranger(address, now) for address in addresses)
+
+
+@pytest.mark.parametrize(
+    ("address", "site"),
+    [
+        pytest.param("10.1.2.3", "10.1.2.3", id="IPv4"),
+        pytest.param("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", id="IPv6"),
+        pytest.param("::ffff:10.1.2.3", "10.1.2.3", id="IPv4 on an IPv6 socket"),
+        pytest.param("fe80::1%eth0", "fe80::/64", id="link-local"),
+        pytest.param("/run/page.sock", "/run/page.sock", id="no address"),
+        pytest.param(None, "", id="nobody knows"),
+    ],
+)
+def test_an_address_is_counted_as_the_site_behind_it(address: str | None, site: str) -> None:
+    assert site_of(address) == site
+
+
+def test_one_site_has_one_budget_however_many_addresses_it_uses() -> None:
+    budget = ReviewBudget(0.0)
+
+    assert spent_by_strangers(budget, 0.0, *(f"2001:db8::{number:x}" for number in range(40))) == PER_PEER.burst
+
+
+def test_whoever_is_over_their_own_budget_spends_nothing_of_the_shared_one() -> None:
+    budget = ReviewBudget(0.0)
+    spent_by_strangers(budget, 0.0, *["10.0.0.1"] * 100)
+
+    left = STRANGERS.burst - PER_PEER.burst
+    assert spent_by_strangers(budget, 0.0, *(f"10.0.1.{number}" for number in range(100))) == left
+
+
+def test_budgets_refill_with_time_up_to_their_burst() -> None:
+    budget = ReviewBudget(0.0)
+    spent_by_strangers(budget, 0.0, *["10.0.0.1"] * 100)
+
+    assert spent_by_strangers(budget, 1.0, *["10.0.0.1"] * 100) == PER_PEER.per_s
+    assert spent_by_strangers(budget, 3600.0, *["10.0.0.1"] * 100) == PER_PEER.burst
+
+
+def test_readers_have_a_share_that_strangers_cannot_use() -> None:
+    budget = ReviewBudget(0.0)
+    spent_by_strangers(budget, 0.0, *(f"10.0.0.{number}" for number in range(100)))
+
+    assert sum(budget.spend_on_reader(0.0) for _ in range(100)) == READERS.burst
+
+
+def test_all_together_are_bounded_whoever_asks() -> None:
+    budget = ReviewBudget(0.0)
+    spent = 0
+    for tick in range(100):
+        now = tick / 10
+        spent += sum(budget.spend_on_reader(now) for _ in range(50))
+        spent += spent_by_strangers(budget, now, *(f"10.0.{tick}.{number}" for number in range(50)))
+
+    assert spent <= sum(rate.burst + rate.per_s * 10 for rate in (READERS, STRANGERS))
+
+
+def test_addresses_are_forgotten_before_they_fill_the_memory() -> None:
+    budget = ReviewBudget(0.0)
+    for number in range(10_000):
+        budget.spend_on_stranger(f"10.{number // 65536}.{number // 256 % 256}.{number % 256}", float(number))
+
+    assert budget.sites == 4096
+    assert budget.spend_on_stranger("10.0.0.0", 10_000.0)
+
+
+def test_one_stranger_has_at_most_half_of_what_all_have() -> None:
+    assert PER_PEER.per_s * 2 <= STRANGERS.per_s
+    assert PER_PEER.burst * 2 <= STRANGERS.burst

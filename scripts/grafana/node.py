@@ -17,12 +17,17 @@ from scripts.grafana.model import (
 )
 
 _HERE = 'vendor=~"$vendor", node="$node"'
+_OF_POD = "vendor, card, pod_namespace, pod_name"
 _THIS_PLUGIN = f"on (job, instance) gcushare_plugin_pods{{{_HERE}}}"
 """Joins figures that know no node to the plugin that serves them."""
 
 
 def _card(metric: str) -> str:
     return f"sum by (vendor, card) ({metric}{{{_HERE}}})"
+
+
+def _pod(metric: str) -> str:
+    return f"sum by ({_OF_POD}) ({metric}{{{_HERE}}})"
 
 
 def _sum(metric: str, condition: str = "") -> str:
@@ -229,16 +234,18 @@ _PODS = Row(
             kind=Kind.TABLE,
             title="Who holds what",
             about=(
-                "By the kubelet's own record; a call that it has not confirmed yet is counted for whom it probably was."
+                "By the kubelet's own record; a call that it has not confirmed yet is counted for whom it probably "
+                "was. Used: where the plugin runs with --pod-use."
             ),
             queries=(
                 Query(
-                    f"max by (vendor, card, pod_namespace, pod_name) (gcushare_pod_granted_bytes{{{_HERE}}})",
+                    f"max by ({_OF_POD}) (gcushare_pod_granted_bytes{{{_HERE}}})",
                     "granted",
                 ),
+                Query(f"max by ({_OF_POD}) (gcushare_pod_memory_used_bytes{{{_HERE}}})", "used"),
             ),
             labels=("vendor", "card", "pod_namespace", "pod_name"),
-            columns=(Column(name="granted", unit=Unit.BYTES),),
+            columns=(Column(name="granted", unit=Unit.BYTES), Column(name="used", unit=Unit.BYTES)),
             width=12,
         ),
         Panel(
@@ -247,6 +254,39 @@ _PODS = Row(
             about="Bytes of this node's cards.",
             queries=(Query(f"sum by (pod_namespace) (gcushare_pod_granted_bytes{{{_HERE}}})", "{{pod_namespace}}"),),
             width=12,
+            unit=Unit.BYTES,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Really used, by pod",
+            about="Bytes that the pod's processes hold of a card. Empty where the plugin runs without --pod-use.",
+            queries=(Query(_pod("gcushare_pod_memory_used_bytes"), "{{card}} {{pod_namespace}}/{{pod_name}}"),),
+            width=8,
+            unit=Unit.BYTES,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Used above granted, by pod",
+            about="Who takes from the neighbours. Empty where the plugin runs without --pod-use.",
+            queries=(
+                Query(
+                    f"clamp_min({_pod('gcushare_pod_memory_used_bytes')}"
+                    f" - {_pod('gcushare_pod_memory_granted_bytes')}, 0)",
+                    "{{card}} {{pod_namespace}}/{{pod_name}}",
+                ),
+            ),
+            width=8,
+            unit=Unit.BYTES,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Used by processes of no pod, by card",
+            about=(
+                "Processes outside Kubernetes, or of pods that did not ask for a card. Empty where the plugin runs "
+                "without --pod-use."
+            ),
+            queries=(Query(_card("gcushare_card_memory_unattributed_bytes"), "{{vendor}} {{card}}"),),
+            width=8,
             unit=Unit.BYTES,
         ),
     ),

@@ -72,7 +72,10 @@ CALLS = Row(
         Panel(
             kind=Kind.LINES,
             title="Answers",
-            about="By verb and result. refused is a pod that fits nowhere; error is ours or the API server's.",
+            about=(
+                "By verb and result. refused is a pod that fits nowhere; error is ours or the API server's; "
+                "turned_away a call to a replica that does not serve."
+            ),
             queries=(Query(rate("gcushare_extender_results_total", "verb, result"), "{{verb}} {{result}}"),),
             width=8,
             unit=Unit.PER_SECOND,
@@ -113,6 +116,47 @@ CALLS = Row(
             width=12,
             unit=Unit.SHARE,
             maximum=1,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Refusals by reason",
+            about=(
+                "elsewhere: only nodes that the scheduler did not ask about have room; fragmented: enough is free, but "
+                "not in one place; full; never: no node has as much; malformed requests; declined binds."
+            ),
+            queries=(
+                Query(
+                    rate("gcushare_extender_results_total", "verb, reason", ', result="refused"'),
+                    "{{verb}} {{reason}}",
+                ),
+            ),
+            width=8,
+            unit=Unit.PER_SECOND,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Turned away before they were read",
+            about=(
+                "Connections and requests that no handler saw: too many, too large, too slow, malformed, or without a "
+                "certificate where one is asked for."
+            ),
+            queries=(Query("sum by (cause) (rate(gcushare_turned_away_total[$__rate_interval]))", "{{cause}}"),),
+            width=8,
+            unit=Unit.PER_SECOND,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="What people are told",
+            about=(
+                "Events by what became of them, and refusals explained. What is dropped or failed is in no kubectl "
+                "describe."
+            ),
+            queries=(
+                Query("sum by (outcome) (rate(gcushare_events_total[$__rate_interval]))", "events {{outcome}}"),
+                Query(rate("gcushare_refusal_reports_total", "outcome"), "refusals {{outcome}}"),
+            ),
+            width=8,
+            unit=Unit.PER_SECOND,
         ),
     ),
 )

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from gcushare.playground.apiserver.objects import JsonObject, Key
+from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.playground.cluster import Cluster
+from gcushare.playground.commands import port_of
 from gcushare.playground.doubles import InsideDoubles
 from gcushare.playground.plans import ClusterPlan
+from gcushare.playground.processes import Child
 from tests.playground.census import Census
+from tests.protocol.doctor_rig import SYSTEM, program_pod
+
+_LISTENING = re.compile(r"\blistening\b.*\burl=(\S+)")
 
 
 @asynccontextmanager
@@ -22,3 +30,23 @@ async def started(plan: ClusterPlan) -> AsyncIterator[Census]:
         except BaseException as error:
             error.add_note(cluster.describe_programs())
             raise
+
+
+def listening_url(program: Child) -> str:
+    """Where a program listens, by its own log."""
+    url: str = _LISTENING.findall(program.log_file.read_text())[-1]
+    return url
+
+
+def show_program(census: Census, node: str, name: str, url: str) -> None:
+    """Show a running program as a cluster shows it: as a pod of its node, with its port."""
+    pod = program_pod(f"{name}-1", name, port_of(url), node="")
+    pod["metadata"]["labels"]["app"] = name
+    del pod["spec"]["nodeName"]
+    census.doubles.api.registry.put(pod)
+
+    def bind(obj: JsonObject) -> JsonObject:
+        """Bound with the address that it really has, before the kubelet sees it."""
+        return {**obj, "spec": {**obj["spec"], "nodeName": node}, "status": {**obj["status"], "podIP": "127.0.0.1"}}
+
+    census.doubles.api.registry.rewrite(BY_NAME["pods"], Key(SYSTEM, f"{name}-1"), bind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import re
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,20 +15,16 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.doctor import bundle_command, command
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
-from gcushare.playground.commands import port_of
 from gcushare.playground.picture import POD_OBJECTS, poll_until
 from gcushare.playground.plans import ClusterPlan, NodePlan
 from gcushare.runtime.entry import Surroundings
 from tests.playground.census import Census, manifest
-from tests.playground.clusters import started
-from tests.protocol.doctor_rig import SERVICE, SYSTEM, policy, policy_binding, program_pod
+from tests.playground.clusters import listening_url, show_program, started
+from tests.protocol.doctor_rig import SERVICE, SYSTEM, policy, policy_binding
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NODE = NodePlan(name="n1", card_bytes=(16 * GIB,) * 2)
-LISTENING = re.compile(r"\blistening\b.*\burl=(\S+)")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -48,30 +43,13 @@ def install(census: Census) -> None:
     registry, cluster = census.doubles.api.registry, census.cluster
     for obj in (policy(), policy_binding()):
         registry.put(obj)
-    plugin_url = LISTENING.findall(cluster.plugins[NODE.name].log_file.read_text())[-1]
-    show_program(census, "gcushare-device-plugin", plugin_url)
-    show_program(census, "gcushare-scheduler-extender", cluster.extender_url)
+    plugin_url = listening_url(cluster.plugins[NODE.name])
+    show_program(census, NODE.name, "gcushare-device-plugin", plugin_url)
+    show_program(census, NODE.name, "gcushare-scheduler-extender", cluster.extender_url)
     ports = [{"name": "http", "port": 32766, "targetPort": "status"}]
     spec = {"selector": {"app": "gcushare-scheduler-extender"}, "ports": ports}
     metadata = {"name": SERVICE, "namespace": SYSTEM}
     registry.put({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
-
-
-def show_program(census: Census, name: str, url: str) -> None:
-    pod = program_pod(f"{name}-1", name, port_of(url), node="")
-    pod["metadata"]["labels"]["app"] = name
-    del pod["spec"]["nodeName"]
-    census.doubles.api.registry.put(pod)
-
-    def bind(obj: JsonObject) -> JsonObject:
-        """Bound with the address that it really has, before the kubelet sees it."""
-        return {
-            **obj,
-            "spec": {**obj["spec"], "nodeName": NODE.name},
-            "status": {**obj["status"], "podIP": "127.0.0.1"},
-        }
-
-    census.doubles.api.registry.rewrite(BY_NAME["pods"], Key(SYSTEM, f"{name}-1"), bind)
 
 
 async def examine(census: Census) -> Any:

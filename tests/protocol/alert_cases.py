@@ -12,12 +12,14 @@ _OTHER = 'namespace="kube-system",job="gcushare-scheduler-extender-metrics",inst
 _PLUGIN = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.1:32767"'
 _NODE = f'{_PLUGIN},vendor="enflame",node="node-1"'
 _CARD = f'{_NODE},card="3",uuid="GCU-3",model="S60"'
+_POD = f'{_NODE},card="3",pod_namespace="ml",pod_name="train-0"'
 
 _OF_JOB = {"namespace": "kube-system", "job": "gcushare-scheduler-extender-metrics"}
 _OF_VENDOR = _OF_JOB | {"vendor": "enflame"}
 _OF_PLUGIN = {"namespace": "kube-system", "job": "gcushare-device-plugin-metrics", "instance": "10.0.1.1:32767"}
 _OF_NODE = _OF_PLUGIN | {"vendor": "enflame", "node": "node-1"}
 _OF_CARD = _OF_NODE | {"card": "3", "uuid": "GCU-3", "model": "S60"}
+_OF_POD = _OF_NODE | {"card": "3", "pod_namespace": "ml", "pod_name": "train-0"}
 _RESOURCE = "enflame.com/gcu-memory"
 
 _ALWAYS = "x90"
@@ -162,6 +164,14 @@ def _use(used_gib: float) -> Series:
     return {f"gcushare_card_{name}_bytes{{{_CARD}}}": f"{int(gib * _GIB)}{_ALWAYS}" for name, gib in figures.items()}
 
 
+def _pod_use(used_gib: float) -> Series:
+    """A pod that was granted 4 GiB of a card."""
+    figures = {"used": used_gib, "granted": 4}
+    return {
+        f"gcushare_pod_memory_{name}_bytes{{{_POD}}}": f"{int(gib * _GIB)}{_ALWAYS}" for name, gib in figures.items()
+    }
+
+
 _NODES = (
     Case(
         alert="GcushareNodeOffersNoUnits",
@@ -197,6 +207,13 @@ _NODES = (
         labels=_OF_CARD,
         value="2.5Gi",
     ),
+    Case(
+        alert="GcusharePodUsesMoreThanGranted",
+        fires=_pod_use(6.5),
+        quiet=_pod_use(4),
+        labels=_OF_POD,
+        value="2.5Gi",
+    ),
     # Six in the last hour: of a day that had no other, and of one that had as many in every hour.
     Case(
         alert="GcushareCorrectionsRising",
@@ -226,4 +243,27 @@ _NODES = (
     _of_node("GcusharePluginWatchStale", "gcushare_plugin_watch_age_seconds", "NaN " * 91, "70x90"),
 )
 
-CASES = (*_UP, *_SCHEDULING, *_NODES)
+_DAY = 86400
+
+
+def _certificate(alert: str, fires_days: int, quiet_days: int) -> Case:
+    """One replica of two has not taken the renewal; the time is that of the case, counted from its beginning."""
+    name, about = "gcushare_tls_certificate_not_after_timestamp_seconds", 'purpose="server",file="/tls/tls.crt"'
+    at = 70
+    ends = {days: f"{at * 60 + days * _DAY}{_ALWAYS}" for days in (fires_days, quiet_days, 90)}
+    return Case(
+        alert=alert,
+        fires={f"{name}{{{_EXTENDER},{about}}}": ends[90], f"{name}{{{_OTHER},{about}}}": ends[fires_days]},
+        quiet={f"{name}{{{_EXTENDER},{about}}}": ends[90], f"{name}{{{_OTHER},{about}}}": ends[quiet_days]},
+        labels=_OF_JOB | {"purpose": "server", "file": "/tls/tls.crt"},
+        value=f"{fires_days}d 0h 0m 0s",
+        at=at,
+    )
+
+
+_CERTIFICATES = (
+    _certificate("GcushareCertificateRunsOut", 13, 15),
+    _certificate("GcushareCertificateNearlyOut", 1, 3),
+)
+
+CASES = (*_UP, *_SCHEDULING, *_NODES, *_CERTIFICATES)

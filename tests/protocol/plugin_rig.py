@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import json
+import ssl
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -82,12 +83,18 @@ class PluginRig:
         if self._plugin_first:
             await self.start_plugin()
             await self.until_units(sum(self._sizes))
+            await self.until(self._is_registered, "every resource is registered and listed")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    def _is_registered(self) -> bool:
+        """Whether the kubelet has a list of each resource: a pod that is bound earlier would be failed."""
+        counts = self.kubelet.counts()
+        return all(served.resource in counts for served in self.app.observed.endpoints.values())
 
     def settings(self) -> PluginSettings:
         settings = PluginSettings(
@@ -280,11 +287,14 @@ class PluginRig:
         ):
             assert answer.status == 200, await answer.text()
 
-    async def get(self, path: str) -> tuple[int, str]:
-        """What the plugin answers on its own port."""
+    async def get(self, path: str, *, tls: ssl.SSLContext | None = None) -> tuple[int, str]:
+        """What the plugin answers on its own port; ``tls`` is the client's, where it serves HTTPS."""
         server = self.app.server
         assert server is not None, "the plugin does not serve yet"
-        async with aiohttp.ClientSession() as session, session.get(f"{server.url}{path}") as answer:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls or True)) as session,
+            session.get(f"{server.url}{path}") as answer,
+        ):
             return answer.status, await answer.text()
 
     def problem(self, part: str) -> str:

@@ -13,10 +13,11 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.planning import Mode
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
+from tests.fake_proc import make_proc
 from tests.native.libraries import install_fake
 from tests.protocol.card_view_rig import Caller, serving, simulated
 from tests.protocol.plugin_rig import PluginRig
-from tests.unit.card_pictures import card, make_proc, status
+from tests.unit.card_pictures import card, status
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
 

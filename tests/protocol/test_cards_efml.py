@@ -246,6 +246,18 @@ def test_the_nvml_shaped_api_has_no_events(tmp_path: Path) -> None:
     assert caught.value.is_unsupported
 
 
+@pytest.mark.parametrize(
+    ("fake", "call"),
+    [("efml_native", "EfmlGetProcessInfo"), ("efml_shaped", "efmlDeviceGetComputeRunningProcesses_v3")],
+)
+def test_a_library_that_does_not_list_processes_is_not_taken_for_a_card_without_any(
+    fake: FakeKind, call: str, tmp_path: Path
+) -> None:
+    installed = install_fake(fake, tmp_path)
+    installed.control(f"absent {call} * 3")
+    assert opened(installed).use(0).processes is None
+
+
 def test_every_call_is_announced_before_it_is_made(tmp_path: Path) -> None:
     calls: list[str] = []
     library = EfmlLibrary(str(install_fake("efml_native", tmp_path).path), NO_BUS, calls.append)

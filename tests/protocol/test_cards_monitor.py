@@ -68,7 +68,7 @@ async def running(source: CardSource, settings: MonitorSettings) -> AsyncIterato
     monitor = CardMonitor(source, changes, settings)
     task = asyncio.create_task(monitor.run(), name="monitor")
     try:
-        await asyncio.wait_for(monitor.wait_first_look(), CHANGE_TIMEOUT_S)
+        await asyncio.wait_for(monitor.wait_look(), CHANGE_TIMEOUT_S)
         yield monitor, changes
     finally:
         task.cancel()
@@ -102,6 +102,15 @@ async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
         assert [state.use.temperature_celsius for state in monitor.states if state.use] == [41.5, 42.5]
         assert (monitor.problem, monitor.driver) == ("", "1.2.3.4")
         assert monitor.source_name.startswith("efml (")
+
+
+async def test_whoever_waits_for_a_look_gets_each_once_and_later_ones_in_their_turn(tmp_path: Path) -> None:
+    async with running(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, _):
+        assert await monitor.wait_look(0) == monitor.looks, "one that is over already is not waited for"
+        seen = 0
+        for _ in range(3):
+            before, seen = seen, await asyncio.wait_for(monitor.wait_look(seen), CHANGE_TIMEOUT_S)
+            assert seen > before
 
 
 async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_next_poll(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from gcushare.core.units import GIB
 from tests.extender_objects import Document, pod_document
+from tests.fake_proc import FakeProc
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
+from tests.protocol.plugin_rig import PluginRig
 
 _LABELS = ("vendor", "node", "card", "uuid", "model")
 
@@ -47,7 +50,8 @@ async def test_grants_stand_beside_what_is_used_and_a_card_over_its_grants_is_na
         assert ran.lines[1].split() == ["node-1", "0", "4.0", "3.5", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].split()[:9] == ["node-1", "1", "8.0", "11.0", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].endswith("over by 3.0: default/b")
-        assert ran.lines[3].startswith("1 card(s)")
+        assert ran.lines[3].startswith("1 card: ")
+        assert "note: what each pod uses is not told: --pod-use of the device plugin" in ran.err
         document = json.loads((await found.call("top", "-o", "json")).out)
         assert [(card["usedBytes"], card["over"]) for card in document["cards"]] == [
             (int(3.5 * GIB), False),
@@ -76,7 +80,7 @@ async def test_nodes_without_a_plugin_and_plugins_that_fail_are_told_and_the_res
         assert ran.code == 1
         assert ran.lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
         assert ran.lines[2].split()[:4] == ["node-2", "0", "0.0", "-"]
-        assert "warning: nodes node-2: no device plugin in namespace 'kube-system'" in ran.err
+        assert "warning: node node-2: no device plugin in namespace 'kube-system' tells what is in use there" in ran.err
         assert "warning: plugin kube-system/gcushare-device-plugin-silent on node-3:" in ran.err
 
 
@@ -99,3 +103,48 @@ async def test_another_programs_metrics_are_not_taken_for_a_plugins(tmp_path: Pa
         assert found.front.proxied == []
         ran = await found.call("top", "--plugin-selector", "!nothing", "--plugin-port", "9100")
         assert "this is no device plugin" in ran.err
+
+
+async def test_pods_stand_below_the_cards_where_a_plugin_tells_what_each_uses(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    async with (
+        cluster(tmp_path) as found,
+        PluginRig(cards=(16,), plugin={"pod_use": True, "proc_root": proc.root}) as rig,
+    ):
+        rig.bind("a", 4, card=0)
+        rig.bind("b", 4, card=0)
+        await rig.until_recorded("a", "b")
+        for pid, name in ((7, "a"), (8, "b")):
+            proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
+        rig.write_cards({0: {"used": 7 * GIB, "processes": {7: 6 * GIB, 8: GIB}}})
+        keeper = rig.app.observed.pod_use
+        assert keeper is not None
+        await rig.until(lambda: keeper.latest and any(map(_any_use, keeper.latest.by_pod.values())), "use was read")
+        found.put(a_node("node-1", 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 0, 4))
+        found.put(plugin_pod("gcushare-device-plugin-x", "node-1"))
+        assert rig.app.server is not None
+        found.front.backends["pods/http:gcushare-device-plugin-x:32767"] = rig.app.server.url
+        ran = await found.call("top")
+        assert (ran.code, ran.err) == (0, "")
+        assert [line.split() for line in ran.lines[-4:-1]] == [
+            ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "NOTE"],
+            ["node-1", "0", "default/a", "4.0", "6.0", "over", "by", "2.0"],
+            ["node-1", "0", "default/b", "4.0", "1.0"],
+        ]
+        assert ran.lines[-1] == "1 pod: more is in use than was granted"
+        document = json.loads((await found.call("top", "-o", "json")).out)
+        assert [(pod["pod"], pod["usedBytes"], pod["over"]) for pod in document["pods"]] == [
+            ("default/a", 6 * GIB, True),
+            ("default/b", GIB, False),
+        ]
+        lines = (await found.call("top", "-o", "csv")).lines
+        assert [line.split(",")[:3] for line in lines] == [
+            ["node", "card", "pod"],
+            ["node-1", "0", ""],
+            ["node-1", "0", "default/a"],
+            ["node-1", "0", "default/b"],
+        ]
+
+
+def _any_use(by_card: Mapping[int, int]) -> bool:
+    return any(by_card.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import promql_parser as promql
 import pytest
@@ -13,8 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from gcushare.core.units import GIB
 from gcushare.inspect.use import DRIVER_SHARE
 from gcushare.playground.apiserver import FailBefore, Fault
+from gcushare.runtime.groups import ServeSettings
 from tests.builders import card
 from tests.extender_objects import node_document, pod_document
+from tests.fake_proc import FakeProc
 from tests.monitoring import (
     OF_PROMETHEUS,
     TARGET_LABELS,
@@ -26,8 +29,9 @@ from tests.monitoring import (
     selectors_of,
     variable_queries,
 )
-from tests.protocol.extender_rig import ExtenderRig
+from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.plugin_rig import PluginRig
+from tests.protocol.runtime_certificates import Authority, trusting
 
 pytestmark = pytest.mark.xdist_group("monitoring queries")
 
@@ -62,9 +66,12 @@ class Served:
         return Labels({name: labels | TARGET_LABELS for name, labels in self.labels.items()} | dict(OF_PROMETHEUS))
 
 
-async def scrape_extender() -> str:
-    """The metrics of an extender that has answered every call, and failed at one."""
-    async with ExtenderRig() as rig:
+async def scrape_extender(folder: Path) -> str:
+    """The metrics of an extender that serves TLS, has answered every call, and failed at one."""
+    authority = Authority("server authority")
+    cert, key = authority.issue("extender").write(folder)
+    serve = ServeSettings(listen_address="127.0.0.1", tls_cert_file=cert, tls_key_file=key)
+    async with ExtenderRig(extender_settings(serve=serve), tls=trusting(authority)) as rig:
         await rig.add_nodes(node_document("node-1", offered=[card(0, 16), card(1, 4)]))
         await rig.schedule("a", 10, ["node-1"])
         (large,) = await rig.add_pods(pod_document("large", 8))
@@ -75,26 +82,28 @@ async def scrape_extender() -> str:
         return (await rig.get("/metrics"))[1]
 
 
-async def scrape_plugin() -> str:
+async def scrape_plugin(proc: Path) -> str:
     """The metrics of a plugin whose library tells everything, with a pod that runs and one that was refused."""
-    use = {"used": 3 * GIB, "temperature": 61, "power": 120, "utilization": 40}
-    async with PluginRig(cards=(16, 2)) as rig:
+    use = {"used": 3 * GIB, "temperature": 61, "power": 120, "utilization": 40, "processes": {}}
+    async with PluginRig(cards=(16, 2), plugin={"pod_use": True, "proc_root": FakeProc(proc).root}) as rig:
         rig.write_cards({0: use, 1: use})
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         rig.bind("b", 14, card=0)
         await rig.until_failed("b")
-        text = ""
+        text, last = "", ("gcushare_card_power_watts{", "gcushare_pod_memory_used_bytes{")
         async with asyncio.timeout(10):
-            while "gcushare_card_power_watts{" not in text:
+            while not all(series in text for series in last):
                 text = (await rig.get("/metrics"))[1]
         return text
 
 
 @pytest.fixture(scope="module")
-def served() -> Served:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     async def scrape() -> tuple[str, str]:
-        return await asyncio.gather(scrape_extender(), scrape_plugin())
+        return await asyncio.gather(
+            scrape_extender(tmp_path_factory.mktemp("tls")), scrape_plugin(tmp_path_factory.mktemp("proc"))
+        )
 
     return Served.of(asyncio.run(scrape()))
 

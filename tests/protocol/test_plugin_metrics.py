@@ -1,10 +1,18 @@
-"""Granted beside really used, as the plugin serves it: what the alert on pods that take too much is made of."""
+"""Granted beside really used, as the plugin serves it: what the alerts on pods that take too much are made of."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
 from gcushare.core.units import GIB
-from gcushare.device_plugin.planning import Reserve
+from gcushare.device_plugin.planning import Mode, Reserve
+from gcushare.device_plugin.status import describe_node
+from gcushare.device_plugin.status_text import render_status
 from gcushare.doctor.figures import Figures, parse_figures
+from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 
 
@@ -34,3 +42,89 @@ async def test_a_cards_memory_and_what_is_kept_back_of_it_are_told_in_bytes() ->
         found = await figures(rig)
         assert found.sum("gcushare_card_memory_bytes", card="0") == 16 * GIB
         assert found.sum("gcushare_card_reserved_bytes", card="0") == GIB
+
+
+def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
+    """Put processes on cards: bytes by number."""
+    rig.write_cards({index: {"processes": dict(processes)} for index, processes in by_card.items()})
+
+
+async def _told(rig: PluginRig, wanted: Callable[[Figures], bool]) -> Figures:
+    """The figures as soon as they are so."""
+    async with asyncio.timeout(10):
+        found = await figures(rig)
+        while not wanted(found):
+            found = await figures(rig)
+    return found
+
+
+async def test_what_pods_use_is_told_by_pod_and_card_beside_what_belongs_to_nobody(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root, "mode": Mode.BOTH}) as rig:
+        rig.bind("a", 4, card=0)
+        rig.bind("b", 2, card=0)
+        rig.bind_whole("w", cards="1")
+        await rig.until_recorded("a", "b", "w")
+        for pid, name in ((11, "a"), (12, "a"), (13, "b"), (21, "w")):
+            proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
+        proc.start(99, "0::/system.slice/sshd.service\n")
+        _used(rig, {0: {11: 3 * GIB, 12: 2 * GIB, 13: GIB, 99: GIB // 2, 98: 5}, 1: {21: 9 * GIB}})
+        used, nobodys = "gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"
+        found = await _told(rig, lambda found: found.sum(nobodys) > 0)
+        assert found.sum(used, pod_namespace="default", pod_name="a", card="0") == 5 * GIB
+        assert found.sum(used, pod_name="b", card="0") == GIB
+        assert found.sum(used, pod_name="w", card="1") == 9 * GIB
+        granted = "gcushare_pod_memory_granted_bytes"
+        assert [found.sum(granted, pod_name=name) for name in ("a", "b", "w")] == [4 * GIB, 2 * GIB, 16 * GIB]
+        assert found.sum(nobodys, card="0", uuid="GCU-0") == GIB // 2 + 5
+        assert found.sum(nobodys, card="1") == 0
+        document = json.loads((await rig.get("/status"))[1])
+        pods = {pod["pod"]: pod["usedByCard"] for pod in document["pods"]}
+        assert pods == {"default/a": {"0": 5 * GIB}, "default/b": {"0": GIB}, "default/w": {"1": 9 * GIB}}
+        assert [card["unattributedBytes"] for card in document["cards"]] == [GIB // 2 + 5, 0]
+        assert document["podUse"] == ""
+        proc.end(11)  # a process that ended while its driver still lists it
+        await _told(rig, lambda found: found.sum(used, pod_name="a") == 2 * GIB)
+        await rig.delete("b")
+        await rig.until(lambda: len(rig.app.observed.book.entries) == 2, "the plugin has seen its end")
+        assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
+
+
+async def test_a_pod_that_uses_a_card_that_it_does_not_hold_was_granted_nothing_of_it(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        proc.start_in_pod(11, rig.pod("a")["metadata"]["uid"])
+        _used(rig, {0: {11: GIB}, 1: {11: 3 * GIB}})
+        used, granted = "gcushare_pod_memory_used_bytes", "gcushare_pod_memory_granted_bytes"
+        found = await _told(rig, lambda found: found.sum(used, card="1") > 0)
+        assert (found.sum(used, card="1"), found.sum(granted, card="1")) == (3 * GIB, 0)
+        assert (found.sum(used, card="0"), found.sum(granted, card="0")) == (GIB, 4 * GIB)
+        assert f'{granted}{{card="1"' in (await rig.get("/metrics"))[1]
+
+
+async def test_without_the_hosts_process_ids_nothing_is_told_and_the_status_says_why(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc", namespace="pid:[4026532000]")
+    async with PluginRig(cards=(16,), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
+        _used(rig, {0: {11: GIB}})
+        keeper = rig.app.observed.pod_use
+        assert keeper is not None
+        await rig.until(lambda: keeper.problem, "the processes were looked for")
+        document = json.loads((await rig.get("/status"))[1])
+        assert "hostPID" in document["podUse"]
+        assert document["cards"][0]["unattributedBytes"] is None
+        assert document["problems"] == {}
+        for name in ("gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"):
+            assert name not in (await rig.get("/metrics"))[1]
+        assert "\nUse per pod is not told: process ids are" in render_status(describe_node(rig.app.observed))
+
+
+async def test_without_the_flag_nothing_is_told_of_what_pods_use() -> None:
+    async with PluginRig(cards=(16,)) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        _used(rig, {0: {11: GIB}})
+        document = json.loads((await rig.get("/status"))[1])
+        assert (document["podUse"], document["pods"][0]["usedByCard"]) == (None, None)
+        assert "gcushare_pod_memory_used_bytes" not in (await rig.get("/metrics"))[1]

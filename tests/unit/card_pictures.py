@@ -1,8 +1,7 @@
-"""Statuses of device plugins for the tests of the picture, how it is drawn without colours, and a /proc."""
+"""Statuses of device plugins for the tests of the picture, and how it is drawn without colours."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -81,13 +80,3 @@ def busy() -> NodeStatus:
             pod("default/old", {2: 8}),
         ),
     )  # fmt: skip
-
-
-def make_proc(folder: Path, groups: dict[int, str], namespace: str = "pid:[4026531836]") -> Path:
-    """A /proc with the control groups of some processes."""
-    (folder / "self" / "ns").mkdir(parents=True)
-    (folder / "self" / "ns" / "pid").symlink_to(namespace)
-    for pid, text in groups.items():
-        (folder / str(pid)).mkdir()
-        (folder / str(pid) / "cgroup").write_text(text)
-    return folder

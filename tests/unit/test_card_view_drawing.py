@@ -26,7 +26,7 @@ def test_a_busy_node_at_eighty_columns() -> None:
         "│ granted  ▕a███████████████b▓▓▓▓▓▓▓c▒▒▒▒▒▒▒▒▒░░░░░░░░▏       9 of 16 GB   56% │",
         "│ used     ▕███████████████████████▉░░░░░░░░░░░░░░░░░░▏   9.1 of 16.0 GB   56% │",
         "│ temperature 61°C   power 142 W   busy 87%                                    │",
-        "│ a default/train-7   6 GB   main 4, side 2                                    │",
+        "│ a default/train-7   6 GB   used 5.7 GB   main 4, side 2                      │",
         "│     pid 4242 (5.5 GB), pid 4243 (0.2 GB)                                     │",
         "│ b team-a/infer-0    3 GB   main 3                                            │",
         "│ c team-a/infer-1    4 GB   not admitted yet                                  │",
@@ -191,3 +191,17 @@ def test_a_pod_on_two_cards_stands_on_both_with_its_part_of_each() -> None:
     lines = drawn(picture(status(card(0), card(1), pods=(pod("d/a", {0: 2, 1: 3}),))))
     assert [line.split()[3:5] for line in lines if "d/a" in line] == [["2", "GB"], ["3", "GB"]]
     assert any(line.endswith("1 pod") for line in lines)
+
+
+def test_a_pod_that_uses_more_than_its_share_is_told_with_how_much_more() -> None:
+    pods = (
+        pod("d/a", {0: 4}, used_by_card={0: 6 * GIB}),
+        pod("d/b", {0: 4}, used_by_card={0: 4 * GIB}),
+        pod("d/w", {1: 1}, whole=True, units=0, used_by_card={1: 16 * GIB}),
+    )
+    lines = drawn(picture(status(card(0), card(1, mode="whole"), pods=pods)))
+    assert [line[2:56].rstrip() for line in lines if "used " in line and "▕" not in line] == [
+        "a d/a   4 GB   used 6.0 GB, over by 2.0 GB   main 4",
+        "b d/b   4 GB   used 4.0 GB   main 4",
+        "a d/w  16 GB   used 16.0 GB   the whole card for main",
+    ]

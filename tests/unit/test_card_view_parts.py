@@ -1,22 +1,15 @@
-"""The picture of a status, of this and of older plugins, and whose a process is."""
+"""The picture of a status, of this and of older plugins."""
 
 from __future__ import annotations
 
 import json
-import uuid
-from pathlib import Path
 
 import msgspec
-import pytest
 
 from gcushare.card_view.picture import HolderState, view_status
-from gcushare.card_view.processes import find_owners
-from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import CardMode
 from gcushare.wire.node_status import parse_node_status
-from tests.unit.card_pictures import NO_OWNERS, busy, card, make_proc, picture, pod, status
-
-UID = str(uuid.UUID(int=7))
+from tests.unit.card_pictures import NO_OWNERS, busy, card, picture, pod, status, use
 
 
 def test_a_status_survives_the_wire_with_everything() -> None:
@@ -42,12 +35,6 @@ def test_a_newer_plugins_fields_are_no_obstacle_and_an_unknown_mode_is_derived()
     assert view.cards[0].mode is CardMode.SHARED
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"version": 1}', b"[]"])
-def test_what_is_no_status_is_refused(body: bytes) -> None:
-    with pytest.raises(RemoteContractError, match="no document of gcushare-device-plugin"):
-        parse_node_status(body)
-
-
 def test_how_far_a_pod_is_decides_what_counts_as_granted() -> None:
     pods = (
         pod("d/holds", {0: 4}),
@@ -69,6 +56,29 @@ def test_a_waiting_pod_of_two_cards_has_its_share_of_each() -> None:
     assert [each.holders[0].units for each in cards] == [3, 2]
 
 
+def test_what_the_plugin_says_of_a_pods_use_counts_before_what_is_found_here() -> None:
+    pods = (
+        pod("d/a", {0: 4}, used_by_card={0: 5 << 30}),
+        pod("d/b", {0: 2}, used_by_card={0: 0}),
+        pod("d/c", {1: 2}, used_by_card={0: 7, 1: 0}),
+        pod("d/old", {0: 2}),
+    )
+    cards = status(card(0, use=use(6, processes={4: 9, 5: 3})), card(1), pods=pods)
+    first = view_status(cards, "x", {4: "uid-of-a", 5: "uid-of-old"}).cards[0]
+    assert [(holder.pod, holder.units, holder.used_bytes) for holder in first.holders] == [
+        ("d/a", 4, 5 << 30),
+        ("d/b", 2, 0),
+        ("d/c", 0, 7),  # uses a card that it does not hold
+        ("d/old", 2, 3),
+    ]
+    assert first.granted_units == 8
+
+
+def test_a_pods_use_is_not_known_where_no_process_of_it_is() -> None:
+    found = view_status(status(card(0, use=use(1, processes={4: 9})), pods=(pod("d/a", {0: 4}),)), "x", NO_OWNERS)
+    assert found.cards[0].holders[0].used_bytes is None
+
+
 def test_the_document_for_programs_has_the_same_in_numbers() -> None:
     document = json.loads(msgspec.json.encode(picture(busy(), owners={4242: "uid-of-train-7"})))
     assert document["version"] == 1
@@ -78,36 +88,8 @@ def test_the_document_for_programs_has_the_same_in_numbers() -> None:
     assert [each["mode"] for each in node["cards"]] == ["shared", "whole", "shared", "free"]
     assert shared["holders"][0]["containers"] == {"main": 4, "side": 2}
     assert shared["holders"][0]["processes"] == [{"pid": 4242, "bytes": 11 << 29}]
+    assert [each["usedBytes"] for each in shared["holders"]] == [11 << 29, None, None]
     assert {each["pid"] for each in shared["processes"]} == {99, 4243}
     assert (whole["holders"][0]["whole"], whole["grantedUnits"]) == (True, 16)
     assert (sick["healthy"], sick["usedBytes"]) == (False, None)
     assert cordoned["cordoned"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(f"0::/kubepods/burstable/pod{UID}/8c1f\n", id="cgroupfs"),
-        pytest.param(
-            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice/"
-            "cri-containerd-8c1f.scope\n",
-            id="systemd",
-        ),
-        pytest.param(f"12:devices:/kubepods/besteffort/pod{UID}/8c1f\n11:cpu:/kubepods/besteffort\n", id="version 1"),
-        pytest.param(f"0::/kubelet/kubepods/pod{UID}/8c1f/nested/deeper\n", id="nested"),
-    ],
-)
-def test_a_process_belongs_to_the_pod_whose_uid_its_control_group_carries(tmp_path: Path, text: str) -> None:
-    assert find_owners([42], {UID, "another"}, make_proc(tmp_path, {42: text})) == {42: UID}
-
-
-def test_nothing_is_said_of_processes_of_no_pod_of_two_pods_and_of_none(tmp_path: Path) -> None:
-    other = str(uuid.UUID(int=8))
-    groups = {1: "0::/system.slice/sshd.service\n", 2: f"0::/pod{UID}/pod{other}\n", 3: "", 4: f"0::/{UID}\n"}
-    assert find_owners([1, 2, 3, 4, 5], {UID, other, ""}, make_proc(tmp_path, groups)) == {}
-
-
-def test_within_a_container_nothing_is_said_for_its_process_ids_mean_others(tmp_path: Path) -> None:
-    proc = make_proc(tmp_path, {42: f"0::/kubepods/pod{UID}/8c1f\n"}, "pid:[4026532000]")
-    assert find_owners([42], {UID}, proc) == {}
-    assert find_owners([42], {UID}, tmp_path / "nowhere") == {}

@@ -42,6 +42,7 @@ def body_of(frame: bytes) -> bytes:
         pytest.param(Described(left_out=LeftOutCard(index=1, uuid="u", reason="MIG mode is on")), id="left out"),
         pytest.param(HealthReading(healthy=False, reason="燧原 off the bus", conclusive=True, lost=True), id="reading"),
         pytest.param(CardUse(memory_used_bytes=5, temperature_celsius=41.5, processes={7: 9, 4_000_000: 1}), id="use"),
+        pytest.param(CardUse(processes={}), id="use without a process"),
         pytest.param(CardUse(), id="use that tells nothing"),
         pytest.param(Noticed(event=HealthEvent(uuid=None, reason="reset", critical=False)), id="event"),
         pytest.param(Noticed(), id="no event"),

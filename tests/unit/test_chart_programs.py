@@ -12,11 +12,11 @@ import pytest
 from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls, extender_entry
 from gcushare.config_manager.options import RunSettings, UninstallSettings
 from gcushare.config_manager.versions import ConfigFormat
-from gcushare.device_plugin.__main__ import PROGRAM as PLUGIN
+from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
 from gcushare.runtime.loading import load_settings
 from gcushare.runtime.settings import Program
 from gcushare.scheduler_extender.settings import PROGRAM as EXTENDER
-from gcushare.uninstall.__main__ import PROGRAM as CLEANUP
+from gcushare.uninstall.command_line import PROGRAM as CLEANUP
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
 from tests.charts import (
     EXTENDER_CHART,
@@ -80,7 +80,13 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
         ),
         pytest.param(
             PLUGIN_CHART,
-            ("cards.reserve=5%", "logs.hostPath=", "cleanup.removeNodeLabel=true", "cleanup.waitForKubelet=6m"),
+            (
+                "cards.reserve=5%",
+                "podUse=true",
+                "logs.hostPath=",
+                "cleanup.removeNodeLabel=true",
+                "cleanup.waitForKubelet=6m",
+            ),
             2,
             id="plugin-options",
         ),

@@ -145,6 +145,16 @@ def test_a_privileged_plugin_sees_the_hosts_devices_and_may_not_write_to_sys() -
     assert (mounts["/dev"], mounts["/sys"]) == (False, True)
 
 
+def test_the_hosts_processes_are_seen_only_by_a_plugin_that_tells_what_pods_use() -> None:
+    spec = pod_specs(rendered(PLUGIN_CHART, "podUse=true"))["DaemonSet/gcushare-device-plugin"]
+    assert spec["hostPID"] is True
+    (container,) = spec["containers"]
+    assert "--pod-use" in container["args"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    (container,) = pod_specs(rendered(PLUGIN_CHART))["DaemonSet/gcushare-device-plugin"]["containers"]
+    assert "--pod-use" not in container["args"]
+
+
 def test_the_extender_without_a_log_on_the_host_is_restricted() -> None:
     spec = pod_specs(rendered(EXTENDER_CHART, "logs.hostPath="))["Deployment/gcushare-scheduler-extender"]
     assert "initContainers" not in spec

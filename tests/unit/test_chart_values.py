@@ -47,6 +47,7 @@ PLUGIN_VALUES: dict[str, tuple[str, str]] = {
     "cards.reserve": ("5%", ""),
     "cards.pollInterval": ("1s", ""),
     "cards.failWithoutCards": ("true", ""),
+    "podUse": ("true", ""),
     "deviceListStrategy": ("[devices, cdi]", ""),
     "efml.hostPath": ("/opt/libefml.so", ""),
     "nvml.hostPath": ("/opt/libnvidia-ml.so.1", "vendor: aliyun"),

@@ -7,9 +7,20 @@ import pytest
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB
+from gcushare.inspect.pod_use import how_to_tell, pod_use_rows
 from gcushare.inspect.summary import Summary, summarise
-from gcushare.inspect.use import MEMORY, CardKey, CardReadings, nodes_without_readings, parse_metrics, use_rows
-from gcushare.inspect.use_table import use_lines, use_report
+from gcushare.inspect.use import (
+    MEMORY,
+    POD_GRANTED,
+    POD_USED,
+    UNATTRIBUTED,
+    CardKey,
+    CardReadings,
+    nodes_without_readings,
+    parse_metrics,
+    use_rows,
+)
+from gcushare.inspect.use_table import pod_use_lines, use_csv, use_lines, use_report
 from tests.builders import cards, held
 from tests.unit.inspect_pictures import give, picture_of
 
@@ -94,7 +105,7 @@ def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_i
     assert lines[1].split(maxsplit=9)[:5] == ["node-1", "0", "8.0", "10.0", "16.0"]
     assert lines[1].endswith("over by 2.0: default/pod-0")
     assert lines[2].split() == ["node-1", "1", "4.0", "-", "16.0", "-", "-", "-", "1"]
-    first, second = use_report(rows, {}).cards
+    first, second = use_report(rows, [], {}).cards
     assert (first.granted_bytes, first.used_bytes, first.over, first.pods) == (
         8 * GIB,
         10 * GIB,
@@ -107,3 +118,71 @@ def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_i
 def test_nodes_of_which_no_plugin_tells_are_known() -> None:
     assert nodes_without_readings(summary_of(1), {}) == ["node-1"]
     assert nodes_without_readings(summary_of(1), used(1.0)) == []
+
+
+def told(card: int, unattributed: int = 0, **pods: tuple[float, float]) -> dict[CardKey, CardReadings]:
+    """Readings of a card whose plugin tells its pods: granted and used, in GiB by name."""
+    figures = {
+        f"default/{name}": {POD_GRANTED: granted * GIB, POD_USED: used * GIB} for name, (granted, used) in pods.items()
+    }
+    return {("node-1", card): CardReadings({MEMORY: 8.0 * GIB, UNATTRIBUTED: unattributed}, figures)}
+
+
+def test_pods_figures_are_read_by_node_and_card() -> None:
+    pod = 'vendor="enflame",node="node-1",card="1",pod_namespace="ns",pod_name="a"'
+    text = f"""{SERVED}# TYPE {POD_USED} gauge
+{POD_USED}{{{pod}}} 7
+# TYPE {POD_GRANTED} gauge
+{POD_GRANTED}{{{pod}}} 5
+# TYPE {UNATTRIBUTED} gauge
+{UNATTRIBUTED}{{{LABELS}}} 3
+"""
+    found = parse_metrics(text, "enflame")["node-1", 1]
+    assert found == CardReadings({MEMORY: 4 * GIB, UNATTRIBUTED: 3}, {"ns/a": {POD_USED: 7, POD_GRANTED: 5}})
+    assert found.tells_pods
+    assert not parse_metrics(SERVED, "enflame")["node-1", 1].tells_pods
+
+
+def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> None:
+    summary = summary_of(8, 4)
+    rows = pod_use_rows(summary, {**told(1, c=(0, 0.5)), **told(0, a=(4, 6), b=(4, 4))})
+    lines = [line.plain for line in pod_use_lines(summary, rows, None)]
+    assert lines[1].split() == ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "NOTE"]
+    assert [line.split() for line in lines[2:5]] == [
+        ["node-1", "0", "default/a", "4.0", "6.0", "over", "by", "2.0"],
+        ["node-1", "0", "default/b", "4.0", "4.0"],
+        ["node-1", "1", "default/c", "0.0", "0.5", "over", "by", "0.5"],
+    ]
+    assert lines[5] == "2 pods: more is in use than was granted"
+    assert pod_use_lines(summary, [], None) == []
+
+
+def test_documents_have_the_pods_in_bytes() -> None:
+    summary = summary_of(8)
+    readings = told(0, 7, a=(4, 6))
+    report = use_report(use_rows(summary, readings), pod_use_rows(summary, readings), {})
+    (found,) = report.pods
+    assert (found.node, found.index, found.pod, found.granted_bytes, found.used_bytes, found.over) == (
+        "node-1", 0, "default/a", 4 * GIB, 6 * GIB, True
+    )  # fmt: skip
+    assert report.cards[0].unattributed_bytes == 7
+    heading, card, pod = (line.split(",") for line in use_csv(report).splitlines())
+    assert dict(zip(heading, card, strict=True)) == {
+        "node": "node-1", "card": "0", "pod": "", "total_bytes": str(16 * GIB), "granted_bytes": str(8 * GIB),
+        "reserved_bytes": "0", "used_bytes": str(8 * GIB), "unattributed_bytes": "7", "utilization_percent": "",
+        "temperature_celsius": "", "power_watts": "", "over": "false",
+    }  # fmt: skip
+    assert dict(zip(heading, pod, strict=True)) == {
+        "node": "node-1", "card": "0", "pod": "default/a", "total_bytes": "", "granted_bytes": str(4 * GIB),
+        "reserved_bytes": "", "used_bytes": str(6 * GIB), "unattributed_bytes": "", "utilization_percent": "",
+        "temperature_celsius": "", "power_watts": "", "over": "true",
+    }  # fmt: skip
+
+
+def test_how_to_have_pods_told_is_said_where_a_plugin_does_not() -> None:
+    summary = summary_of(8)
+    assert "podUse" in how_to_tell(summary, used(1.0))
+    assert how_to_tell(summary, told(0)) == ""
+    assert how_to_tell(summary, {}) == ""
+    two = summarise(picture_of(("node-1", cards(16), "1"), ("node-2", cards(16), "1")))
+    assert "on 1 of 2 nodes" in how_to_tell(two, {**told(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})

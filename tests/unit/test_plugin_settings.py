@@ -3,7 +3,7 @@
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.device_plugin.__main__ import PROGRAM
+from gcushare.device_plugin.command_line import PROGRAM
 from gcushare.device_plugin.configuring import monitor_settings, source_options
 from gcushare.device_plugin.delivery import Strategy
 from gcushare.device_plugin.planning import Reserve

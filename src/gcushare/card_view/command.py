@@ -10,10 +10,10 @@ from pathlib import Path
 
 from gcushare.card_view.libraries import Libraries
 from gcushare.card_view.looking import HereLooker, LibraryAlone, Looker, NodeLooker, PluginLooker
-from gcushare.card_view.processes import PROC
 from gcushare.card_view.settings import AUTO, CARDS_PROGRAM, DEFAULT_PLUGIN, CardsSettings, HereSettings
 from gcushare.card_view.showing import show_once, watch
 from gcushare.cards.auto import SourceOptions
+from gcushare.cards.process_owners import PROC
 from gcushare.kube import ConfigSources, KubeClient, Limits, load_config
 from gcushare.runtime.asking import ClientTls
 from gcushare.runtime.entry import Surroundings, run_program

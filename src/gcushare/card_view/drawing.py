@@ -13,6 +13,7 @@ from gcushare.card_view.figures import (
     describe_holder,
     describe_processes,
     describe_state,
+    describe_use,
     short_uuid,
     show_bytes,
     show_figure,
@@ -21,7 +22,16 @@ from gcushare.card_view.figures import (
     show_units,
 )
 from gcushare.card_view.pages import clean, flow, fold, frame
-from gcushare.card_view.picture import CardView, HolderState, HolderView, NodeView, Picture, Source, unit_of
+from gcushare.card_view.picture import (
+    CardView,
+    HolderState,
+    HolderView,
+    NodeView,
+    Picture,
+    Source,
+    granted_bytes,
+    unit_of,
+)
 from gcushare.card_view.summing import summary_parts
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.nodes import CardMode
@@ -142,7 +152,7 @@ def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
     yield from _bars(card, paper)
     yield from flow(_readings(card, paper), paper.inner)
     for position, holder in enumerate(card.holders):
-        yield from _holder_lines(position, holder, paper)
+        yield from _holder_lines(position, holder, card, paper)
     if card.processes:
         whose = "processes, their pod unknown: " if card.holders else "processes: "
         lines = fold(whose + ", ".join(describe_processes(card.processes, paper.unit)), paper.inner)
@@ -176,11 +186,14 @@ def _readings(card: CardView, paper: Paper) -> Iterator[Text]:
         yield Text.assemble((f"{label} ", "dim"), clean(text) or UNTOLD)
 
 
-def _holder_lines(position: int, holder: HolderView, paper: Paper) -> Iterator[Text]:
-    """A pod: its letter, name and amount; what does not fit beside them stands below, as its processes do."""
+def _holder_lines(position: int, holder: HolderView, card: CardView, paper: Paper) -> Iterator[Text]:
+    """A pod: its letter, name, amount and use; what does not fit beside them stands below, as its processes do."""
     amount = show_units(holder.units, paper.unit)
     row = Text.assemble((letter_of(position), f"bold {color_of(position)}"), " ", clean(holder.pod).ljust(paper.names))
     row.append("  ").append(amount.rjust(paper.amounts), "bold")
+    used, is_over = describe_use(holder, granted_bytes(holder, card, paper.unit), paper.unit)
+    if used:
+        row.append("   ").append(used, "bold red" if is_over else "")
     notes = [describe_holder(holder, paper.unit)]
     if paper.is_wide:
         notes.append(f"uid {clean(holder.uid)}")

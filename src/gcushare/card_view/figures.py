@@ -76,6 +76,16 @@ def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:
     return "; ".join(words)
 
 
+def describe_use(holder: HolderView, granted_bytes: int | None, unit: MemoryUnit | None) -> tuple[str, bool]:
+    """What a pod uses, and whether that is more than it was granted; empty where nobody tells."""
+    if holder.used_bytes is None:
+        return "", False
+    used = f"used {show_bytes(holder.used_bytes, unit)}"
+    if granted_bytes is None or holder.used_bytes <= granted_bytes:
+        return used, False
+    return f"{used}, over by {show_bytes(holder.used_bytes - granted_bytes, unit)}", True
+
+
 def describe_processes(processes: Sequence[ProcessView], unit: MemoryUnit | None) -> list[str]:
     """Processes with their memory."""
     return [f"pid {process.pid} ({show_bytes(process.bytes, unit)})" for process in processes]

@@ -112,5 +112,5 @@ async def _look_at(source: CardSource, card: Card) -> CardView:
         power_watts=use.power_watts,
         utilization_percent=use.utilization_percent,
         holders=(),
-        processes=tuple(ProcessView(pid=pid, bytes=size) for pid, size in sorted(use.processes.items())),
+        processes=tuple(ProcessView(pid=pid, bytes=size) for pid, size in sorted((use.processes or {}).items())),
     )

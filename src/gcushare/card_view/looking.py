@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from gcushare.card_view.picture import NodeView, Picture, process_ids, view_status
-from gcushare.card_view.processes import PROC, find_owners
+from gcushare.cards.process_owners import PROC, ProcOwners
 from gcushare.core.errors import (
     DeviceError,
     GcushareError,
@@ -21,10 +21,9 @@ from gcushare.core.errors import (
     RetryableError,
 )
 from gcushare.kube import NODES, KubeClient
-from gcushare.kube.plugin_pods import PluginPlace, fetch_from_plugin, list_plugin_pods
+from gcushare.kube.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
 from gcushare.runtime.asking import ClientTls, fetch_status
 from gcushare.wire.node_status import NodeStatus, parse_node_status
-from gcushare.wire.objects import Pod
 
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
 
@@ -107,7 +106,7 @@ class NodeLooker:
             raise await self._explain_absence()
         return _picture(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
 
-    async def _ask(self, pod: Pod) -> NodeStatus:
+    async def _ask(self, pod: PluginPod) -> NodeStatus:
         body = await fetch_from_plugin(self.api, self.place, pod, "status")
         try:
             return parse_node_status(body)
@@ -149,7 +148,7 @@ def _picture(answers: Mapping[str, Answer], proc: Path) -> Picture:
     if not told:
         raise _joined(list(failures.values()))
     pids = {pid for status in told.values() for pid in process_ids(status)}
-    owners = find_owners(pids, {pod.uid for status in told.values() for pod in status.pods}, proc)
+    owners = ProcOwners(proc).find(pids)
     views = [view_status(status, origin, owners) for origin, status in told.items()]
     return Picture(
         nodes=tuple(sorted(views, key=lambda view: (view.node, view.vendor, view.origin))),

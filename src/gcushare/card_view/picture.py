@@ -45,7 +45,11 @@ class ProcessView(_Document, frozen=True):
 
 
 class HolderView(_Document, frozen=True):
-    """A pod on one card: units of it by container; ``units`` are all of the card's where it is ``whole``."""
+    """A pod on one card: units of it by container; ``units`` are all of the card's where it is ``whole``.
+
+    ``used_bytes`` is what its processes use of the card, null where nobody tells whose the card's processes are. A pod
+    that uses a card without holding it has 0 units.
+    """
 
     pod: str
     uid: str
@@ -54,6 +58,7 @@ class HolderView(_Document, frozen=True):
     state: HolderState
     containers: dict[str, int]
     processes: tuple[ProcessView, ...]
+    used_bytes: int | None
 
 
 class CardView(_Document, frozen=True):
@@ -131,6 +136,13 @@ def unit_of(view: NodeView) -> MemoryUnit | None:
         return None
 
 
+def granted_bytes(holder: HolderView, card: CardView, unit: MemoryUnit | None) -> int | None:
+    """What a pod may use of a card: of a whole one all of it; None where the unit is not known."""
+    if holder.whole:
+        return card.memory_bytes
+    return unit.bytes_of(holder.units) if unit is not None else None
+
+
 def process_ids(status: NodeStatus) -> list[int]:
     """Every process on the node's cards."""
     return sorted({pid for card in status.cards if card.use is not None for pid in card.use.processes})
@@ -162,7 +174,7 @@ def _card(card: CardStatus, pods: Sequence[PodStatus], owners: Owners) -> CardVi
     processes = tuple(
         ProcessView(pid=pid, bytes=size) for pid, size in sorted(use.processes.items() if use is not None else ())
     )
-    on_card = [pod for pod in pods if card.index in _cards_of(pod)]
+    on_card = [pod for pod in pods if card.index in _cards_of(pod) or (pod.used_by_card or {}).get(card.index)]
     holders = [_holder(pod, card, [p for p in processes if owners.get(p.pid) == pod.uid]) for pod in on_card]
     known = {process.pid for holder in holders for process in holder.processes}
     return CardView(
@@ -199,20 +211,29 @@ def _mode(told: str, holders: Sequence[HolderView]) -> CardMode:
 def _holder(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) -> HolderView:
     cards = _cards_of(pod)
     # Containers of a pod that use each other's ids after one another add up to more than the pod holds.
-    kept = split_over_cards(pod.units, cards).get(card.index, 0)
+    kept = split_over_cards(pod.units, cards).get(card.index, 0) if cards else 0
+    has_whole = pod.whole and card.index in cards
     return HolderView(
         pod=pod.pod,
         uid=pod.uid,
-        units=card.units if pod.whole else pod.held_by_card.get(card.index, kept),
-        whole=pod.whole,
+        units=card.units if has_whole else pod.held_by_card.get(card.index, kept),
+        whole=has_whole,
         state=_state(pod),
         containers={
-            name: card.units if pod.whole else counts[card.index]
+            name: card.units if has_whole else counts[card.index]
             for name, counts in sorted(pod.containers.items())
             if card.index in counts
         },
         processes=tuple(processes),
+        used_bytes=_used(pod, card, processes),
     )
+
+
+def _used(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) -> int | None:
+    """What the plugin tells, else the sum of the pod's processes that were found: none found may be unseen."""
+    if pod.used_by_card is not None:
+        return pod.used_by_card.get(card.index)
+    return sum(process.bytes for process in processes) if processes else None
 
 
 def _state(pod: PodStatus) -> HolderState:
@@ -223,4 +244,4 @@ def _state(pod: PodStatus) -> HolderState:
 
 def _cards_of(pod: PodStatus) -> tuple[int, ...]:
     """The pod's cards; an older plugin tells them in two other places."""
-    return pod.cards or tuple(sorted(pod.held_by_card)) or pod.recorded_cards
+    return pod.cards or tuple(sorted(pod.held_by_card)) or pod.recorded_cards or ()

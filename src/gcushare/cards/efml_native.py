@@ -187,11 +187,11 @@ class NativeApi:
         self._calls.call("EfmlGetDevMem", ctypes.c_uint32(slot), ctypes.byref(memory))
         return memory
 
-    def _processes(self, slot: int) -> dict[int, int]:
+    def _processes(self, slot: int) -> dict[int, int] | None:
         processes = (Process * _PROCESS_SLOTS)()
         count = ctypes.c_uint32(_PROCESS_SLOTS)
         if not self._calls.is_answered("EfmlGetProcessInfo", ctypes.c_uint32(slot), ctypes.byref(count), processes):
-            return {}
+            return None
         return {entry.pid: entry.device_bytes for entry in processes[: min(count.value, _PROCESS_SLOTS)]}
 
     def _uuid(self, slot: int) -> str:

@@ -190,13 +190,13 @@ class NvmlShapedApi:
         self._calls.call("efmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
         return memory
 
-    def _processes(self, handle: ctypes.c_void_p) -> dict[int, int]:
+    def _processes(self, handle: ctypes.c_void_p) -> dict[int, int] | None:
         processes = (ShapedProcess * _PROCESS_SLOTS)()
         count = ctypes.c_uint(_PROCESS_SLOTS)
         if not self._calls.is_answered(
             "efmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), processes
         ):
-            return {}
+            return None
         return {entry.pid: entry.used_bytes for entry in processes[: min(count.value, _PROCESS_SLOTS)]}
 
     def _text(self, name: str, handle: ctypes.c_void_p) -> str:

@@ -62,6 +62,7 @@ class CardMonitor:
         self._clock = clock
         self._roster = CardRoster(settings.policy)
         self._looked = asyncio.Event()
+        """Set at the end of the look to come, which then puts another in its place."""
         self.problem = "the cards have not been looked at yet"
         self.looks = 0
         """Looks that came to their end, as the proof of progress."""
@@ -83,9 +84,11 @@ class CardMonitor:
     def driver(self) -> str:
         return self._roster.driver
 
-    async def wait_first_look(self) -> None:
-        """Wait until the cards have been looked at once, with whatever result."""
-        await self._looked.wait()
+    async def wait_look(self, after: int = 0) -> int:
+        """Wait until more than ``after`` looks have come to their end, with whatever result; return how many have."""
+        while self.looks <= after:
+            await self._looked.wait()
+        return self.looks
 
     async def run(self) -> None:
         """Look until cancelled; then give the source back."""
@@ -111,6 +114,7 @@ class CardMonitor:
         self._report(changes)
         self.looks += 1
         self._looked.set()
+        self._looked = asyncio.Event()
 
     async def _look_at(self, card: Card) -> list[CardChange]:
         try:

@@ -181,12 +181,12 @@ class NvmlLibrary:
             return ""
         return recovery_reason(int(values[0].value.uiVal))
 
-    def _processes(self, handle: Any) -> dict[int, int]:
+    def _processes(self, handle: Any) -> dict[int, int] | None:
         for name in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"):
             entries = self._query(name, handle)
             if entries is not None:
                 return {int(entry.pid): int(entry.usedGpuMemory or 0) for entry in entries}
-        return {}
+        return None
 
     def _register_events(self) -> Any:
         """Ask for the health events of every card that has them.

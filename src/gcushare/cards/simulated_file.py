@@ -224,7 +224,7 @@ class _Reader:
                 temperature_celsius=fields.get("temperature"),
                 power_watts=fields.get("power"),
                 utilization_percent=fields.get("utilization"),
-                processes=fields.get("processes", {}),
+                processes=fields.get("processes"),
             ),
             left_out=fields.get("left_out", ""),
         )

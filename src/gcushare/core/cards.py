@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gcushare.core.units import MemoryUnit
 
@@ -95,11 +95,11 @@ class Inventory:
 class CardUse:
     """What one card is really doing, where the library tells; None where it does not.
 
-    ``processes`` maps a host process id to the bytes of card memory it holds.
+    ``processes`` maps a host process id to the bytes of card memory it holds; empty where no process is on the card.
     """
 
     memory_used_bytes: int | None = None
     temperature_celsius: float | None = None
     power_watts: float | None = None
     utilization_percent: float | None = None
-    processes: Mapping[int, int] = field(default_factory=dict)
+    processes: Mapping[int, int] | None = None

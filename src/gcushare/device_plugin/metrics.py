@@ -21,6 +21,7 @@ from gcushare.device_plugin.endpoint import Endpoint
 from gcushare.device_plugin.node_agent import NodeAgent
 from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.pod_entry import peak_per_card
+from gcushare.device_plugin.pod_use import PodUseKeeper, granted_bytes
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
 from gcushare.kube.transport import RequestReport
@@ -37,7 +38,7 @@ class Observed:
     """The parts whose state is shown. ``states`` is what the card monitor knows now, ``endpoints`` are by mode's part.
 
     ``watch_age_s`` are the seconds since the API server last proved that the picture of the pods is current, None
-    before the first list.
+    before the first list. ``pod_use`` is None where it was not asked for.
     """
 
     vendor: str
@@ -50,6 +51,7 @@ class Observed:
     cdi: CdiKeeper
     states: Callable[[], tuple[CardState, ...]]
     watch_age_s: Callable[[], float | None]
+    pod_use: PodUseKeeper | None
 
 
 class PluginMetrics(Collector):
@@ -92,6 +94,7 @@ class PluginMetrics(Collector):
         yield from _card_metrics(self._observed)
         yield _pod_metric(self._observed)
         yield from _use_metrics(self._observed)
+        yield from _pod_use_metrics(self._observed)
         yield from _registration_metrics(self._observed)
         yield from _record_metrics(self._observed)
 
@@ -157,6 +160,45 @@ def _use_metrics(observed: Observed) -> Iterator[Metric]:
     yield from (memory, temperature, power, utilization)
 
 
+def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
+    """What pods really use, each figure beside one of the same labels that says what the pod may use.
+
+    Unlike what the ledger counts, that is all the bytes of a whole card, and 0 of a card that the pod does not hold.
+    """
+    found = observed.pod_use.latest if observed.pod_use is not None else None
+    if found is None:
+        return
+    used = GaugeMetricFamily(
+        "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", labels=_POD_LABELS
+    )
+    granted = GaugeMetricFamily(
+        "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", labels=_POD_LABELS
+    )
+    unattributed = GaugeMetricFamily(
+        "gcushare_card_memory_unattributed_bytes",
+        "Bytes used by processes that belong to no pod with cards.",
+        labels=_CARD_LABELS,
+    )
+    # Two pods of one name are one series: the first's end may be seen after the second's start.
+    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for uid, cards in found.by_pod.items():
+        entry = observed.book.entries[uid]
+        may_use = granted_bytes(entry, observed.agent.inventory)
+        for index, size in cards.items():
+            key = (str(index), entry.ref.namespace, entry.ref.name)
+            before = sums.get(key, (0, 0))
+            sums[key] = (before[0] + size, before[1] + may_use.get(index, 0))
+    for (card, namespace, name), (size, allowed) in sums.items():
+        of_pod = (observed.vendor, observed.node, card, namespace, name)
+        used.add_metric(of_pod, size)
+        granted.add_metric(of_pod, allowed)
+    for state in observed.states():
+        if not state.is_gone and state.card.index in found.unattributed:
+            labels = _labels(observed, state.card.index, state.card.uuid, state.card.model)
+            unattributed.add_metric(labels, found.unattributed[state.card.index])
+    yield from (used, granted, unattributed)
+
+
 def _registration_metrics(observed: Observed) -> Iterator[Metric]:
     names = ("vendor", "node", "resource")
     registered = GaugeMetricFamily("gcushare_plugin_registered", "1 while the kubelet reads the list.", labels=names)
@@ -171,15 +213,15 @@ def _registration_metrics(observed: Observed) -> Iterator[Metric]:
 def _record_metrics(observed: Observed) -> Iterator[Metric]:
     labels = (observed.vendor, observed.node)
     names = ("vendor", "node")
-    counters = observed.keeper.counters
+    counters, written = observed.keeper.counters, observed.keeper.writer.counters
     for name, text, value in (
-        ("gcushare_plugin_record_writes", "Records written on pods.", counters.writes),
+        ("gcushare_plugin_record_writes", "Records written on pods.", written.writes),
         (
             "gcushare_plugin_record_corrections",
             "Records that were corrected.",
-            counters.corrections,
+            written.corrections,
         ),
-        ("gcushare_plugin_record_write_failures", "Record writes that failed.", counters.failed_writes),
+        ("gcushare_plugin_record_write_failures", "Record writes that failed.", written.failed_writes),
         ("gcushare_plugin_kubelet_record_reads", "Looks at the kubelet's own record.", counters.checks),
         ("gcushare_plugin_kubelet_record_failures", "Looks that failed.", counters.failed_checks),
     ):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
+from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.device_plugin.delivery import Strategy
 from gcushare.device_plugin.planning import AUTO_UNIT, NO_RESERVE, Mode, Reserve
@@ -95,6 +96,18 @@ class CardSettings:
         parsers.duration_s(0.2, 3600),
         default=5.0,
         help="Between two looks at the cards' health; events of the library shorten it.",
+    )
+    pod_use: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Tell how much memory each pod really uses, by the processes on the cards and their control groups. Needs "
+        "the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML hides "
+        "the others' processes, and their numbers mean nothing there.",
+    )
+    proc_root: Path = setting(
+        parsers.path("DIR"),
+        default=PROC,
+        help="With --pod-use: where the host's /proc is to be read.",
     )
 
 

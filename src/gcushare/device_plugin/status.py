@@ -13,6 +13,7 @@ from gcushare.core.nodes import CardMode
 from gcushare.device_plugin.metrics import Observed
 from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.pod_entry import NO_SIZES, CardCounts, PodEntry, peak_per_card
+from gcushare.device_plugin.pod_use import PodUse
 from gcushare.wire.node_status import (
     CardStatus,
     LeftOutStatus,
@@ -23,6 +24,8 @@ from gcushare.wire.node_status import (
 )
 
 _REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
+POD_RECORDS = "podRecords"
+"""The problem that concerns pods one by one, and not whether the node can serve."""
 WATCH_STALE_S = 150.0
 """Twice the silence after which a watch counts as dead: it was opened anew by then, had anybody answered."""
 
@@ -32,6 +35,7 @@ def describe_node(observed: Observed) -> NodeStatus:
     inventory = observed.agent.inventory
     age_s = observed.watch_age_s()
     sizes = _sizes(inventory) if inventory is not None else NO_SIZES
+    used = observed.pod_use.latest if observed.pod_use is not None else None
     return NodeStatus(
         version=__version__,
         vendor=observed.vendor,
@@ -40,12 +44,12 @@ def describe_node(observed: Observed) -> NodeStatus:
         unit=inventory.unit.name if inventory is not None else None,
         driver=inventory.driver if inventory is not None else "",
         modes=inventory.modes if inventory is not None else (),
-        cards=_cards(inventory, observed) if inventory is not None else (),
+        cards=_cards(inventory, observed, used) if inventory is not None else (),
         left_out=tuple(
             LeftOutStatus(index=card.index, uuid=card.uuid, reason=card.reason)
             for card in (inventory.left_out if inventory is not None else ())
         ),
-        pods=tuple(_pod(entry, sizes) for _, entry in sorted(observed.book.entries.items())),
+        pods=tuple(_pod(entry, sizes, used) for _, entry in sorted(observed.book.entries.items())),
         unreadable_pods=tuple(
             UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.book.unreadable
         ),
@@ -53,7 +57,8 @@ def describe_node(observed: Observed) -> NodeStatus:
         unconfirmed_allocations=observed.book.open_guesses,
         watch_age_seconds=None if age_s is None else round(age_s, 1),
         registrations=sum(endpoint.registrations for endpoint in observed.endpoints.values()),
-        corrections=observed.keeper.counters.corrections,
+        corrections=observed.keeper.writer.counters.corrections,
+        pod_use=observed.pod_use.problem if observed.pod_use is not None else None,
     )
 
 
@@ -65,6 +70,7 @@ def problems(observed: Observed) -> dict[str, str]:
         "kubeletRecord": observed.keeper.problem,
         "node": observed.publisher.problem,
         "pods": _watch_problem(observed.watch_age_s()),
+        POD_RECORDS: observed.keeper.writer.problem,
         "cdi": observed.cdi.problem,
     }
     return {name: problem for name, problem in parts.items() if problem}
@@ -78,7 +84,7 @@ def _watch_problem(age_s: float | None) -> str:
     return ""
 
 
-def _cards(inventory: Inventory, observed: Observed) -> tuple[CardStatus, ...]:
+def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tuple[CardStatus, ...]:
     held, promised = observed.book.held_units(_sizes(inventory)), observed.book.promised()
     holders = _holders(observed.book)
     # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
@@ -103,6 +109,7 @@ def _cards(inventory: Inventory, observed: Observed) -> tuple[CardStatus, ...]:
             mode=_mode(holders.get(card.index, ())).value,
             holders=tuple(str(entry.ref) for entry in holders.get(card.index, ())),
             use=_use(uses.get(card.card.uuid)),
+            unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
         )
         for card in inventory.cards
     )
@@ -141,11 +148,11 @@ def _use(use: CardUse | None) -> UseStatus | None:
         temperature_celsius=use.temperature_celsius,
         power_watts=use.power_watts,
         utilization_percent=use.utilization_percent,
-        processes=dict(sorted(use.processes.items())),
+        processes=dict(sorted((use.processes or {}).items())),
     )
 
 
-def _pod(entry: PodEntry, sizes: CardCounts) -> PodStatus:
+def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None) -> PodStatus:
     return PodStatus(
         pod=str(entry.ref),
         uid=entry.ref.uid,
@@ -157,4 +164,5 @@ def _pod(entry: PodEntry, sizes: CardCounts) -> PodStatus:
         unconfirmed=tuple(sorted(entry.guessed)),
         cards=_cards_of(entry),
         whole=entry.is_whole,
+        used_by_card=dict(sorted(used.by_pod.get(entry.ref.uid, {}).items())) if used is not None else None,
     )

@@ -25,6 +25,8 @@ def _lines(status: NodeStatus) -> Iterator[str]:
     )
     if status.foreign_containers:
         yield f"Containers with device ids of another plugin: {status.foreign_containers}; see this node's events"
+    if status.pod_use:
+        yield f"Use per pod is not told: {status.pod_use}"
     yield ""
     if status.problems:
         yield "Problems"
@@ -55,7 +57,7 @@ def _pod_row(pod: PodStatus) -> list[str]:
         state = "assigned" if pod.assigned else "not marked assigned yet"
     else:
         state = "not admitted"
-    recorded = ",".join(str(index) for index in pod.recorded_cards)
+    recorded = ",".join(str(index) for index in pod.recorded_cards or ())
     return [pod.pod, "whole" if pod.whole else str(pod.units), recorded or _NOTHING, _by_card(pod.held_by_card), state]
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gcushare.inspect.commands import MAX_WARNINGS, Session, no_cards, require_cards, warn
 from gcushare.inspect.documents import to_json, to_yaml
 from gcushare.inspect.gathering import Wanted, gather_from_api
 from gcushare.inspect.options import Output, SourceChoice, SourceFlags, TopSettings
+from gcushare.inspect.pod_use import how_to_tell, pod_use_rows
 from gcushare.inspect.reading import Scope
 from gcushare.inspect.scraping import Scraped, scrape_plugins
 from gcushare.inspect.summary import Summary, summarise
-from gcushare.inspect.use import nodes_without_readings, use_rows
-from gcushare.inspect.use_table import use_lines, use_report
+from gcushare.inspect.use import CardKey, CardReadings, nodes_without_readings, use_rows
+from gcushare.inspect.use_table import pod_use_lines, use_csv, use_lines, use_report
 from gcushare.runtime.screen import Tracker
+
+Readings = Mapping[CardKey, CardReadings]
 
 
 async def top(session: Session, settings: TopSettings) -> int:
@@ -27,19 +32,29 @@ async def top(session: Session, settings: TopSettings) -> int:
         summary = summarise(picture)
         nodes = frozenset(node.name for node in summary.nodes)
         scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, tracker)
-    rows = use_rows(summary, scraped.readings)
     problems = _use_problems(summary, scraped, settings)
-    match settings.show.output:
-        case Output.JSON:
-            session.screen.print_text(to_json(use_report(rows, problems)))
-        case Output.YAML:
-            session.screen.print_text(to_yaml(use_report(rows, problems)))
-        case output:
-            if not rows:
-                session.screen.tell("note", no_cards(picture))
-            lines = use_lines(summary, rows, session.screen.width, is_wide=output is Output.WIDE)
-            session.screen.print_lines(lines)
+    _print(session, settings.show.output, summary, scraped.readings, problems)
     return warn(session.screen, [*picture.problems, *(f"{what}: {why}" for what, why in problems.items())])
+
+
+def _print(session: Session, output: Output, summary: Summary, readings: Readings, problems: dict[str, str]) -> None:
+    rows, pods = use_rows(summary, readings), pod_use_rows(summary, readings)
+    report = use_report(rows, pods, problems)
+    match output:
+        case Output.JSON:
+            session.screen.print_text(to_json(report))
+        case Output.YAML:
+            session.screen.print_text(to_yaml(report))
+        case Output.CSV:
+            session.screen.print_text(use_csv(report))
+        case Output.TABLE | Output.WIDE:
+            if not rows:
+                session.screen.tell("note", no_cards(summary.picture))
+            width = session.screen.width
+            lines = use_lines(summary, rows, width, is_wide=output is Output.WIDE)
+            session.screen.print_lines([*lines, *pod_use_lines(summary, pods, width)])
+            if hint := how_to_tell(summary, readings):
+                session.screen.tell("note", hint)
 
 
 def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict[str, str]:
@@ -48,8 +63,10 @@ def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> 
     silent = [node for node in nodes_without_readings(summary, scraped.readings) if node not in asked]
     if silent:
         namespace = settings.plugins.plugin_namespace
-        problems[f"nodes {', '.join(silent[:MAX_WARNINGS])}{', ...' if len(silent) > MAX_WARNINGS else ''}"] = (
-            f"no device plugin in namespace {namespace!r} tells what the cards of {len(silent)} "
-            "node(s) use; --plugin-namespace and --plugin-selector say where the plugins are"
+        more = f" and {len(silent) - MAX_WARNINGS} more" if len(silent) > MAX_WARNINGS else ""
+        subject = f"node{'s' if len(silent) > 1 else ''} {', '.join(silent[:MAX_WARNINGS])}{more}"
+        problems[subject] = (
+            f"no device plugin in namespace {namespace!r} tells what is in use there; --plugin-namespace and "
+            "--plugin-selector say where the plugins are"
         )
     return problems

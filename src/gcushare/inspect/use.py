@@ -16,6 +16,12 @@ MEMORY = "gcushare_card_memory_used_bytes"
 TEMPERATURE = "gcushare_card_temperature_celsius"
 POWER = "gcushare_card_power_watts"
 UTILIZATION = "gcushare_card_utilization_percent"
+UNATTRIBUTED = "gcushare_card_memory_unattributed_bytes"
+"""A plugin serves it for each card of which it tells what pods use."""
+POD_USED = "gcushare_pod_memory_used_bytes"
+POD_GRANTED = "gcushare_pod_memory_granted_bytes"
+_POD_FIGURES = frozenset({POD_USED, POD_GRANTED})
+_CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
 _MARKER = "gcushare_card_units"
 """Every device plugin serves it; an answer without it comes from somebody else."""
 
@@ -27,9 +33,15 @@ CardKey = tuple[str, int]
 
 @dataclass(slots=True)
 class CardReadings:
-    """Figures by metric name; one that the library does not tell is missing."""
+    """Figures by metric name, of the card and of the pods on it; one that the library does not tell is missing."""
 
     values: dict[str, float] = field(default_factory=dict)
+    pods: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def tells_pods(self) -> bool:
+        """Whether the plugin tells what each pod uses of this card."""
+        return UNATTRIBUTED in self.values
 
 
 def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
@@ -43,12 +55,17 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
     try:
         for family in text_string_to_metric_families(text):
             is_plugin = is_plugin or family.name == _MARKER
-            if family.name not in (MEMORY, TEMPERATURE, POWER, UTILIZATION):
+            if family.name not in _CARD_FIGURES | _POD_FIGURES:
                 continue
             for sample in family.samples:
-                if sample.labels.get("vendor") == vendor and not math.isnan(sample.value):
-                    key = (sample.labels["node"], int(sample.labels["card"]))
-                    found.setdefault(key, CardReadings()).values[family.name] = sample.value
+                labels = sample.labels
+                if labels.get("vendor") != vendor or math.isnan(sample.value):
+                    continue
+                readings = found.setdefault((labels["node"], int(labels["card"])), CardReadings())
+                figures = readings.values
+                if family.name in _POD_FIGURES:
+                    figures = readings.pods.setdefault(f"{labels['pod_namespace']}/{labels['pod_name']}", {})
+                figures[family.name] = sample.value
     except (ValueError, KeyError) as error:
         raise RemoteContractError(f"the metrics cannot be read: {type(error).__name__}: {error}") from error
     if not is_plugin:

@@ -1,0 +1,90 @@
+"""Which pod a process of this machine belongs to: reads /proc, where the kubelet's control groups carry the pods' uids.
+
+A process id is a number that the kernel gives again; what was found of one is believed only for the process of the same
+start time. Nothing is said within a container, whose processes have numbers of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from gcushare.wire.control_groups import find_pod_uid
+
+PROC = Path("/proc")
+MAX_PROCESSES = 4096
+"""Looked at in one call: sixteen cards of the 256 processes that a library lists at most."""
+_MAX_TEXT_BYTES = 1 << 16
+"""A path of version 1 has at most 4 KiB, and there are a dozen of them."""
+_START_TIME = 19
+"""Place of field 22 among those behind the name, which may contain blanks and brackets: man 5 proc_pid_stat."""
+_FIRST_NAMESPACE = "pid:[4026531836]"
+"""The machine's own process namespace: the kernel's PROC_PID_INIT_INO, the same on every Linux."""
+
+
+class ProcessOwners(Protocol):
+    """Tells the pods of processes. It may block for a moment: call it off the event loop."""
+
+    def problem(self) -> str:
+        """Why nothing can be said of any process here; empty where it can."""
+
+    def find(self, pids: Collection[int]) -> Mapping[int, str]:
+        """The uid of each process's pod; a process of which it is not certain is left out."""
+
+
+class ProcOwners:
+    """Reads it from a /proc; used by one thread at a time.
+
+    Bounds: at most ``MAX_PROCESSES`` processes per call, the lowest numbers first. A process that is known costs one
+    read of some hundred bytes, another one three, of at most 64 KiB; known is one entry per process that was asked for
+    last. 256 processes take some 16 ms when they are new and 6 ms from then on (benchmarks/bench_process_owners.py).
+    """
+
+    def __init__(self, root: Path = PROC) -> None:
+        self._root = root
+        self._known: dict[int, tuple[str, str]] = {}
+
+    def problem(self) -> str:
+        """Why nothing can be said of any process here; empty where it can."""
+        link = self._root / "self" / "ns" / "pid"
+        try:
+            namespace = str(link.readlink())
+        except OSError as error:  # no Linux, or a /proc that hides it
+            return f"the process namespace cannot be read from {str(link)!r}: {error.strerror}"
+        if namespace != _FIRST_NAMESPACE:
+            return f"process ids are those of a container here ({namespace}), not the host's: set hostPID: true"
+        return ""
+
+    def find(self, pids: Collection[int]) -> Mapping[int, str]:
+        """The uid of each process's pod; nothing of one that ended, cannot be read or belongs to no pod."""
+        if self.problem():
+            return {}
+        asked = sorted(set(pids))[:MAX_PROCESSES]
+        # Those of no pod are not kept: a process may be moved into its pod's group after it was started.
+        self._known = {pid: found for pid in asked if (found := self._look_at(pid)) is not None}
+        return {pid: uid for pid, (_, uid) in self._known.items()}
+
+    def _look_at(self, pid: int) -> tuple[str, str] | None:
+        """The start time of a process and the uid of its pod."""
+        started = self._start_time(pid)
+        known = self._known.get(pid)
+        if started is None or (known is not None and known[0] == started):
+            return known if started is not None else None
+        uid = find_pod_uid(self._read(pid, "cgroup"))
+        # Between the two reads the number may have gone to another process, whose group that would be.
+        if uid is None or self._start_time(pid) != started:
+            return None
+        return started, uid
+
+    def _start_time(self, pid: int) -> str | None:
+        fields = self._read(pid, "stat").rpartition(")")[2].split()
+        return fields[_START_TIME] if len(fields) > _START_TIME else None
+
+    def _read(self, pid: int, name: str) -> str:
+        """A file of a process; empty where there is none of this number, or it may not be looked at."""
+        try:
+            with (self._root / str(pid) / name).open("rb") as file:
+                return file.read(_MAX_TEXT_BYTES).decode("utf-8", errors="replace")
+        except OSError:
+            return ""

@@ -118,7 +118,7 @@ class KubeletModel:
                 record.add(f"d/{pod.name}", name, device_ids(sorted(ids)))
         return record
 
-    def read_checkpoint(self) -> KubeletRecord:
+    async def fetch_checkpoint(self) -> KubeletRecord:
         """Its checkpoint, which a plugin asks about pods that podresources does not show."""
         record = KubeletRecord("checkpoint")
         for (uid, name), ids in self.held.items():

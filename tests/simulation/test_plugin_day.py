@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import random
@@ -18,8 +19,9 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocating import Allocator
 from gcushare.device_plugin.delivery import Delivery, Strategy
 from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.pod_book import PodBook, RecordWrite
+from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.records_due import RecordWrite
 from gcushare.device_plugin.waiting import PodChanges
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
@@ -103,7 +105,7 @@ class PluginModel:
                 for index, units in CARDS.items()
             ),
         )
-        self.keeper.set_inventory(inventory)
+        self.keeper.writer.set_inventory(inventory)
         self.allocator.set_inventory(inventory)
 
 
@@ -245,7 +247,7 @@ class Day:
     def _end(self, uid: str) -> None:
         self.kubelet.end(uid)
         self.ends_at_s.pop(uid, None)
-        self.plugin.book.forget(uid)
+        self.plugin.book.forget(uid, is_over=True)
         del self.api.pods[uid], self.api.annotations[uid]
 
     async def settle(self) -> None:
@@ -253,9 +255,11 @@ class Day:
         for delay_s in SETTLING_S:
             self.kubelet.now_s += delay_s
             await self.plugin.keeper.check()
-            await self.plugin.keeper.write_due()
+            async with asyncio.TaskGroup() as writers:
+                self.plugin.keeper.writer.start_due(writers)
             for uid in sorted(self.api.changed & self.api.pods.keys()):
                 self.plugin.book.apply(self.api.document(uid))
+                self.plugin.keeper.writer.note_pod(uid)
             self.api.changed.clear()
 
     def check(self) -> None:

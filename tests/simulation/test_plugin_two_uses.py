@@ -23,6 +23,7 @@ from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.whole_cards import decode_whole_card_id
 from tests.unit.test_plugin_node_agent import Rig, make_rig
+from tests.unit.test_plugin_two_resources import ended
 
 CARDS = 4
 UNITS = 8
@@ -50,6 +51,10 @@ class World:
     held: dict[str, frozenset[str]] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     believed: dict[str, list[frozenset[str]]] = field(default_factory=lambda: {MEMORY: [], WHOLE: []})
+    forced: set[str] = field(default_factory=set)
+    """Pods that were deleted by force and run on."""
+    were_forced: int = 0
+    now_s: float = 0.0
     refused: int = 0
     admitted: dict[str, int] = field(default_factory=lambda: {MEMORY: 0, WHOLE: 0})
 
@@ -77,6 +82,8 @@ class World:
                 record.add_whole(uid, "c0", sorted(ids))
             else:
                 record.add(uid, "c0", device_ids(sorted(ids)))
+        self.now_s += 3_600.0
+        self.plugin.parts.book.end_gone(record.holders, self.now_s)
         self.plugin.parts.book.reconcile(record.holdings, record.whole)
         self.plugin.agent.kubelet_record_read(record)
 
@@ -124,8 +131,19 @@ class World:
     def _end(self, uid: str) -> None:
         """End a pod; the watch says so, the kubelet's record only when it is read the next time."""
         self.held.pop(uid, None)
-        self.pods.pop(uid, None)
-        self.plugin.agent.pod_gone(uid)
+        self.forced.discard(uid)
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self.plugin.agent.pod_gone(ended(pod))
+
+    def force_some_pod(self) -> None:
+        """Delete a pod by force: its object is gone at once, and its containers run on."""
+        uids = sorted(self.held.keys() & self.pods.keys())
+        if uids:
+            uid = self.rng.choice(uids)
+            self.forced.add(uid)
+            self.were_forced += 1
+            self.plugin.agent.pod_gone(self.pods.pop(uid))
 
     def end_some_pod(self) -> None:
         if self.held:
@@ -147,11 +165,13 @@ async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
     caplog.set_level(logging.ERROR, "gcushare")
     world = World(seed, tmp_path)
     for step in range(STEPS):
-        match world.rng.choices(("admit", "end", "record", "listen", "restart"), (8, 6, 6, 4, 0.2))[0]:
+        match world.rng.choices(("admit", "end", "force", "record", "listen", "restart"), (8, 6, 1, 6, 4, 0.2))[0]:
             case "admit":
                 await world.admit(step)
             case "end":
                 world.end_some_pod()
+            case "force":
+                world.force_some_pod()
             case "record":
                 world.show_record()
             case "listen":
@@ -161,9 +181,10 @@ async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
         both = {card: uses for card, uses in world.uses().items() if len(uses) > 1}
         assert not both, f"{seed=} {step=}: {both}"
     assert min(world.admitted.values()) > STEPS // 40, f"{seed=}: {world.admitted}"
-    assert world.refused > 0, f"{seed=}"
+    assert min(world.refused, world.were_forced) > 0, f"{seed=}"
     for uid in list(world.held):
         world._end(uid)
+    world.show_record()
     world.show_record()
     world.plugin.parts.book.end_guesses(1.0, believe=False)
     world.plugin.agent.allocated()

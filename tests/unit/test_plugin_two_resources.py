@@ -35,6 +35,11 @@ def whole_pod(name: str, count: int = 1, cards: str = "", *, assigned: bool = Fa
     return msgspec.json.decode(msgspec.json.encode({"metadata": metadata, "spec": spec}), type=Pod)
 
 
+def ended(pod: Pod) -> Pod:
+    """The last state of a pod whose containers have ended."""
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
+
+
 def in_use(book: PodBook) -> tuple[set[int], set[int]]:
     """The cards in shared use, and those in whole use."""
     return set(book.cards_in_use(whole=False)), set(book.cards_in_use(whole=True))
@@ -48,8 +53,8 @@ def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_end
     assert in_use(book) == ({0}, {1})
     book.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
     assert in_use(book) == ({0}, {1})
-    book.forget("uid-a")
-    book.forget("uid-w")
+    book.forget("uid-a", is_over=True)
+    book.forget("uid-w", is_over=True)
     assert in_use(book) == (set(), set()), "the kubelet's record shows a pod that has ended until the next admission"
 
 
@@ -82,7 +87,7 @@ def test_a_pod_whose_record_somebody_spoils_keeps_its_card() -> None:
     )
     book.apply(spoilt)
     assert in_use(book) == ({0}, set())
-    book.forget("uid-a")
+    book.forget("uid-a", is_over=True)
     assert in_use(book) == (set(), set())
 
 
@@ -157,7 +162,7 @@ def test_a_card_in_whole_use_closes_its_memory_and_opens_it_when_its_pod_ends(bo
     both.agent.pod_changed(whole_pod("w", cards="1"))
     show(both, whole={"w": ["card-1"]})
     assert open_to(both) == (4, {"card-0", "card-1"}), "the held device itself stays healthy"
-    both.agent.pod_gone("uid-w")
+    both.agent.pod_gone(ended(whole_pod("w", cards="1")))
     assert open_to(both) == (8, {"card-0", "card-1"})
 
 
@@ -166,9 +171,9 @@ def test_a_card_in_shared_use_closes_as_a_whole_and_opens_when_the_last_pod_ends
         both.agent.pod_changed(pod(name, 1))
     show(both, {"a": device_ids_of_card(0, 1), "b": device_ids_of_card(0, 2)[1:]})
     assert open_to(both) == (8, {"card-1"})
-    both.agent.pod_gone("uid-a")
+    both.agent.pod_gone(ended(pod("a", 1)))
     assert open_to(both) == (8, {"card-1"})
-    both.agent.pod_gone("uid-b")
+    both.agent.pod_gone(ended(pod("b", 1)))
     assert open_to(both) == (8, {"card-0", "card-1"})
 
 

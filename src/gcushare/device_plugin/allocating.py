@@ -72,7 +72,7 @@ class Allocator(CardAllocator):
         self._check_not_whole(indexes)
         cards = tuple(known[index] for index in indexes)
         uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
-        self._book.note_allocated(uid, container, counts, self._clock())
+        self._book.note_allocated(uid, container, counts, self._clock(), ids=ids)
         self._on_allocated()
         _log_grant(candidate, cards, len(ids))
         return self._delivery.answer(Grant(cards, len(ids), self._pod_units(len(ids), candidate)), inventory.unit)

@@ -64,7 +64,7 @@ class PodSink:
 
     def deleted(self, obj: Pod) -> None:
         """Take in that a pod is gone."""
-        self._agent.pod_gone(obj.metadata.uid)
+        self._agent.pod_gone(obj)
 
     def retained(self, uids: frozenset[str]) -> None:
         """Take in that a full list ended."""

@@ -6,6 +6,7 @@ counted apart and never read as cards of ours.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,8 @@ class KubeletRecord:
     holdings: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
     whole: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
     foreign: list[ForeignHolding] = field(default_factory=list)
+    completed: set[str] = field(default_factory=set)
+    """The uids of pods of which it is known that nothing is hidden; a checkpoint hides nothing of any."""
     _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
 
     def add(self, pod: str, container: str, ids: DeviceIds) -> None:
@@ -79,6 +82,20 @@ class KubeletRecord:
                 self.holdings |= {pod: other.holdings[pod]} if pod in other.holdings else {}
                 self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
                 self._held |= {pod: other._held[pod]} if pod in other._held else {}
+
+    def take_hidden(self, checkpoint: KubeletRecord, pods: Iterable[str]) -> None:
+        """Take the ids of memory that a checkpoint names of these pods: podresources hides init containers' ids.
+
+        A pod that it does not name is no further known: the kubelet has a uid of its own for some static pods.
+        """
+        for pod in pods:
+            if pod in checkpoint._held:
+                self._held[pod] = [*self._held.get(pod, ()), *checkpoint._held[pod]]
+                self.completed.add(pod)
+
+    def hides_ids_of(self, pod: str) -> bool:
+        """Whether a pod may hold ids that are not told here."""
+        return self.source != CHECKPOINT and pod not in self.completed
 
     @property
     def holders(self) -> frozenset[str]:
@@ -133,19 +150,21 @@ class KubeletRecordReader:
         except RetryableError as error:
             self._ask_again_at = self._clock() + QUIET_S
             try:
-                record = self.read_checkpoint()
+                record = await self.fetch_checkpoint()
             except DeviceError as broken:
                 raise RetryableError(f"the kubelet's record cannot be read: {error}; {broken}") from broken
             logger.debug("read the checkpoint instead %s", fields(reason=error))
             return record
 
-    def read_checkpoint(self) -> KubeletRecord:
+    async def fetch_checkpoint(self) -> KubeletRecord:
         """Read the kubelet's checkpoint, by pod uid; it is complete at every moment, also while the kubelet starts.
+
+        In a thread: the file may be megabytes long, on a disk that is busy with images.
 
         Raises:
             DeviceError: it cannot be read.
         """
-        return read_checkpoint(self._checkpoint, self._resource, self._whole)
+        return await asyncio.to_thread(read_checkpoint, self._checkpoint, self._resource, self._whole)
 
     async def close(self) -> None:
         """Close the connection to the kubelet."""
@@ -212,13 +231,16 @@ def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletRecord
     return record
 
 
-def read_registered(path: Path, resource: str) -> tuple[str, ...]:
-    """Read from the checkpoint which ids the kubelet was last told for a resource, by whatever plugin.
+def read_registered(path: Path, resource: str) -> tuple[str, ...] | None:
+    """Read from the checkpoint which healthy ids the kubelet was last told for a resource, by whatever plugin.
+
+    None where the kubelet knows of no plugin for it: it forgets one five minutes after its end.
 
     Raises:
         DeviceError: the file is missing, unreadable or not a checkpoint.
     """
-    return tuple((_decode_checkpoint(path).registered or {}).get(resource) or ())
+    registered = _decode_checkpoint(path).registered or {}
+    return tuple(registered[resource] or ()) if resource in registered else None
 
 
 def _decode_checkpoint(path: Path) -> _Data:

@@ -6,38 +6,32 @@ Pure state with one owner. Calls of the kubelet name no pod, so what ``note_allo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
-from gcushare.device_plugin.pod_entry import NO_SIZES, CardCounts, PodEntry, age, bound_request, peak_per_card
+from gcushare.device_plugin.gone_pods import GonePods
+from gcushare.device_plugin.guesses import Guess, Guesses
+from gcushare.device_plugin.pod_entry import (
+    DEFAULT_GRACE_S,
+    NO_SIZES,
+    CardCounts,
+    PodEntry,
+    age,
+    bound_request,
+    peak_per_card,
+)
+from gcushare.device_plugin.records_due import RecordWrite, compute_write
+from gcushare.device_plugin.shown_holdings import NO_HOLDINGS, NOTHING_SHOWN, Holdings, ShownHoldings
 from gcushare.vendors import Vendor
-from gcushare.wire.keys import CARD_UUID, CORRECTED
+from gcushare.wire.device_lists import DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import is_finished, pod_record, pod_ref
-from gcushare.wire.records import PodRecord, encode_record
-
-Holdings = Mapping[str, Mapping[str, CardCounts]]
-"""The kubelet's record: pod key -> container name -> units per card, or 1 per whole card."""
-NO_HOLDINGS: Holdings = {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordWrite:
-    """Annotations to write on one pod. ``corrected_from`` are the cards that the record named wrongly, else empty."""
-
-    pod: PodRef
-    annotations: Mapping[str, str]
-    cards: tuple[int, ...]
-    assigned: bool
-    """False for a pod that still waits and whose cards were exchanged for another pod's."""
-    corrected_from: tuple[int, ...] = ()
-    placed_here: bool = False
-    """The pod had no record at all: it was placed by this plugin."""
+from gcushare.wire.records import PodRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +42,6 @@ class UnreadablePod:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Guess:
-    """One Allocate, and for whom it probably was."""
-
-    uid: str
-    container: str
-    counts: CardCounts
-    made_at_s: float
-    whole: bool = False
-
-
 class PodBook:
     """The pods bound to this node, by uid. A pod of the same name with another uid is another pod."""
 
@@ -66,11 +49,11 @@ class PodBook:
         self._vendor = vendor
         self._entries: dict[str, PodEntry] = {}
         self._unreadable: dict[str, UnreadablePod] = {}
-        self._guesses: list[_Guess] = []
-        self._shown: Mapping[tuple[str, str, bool], CardCounts] = {}
-        self._was_read = False
+        self._guesses = Guesses()
+        self._shown = NOTHING_SHOWN
         self._ended: set[str] = set()
         """Keys of pods that were seen to end: the kubelet's record may show their ids a while longer."""
+        self.gone = GonePods()
 
     @property
     def entries(self) -> Mapping[str, PodEntry]:
@@ -85,35 +68,84 @@ class PodBook:
         ref = pod_ref(pod)
         if not pod.is_bound or is_finished(pod):
             self._ended |= {ref.uid, str(ref)}
-            return self.forget(ref.uid)
+            return self.forget(ref.uid, is_over=True)
+        is_new = ref.uid not in self._entries
+        is_reused = is_new and self._is_reused(ref)
         self._ended -= {ref.uid, str(ref)}
+        self.gone.discard(ref.uid)
         self._unreadable.pop(ref.uid, None)
-        try:
-            record = pod_record(pod, self._vendor)
-            request = bound_request(pod, self._vendor, record)
-        except GcushareError as error:
-            # It is not over: what the kubelet gave it stays in use, whatever somebody wrote on it.
-            self._unreadable[ref.uid] = UnreadablePod(ref, str(error))
-            return self._entries.pop(ref.uid, None) is not None
-        if request is None:
-            return self._entries.pop(ref.uid, None) is not None
+        record, spoilt = self._read_record(pod)
+        if spoilt:
+            self._unreadable[ref.uid] = UnreadablePod(ref, spoilt)
         entry = self._entries.get(ref.uid)
-        is_new = entry is None
         if entry is None:
-            entry = self._entries[ref.uid] = PodEntry(ref, request, None, {})
-        entry.take_record(record, pod.metadata.annotations)
+            entry = self._make_entry(pod, record, is_spoilt=bool(spoilt))
+            if entry is None:
+                return False
+            self._entries[ref.uid] = entry
+        entry.take_record(record, pod.metadata.annotations, spoilt=spoilt)
+        if is_new:
+            # Without it a running pod would look like one that waits, and be taken for whoever the kubelet asks for.
+            entry.held = self._shown.held_by(entry, by_name=not is_reused)
         return is_new
 
-    def forget(self, uid: str) -> bool:
-        """Drop a pod that is gone or finished; False where it was not here."""
+    def _read_record(self, pod: Pod) -> tuple[PodRecord | None, str]:
+        """A pod's record, and why it cannot be read.
+
+        The pod is not over then: what the kubelet gave it stays in use, whatever somebody wrote on it.
+        """
+        try:
+            return pod_record(pod, self._vendor), ""
+        except GcushareError as error:
+            return None, str(error)
+
+    def _make_entry(self, pod: Pod, record: PodRecord | None, *, is_spoilt: bool) -> PodEntry | None:
+        ref, grace_s = pod_ref(pod), pod.spec.termination_grace_period_seconds
+        try:
+            request = bound_request(pod, self._vendor, record, is_spoilt=is_spoilt)
+        except GcushareError as error:
+            self._unreadable[ref.uid] = UnreadablePod(ref, str(error))
+            return None
+        if request is None:
+            self._unreadable.pop(ref.uid, None)
+            return None
+        return PodEntry(ref, request, None, {}, grace_s=DEFAULT_GRACE_S if grace_s is None else float(grace_s))
+
+    def _is_reused(self, ref: PodRef) -> bool:
+        """Whether what the kubelet shows under a pod's name may be that of another pod, which had the name before."""
+        name = str(ref)
+        return (
+            name in self._ended
+            or self.gone.is_named(name)
+            or any(other.ref.uid != ref.uid and str(other.ref) == name for other in self._entries.values())
+        )
+
+    def forget(self, uid: str, *, is_over: bool = False) -> bool:
+        """Drop a pod that is gone; False where it was not here.
+
+        ``is_over``: nothing of it runs any more. Where that is not known its cards stay in use until nothing of it can
+        run any more (see ``GonePods``).
+        """
         entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
         if ref is None:
             return False
-        self._ended.add(uid)
+        if is_over:
+            self._note_ended(ref)
+        elif entry is not None and entry.taken_cards:
+            self.gone.add(ref, entry.taken_cards, is_whole=entry.is_whole, grace_s=entry.grace_s)
+        return True
+
+    def _note_ended(self, ref: PodRef) -> None:
+        self._ended.add(ref.uid)
         if all(str(other.ref) != str(ref) for other in self._entries.values()):
             self._ended.add(str(ref))
-        return True
+
+    def end_gone(self, shown: Collection[str], now_s: float) -> None:
+        """Free the cards of pods that are gone and cannot run any more; ``shown`` as in ``GonePods.end``."""
+        here = {str(entry.ref) for entry in self._entries.values()}
+        for ref in self.gone.end(frozenset(shown) - here, now_s):
+            self._note_ended(ref)
 
     def retain(self, uids: Collection[str]) -> None:
         """Forget every pod but these: a full list has ended."""
@@ -129,7 +161,7 @@ class PodBook:
         return [
             entry.as_candidate(is_unsettled=entry.ref.uid in unsettled)
             for entry in self._entries.values()
-            if entry.is_whole == whole and entry.served < len(entry.request.containers)
+            if entry.is_whole == whole and entry.served < len(entry.request.containers) and not entry.is_in_doubt
         ]
 
     def promised(self) -> dict[int, int]:
@@ -137,7 +169,7 @@ class PodBook:
         unsettled = self._unsettled()
         promised: dict[int, int] = {}
         for entry in self._entries.values():
-            if entry.promise and not (entry.held or entry.is_whole) and entry.ref.uid not in unsettled:
+            if entry.is_waiting and not entry.is_whole and entry.ref.uid not in unsettled:
                 for index, units in split_over_cards(entry.request.total_units, entry.promise).items():
                     promised[index] = promised.get(index, 0) + units
         return promised
@@ -155,29 +187,24 @@ class PodBook:
         """The cards whose memory, or whose whole device, has been handed out to somebody who has not ended.
 
         What the kubelet shows counts whether or not its pod is known here (a list may be older than the pod), and what
-        was handed out and is not shown yet counts too. Where the kubelet's record was never read, the pods' own records
-        that say so are believed.
+        was handed out and is not shown yet counts too. Of pods about which the kubelet's record was never asked, the
+        records that say so are believed.
         """
-        shown = {
-            index
-            for (key, _, is_whole), counts in self._shown.items()
-            if is_whole == whole and key not in self._ended
-            for index in counts
-        }
-        guessed = {index for guess in self._guesses if guess.whole == whole for index in guess.counts}
-        taken = {index for entry in self._entries.values() if entry.is_whole == whole for index in entry.taken_cards}
-        if not self._was_read:
-            taken |= {i for e in self._entries.values() if e.is_whole == whole and _is_assigned(e) for i in e.promise}
-        return frozenset(shown | guessed | taken)
+        shown = self._shown.cards(whole=whole, without=self._ended)
+        entries = [entry for entry in self._entries.values() if entry.is_whole == whole]
+        taken = {index for entry in entries for index in entry.taken_cards}
+        claimed = {index for entry in entries if entry.is_in_doubt for index in entry.promise}
+        return shown | self._guesses.cards(whole=whole) | taken | claimed | self.gone.cards(whole=whole)
 
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:
         """The pods known here that have a card, for messages."""
-        return sorted(
+        known = [
             str(entry.ref)
             for entry in self._entries.values()
             if entry.is_whole == whole
-            and card_index in (entry.taken_cards or (entry.promise if _is_assigned(entry) else ()))
-        )
+            and card_index in (entry.taken_cards or (entry.promise if entry.claims_cards else ()))
+        ]
+        return sorted((*known, *self.gone.users_of(card_index, whole=whole)))
 
     def _unsettled(self) -> frozenset[str]:
         """Waiting pods whose cards were handed out in the name of a pod that turned out to hold others.
@@ -188,55 +215,67 @@ class PodBook:
         loose = [(guess.whole, guess.counts) for guess in self._guesses if not self._is_placed(guess)]
         found: list[str] = []
         if loose:
-            for entry in sorted((e for e in self._entries.values() if e.promise and not e.held), key=age, reverse=True):
+            for entry in sorted((e for e in self._entries.values() if e.is_waiting), key=age, reverse=True):
                 share = (entry.is_whole, entry.first_share)
                 if share in loose:
                     loose.remove(share)
                     found.append(entry.ref.uid)
         return frozenset(found)
 
-    def _is_placed(self, guess: _Guess) -> bool:
+    def _is_placed(self, guess: Guess) -> bool:
         entry = self._entries.get(guess.uid)
         return (
             entry is not None and guess.container in entry.guessed and entry.held.get(guess.container) is guess.counts
         )
 
     def note_allocated(
-        self, uid: str, container: str, counts: CardCounts, now_s: float, *, whole: bool = False
+        self,
+        uid: str,
+        container: str,
+        counts: CardCounts,
+        now_s: float,
+        *,
+        whole: bool = False,
+        ids: DeviceIds | None = None,
     ) -> None:
         """Remember a guess: these were handed out, likely to this pod's container ("" where nobody is meant)."""
-        self._guesses.append(_Guess(uid, container, dict(counts), now_s, whole))
+        self._guesses.add(Guess(uid, container, dict(counts), now_s, whole, ids))
         self._place_guesses()
+
+    def fresh_ids(self) -> list[DeviceIds]:
+        """The units of memory that were handed out and that the kubelet's record has not shown yet."""
+        return self._guesses.ids()
+
+    def with_hidden_ids(self, cards: Collection[int]) -> dict[str, tuple[int, ...]]:
+        """The pods of which podresources hides units of these cards, by uid, with the cards that they have."""
+        hidden = ((uid, entry.hidden_cards) for uid, entry in self._entries.items() if not entry.is_whole)
+        return {uid: having for uid, having in hidden if not set(having).isdisjoint(cards)}
 
     @property
     def open_guesses(self) -> int:
         """Allocations that the kubelet's record has not shown yet."""
         return len(self._guesses)
 
-    def reconcile(self, holdings: Holdings, whole: Holdings = NO_HOLDINGS) -> None:
+    def reconcile(
+        self, holdings: Holdings, whole: Holdings = NO_HOLDINGS, *, asked: Collection[str] | None = None
+    ) -> None:
         """Take the kubelet's record of memory and of whole cards, by pod uid, or ``namespace/name`` without one.
 
         Every container that it shows for the first time settles one open guess of the same units and card: the one
-        made for it, else one that was made for the wrong pod.
+        made for it, else one that was made for the wrong pod. ``asked`` are the pods that were known when it was read,
+        None for all: the silence of a record on others says nothing.
         """
-        self._was_read = True
-        shown = {
-            (key, name, is_whole): counts
-            for is_whole, found in ((False, holdings), (True, whole))
-            for key, containers in found.items()
-            for name, counts in containers.items()
-        }
-        for key, name, is_whole in sorted(shown.keys() - self._shown.keys()):
-            self._settle(key, name, shown[key, name, is_whole], is_whole)
+        before, shown = self._shown, ShownHoldings.of(holdings, whole)
+        names = {uid: str(entry.ref) for uid, entry in self._entries.items()}
+        for pod, container, is_whole in shown.not_in(before, names):
+            self._settle(pod, container, shown.counts((pod, container, is_whole)), is_whole)
         self._shown = shown
-        self._ended &= {key for key, _, _ in shown}
-        self._guesses = [guess for guess in self._guesses if not self._is_past(guess, holdings.keys() | whole.keys())]
+        self._ended &= shown.pods
+        self._guesses.note_record(lambda guess: self._is_past(guess, shown.pods))
         for entry in self._entries.values():
-            kind = whole if entry.is_whole else holdings
-            found = kind.get(entry.ref.uid) or kind.get(str(entry.ref)) or {}
-            asking = {container.name for container in entry.request.containers}
-            entry.held = {name: dict(counts) for name, counts in found.items() if name in asking and counts}
+            entry.held = shown.held_by(entry)
             entry.guessed = set()
+            entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
         self._place_guesses()
         self._inherit_promises()
 
@@ -248,10 +287,18 @@ class PodBook:
         return [
             uid
             for uid, entry in self._entries.items()
-            if (entry.held.keys() - entry.guessed or _is_assigned(entry)) and shown.isdisjoint((uid, str(entry.ref)))
+            if (entry.held.keys() - entry.guessed or entry.claims_cards) and shown.isdisjoint((uid, str(entry.ref)))
         ]
 
-    def _is_past(self, guess: _Guess, shown: Collection[str]) -> bool:
+    def partly_shown(self) -> list[str]:
+        """The uids of pods with whole cards that must hold more than is known: those of their init containers."""
+        return [
+            uid
+            for uid, entry in self._entries.items()
+            if entry.is_whole and entry.is_complete and len(entry.taken_cards) < entry.request.cards.cards
+        ]
+
+    def _is_past(self, guess: Guess, shown: Collection[str]) -> bool:
         """Whether a guess for an ordinary init container has had its time: a later container of that pod is shown."""
         entry = self._entries.get(guess.uid)
         if entry is None or not entry.is_init(guess.container):
@@ -278,9 +325,7 @@ class PodBook:
         ``believe`` them where the record cannot be read at all; where it can and does not show them, drop them: the
         pod was not admitted after all.
         """
-        ended = [guess for guess in self._guesses if guess.made_at_s < made_before_s]
-        self._guesses = [guess for guess in self._guesses if guess.made_at_s >= made_before_s]
-        for guess in ended:
+        for guess in self._guesses.end(made_before_s, believe=believe):
             entry = self._entries.get(guess.uid)
             if entry is not None and guess.container in entry.guessed:
                 entry.guessed.discard(guess.container)
@@ -289,21 +334,18 @@ class PodBook:
                     del entry.held[guess.container]
 
     def _settle(self, key: str, container: str, counts: CardCounts, is_whole: bool) -> None:
-        def rank(guess: _Guess) -> tuple[bool, float]:
+        def is_exact(guess: Guess) -> bool:
             entry = self._entries.get(guess.uid)
-            is_exact = entry is not None and key in (guess.uid, str(entry.ref)) and guess.container == container
-            return (not is_exact, guess.made_at_s)
+            return entry is not None and key in (guess.uid, str(entry.ref)) and guess.container == container
 
-        meant = [guess for guess in self._guesses if guess.whole == is_whole and guess.counts == counts]
-        if meant:
-            self._guesses.remove(min(meant, key=rank))
+        self._guesses.settle(counts, whole=is_whole, is_exact=is_exact)
 
     def _inherit_promises(self) -> None:
         """Give the cards kept for a pod that got others to the pod whose cards it got.
 
         Pods of equal requests only ever change places, so all of them fit as they were planned.
         """
-        waiting = sorted((e for e in self._entries.values() if e.promise and not e.held), key=age)
+        waiting = sorted((e for e in self._entries.values() if e.is_waiting), key=age)
         for moved in sorted((e for e in self._entries.values() if e.promise and e.is_complete), key=age):
             if set(moved.promise) == set(moved.taken_cards):
                 continue
@@ -324,7 +366,8 @@ class PodBook:
 
         Pods served completely whose record does not say so, and waiting pods whose kept cards were exchanged.
         """
-        due = [write for entry in self._entries.values() if (write := self._write_for(entry, uuids, units, now_ns))]
+        found = [compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self._entries.values()]
+        due = [write for write in found if write is not None]
         return sorted(due, key=lambda write: (write.pod.created, write.pod.uid))
 
     def note_written(self, write: RecordWrite) -> None:
@@ -340,42 +383,3 @@ class PodBook:
             for index, units in peak_per_card(entry, sizes).items():
                 held[index] = held.get(index, 0) + units
         return held
-
-    def _write_for(
-        self, entry: PodEntry, uuids: Mapping[int, str], units: CardCounts, now_ns: int
-    ) -> RecordWrite | None:
-        record = entry.record
-        recorded = record.card_indexes if record is not None else ()
-        is_served = entry.is_complete
-        cards = entry.taken_cards if is_served else entry.promise
-        moved = bool(recorded) and set(recorded) != set(cards)
-        if not cards or not (moved or (is_served and (record is None or not record.assigned))):
-            return None
-        truth = replace(
-            record or PodRecord(card_indexes=cards, card_units=0, pod_units=0, assign_time_ns=now_ns),
-            card_indexes=cards,
-            card_units=max(units.get(index, 0) for index in cards) if entry.is_whole else units.get(cards[0], 0),
-            pod_units=sum(units.get(i, 0) for i in cards) if entry.is_whole else entry.request.total_units,
-            assigned=is_served,
-            whole=entry.is_whole,
-        )
-        annotations = encode_record(self._vendor, truth)
-        annotations[CARD_UUID] = ",".join(uuids.get(index, "") for index in cards)
-        if moved:
-            annotations[CORRECTED] = f"{_names(recorded)}->{_names(cards)}"
-        return RecordWrite(
-            pod=entry.ref,
-            annotations=annotations,
-            cards=cards,
-            assigned=is_served,
-            corrected_from=recorded if moved else (),
-            placed_here=not recorded,
-        )
-
-
-def _is_assigned(entry: PodEntry) -> bool:
-    return entry.record is not None and entry.record.assigned
-
-
-def _names(cards: Iterable[int]) -> str:
-    return ",".join(str(index) for index in cards)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
@@ -16,6 +17,8 @@ from gcushare.wire.records import PodRecord
 CardCounts = Mapping[int, int]
 """Units (ids) per card index; 1 per card that is held whole."""
 NO_SIZES: CardCounts = {}
+DEFAULT_GRACE_S = 30.0
+"""Kubernetes' own default of ``terminationGracePeriodSeconds``."""
 
 
 @dataclass(slots=True)
@@ -32,18 +35,43 @@ class PodEntry:
     """The cards that were last written into its record from here: their echo is no news."""
     held: dict[str, CardCounts] = field(default_factory=dict)
     guessed: set[str] = field(default_factory=set)
+    spoilt: str = ""
+    """Why its record cannot be read; it is then as good as none, and is written anew once the truth is known."""
+    is_checked: bool = False
+    """Whether the kubelet's record was asked about this pod since it is here."""
+    grace_s: float = DEFAULT_GRACE_S
+    """How long its containers may take to end."""
 
     @property
     def is_whole(self) -> bool:
         """Whether it asks for whole cards, not for memory."""
         return self.request.cards.whole
 
-    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str]) -> None:
-        """Take the record's newest state in; cards that somebody else wrote into it are kept from now on."""
+    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str], *, spoilt: str = "") -> None:
+        """Take the record's newest state in; cards that somebody else wrote into a waiting pod's are kept from now on.
+
+        Of a pod that was served completely, and of a ``spoilt`` record, nothing that somebody wrote changes a promise.
+        """
         cards = record.card_indexes if record is not None else ()
-        if cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written:
+        is_news = cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written
+        if is_news and not spoilt and not self.is_complete:
             self.promise = cards
-        self.record, self.annotations = record, annotations
+        self.record, self.annotations, self.spoilt = record, annotations, spoilt
+
+    @property
+    def claims_cards(self) -> bool:
+        """Whether its record says that it was given its cards, or may have said so before somebody spoilt it."""
+        return bool(self.spoilt) or (self.record is not None and self.record.assigned)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it may hold what it claims, which the kubelet's record has not been asked about yet."""
+        return self.claims_cards and not self.is_checked and not self.held
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether cards are kept for it of which it was given nothing yet."""
+        return bool(self.promise) and not self.held and not self.is_in_doubt
 
     @property
     def served(self) -> int:
@@ -79,6 +107,13 @@ class PodEntry:
         return held
 
     @property
+    def hidden_cards(self) -> tuple[int, ...]:
+        """The cards of which it may hold more than podresources tells: it leaves ordinary init containers out."""
+        if self.is_in_doubt:
+            return self.promise
+        return self.held_cards if any(c.kind is ContainerKind.INIT for c in self.request.containers) else ()
+
+    @property
     def first_share(self) -> CardCounts:
         """What the kubelet hands out first of what is kept for it."""
         first = self.request.containers[0]
@@ -93,17 +128,23 @@ class PodEntry:
         return Candidate(self.ref, self.request, cards, assume_time, self.served, is_unsettled)
 
 
-def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
+def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None, *, is_spoilt: bool = False) -> PodRequest | None:
     """What a bound pod asks for; None where it asks for no card.
 
     Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
-    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice.
+    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Where the record
+    ``is_spoilt``, wishes that can be read are the best guess, and others are left out: they decide nothing any more.
 
     Raises:
         RemoteContractError, Refused: the request cannot be read.
     """
     if record is None:
-        return pod_request(pod, vendor)
+        try:
+            return pod_request(pod, vendor)
+        except GcushareError:
+            if not is_spoilt:
+                raise
+            return pod_request(pod, vendor, wishes=NO_WISHES)
     request = pod_request(pod, vendor, wishes=NO_WISHES)
     count = len(record.card_indexes)
     if request is None or request.cards.whole or any(container.units % count for container in request.containers):

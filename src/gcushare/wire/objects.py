@@ -79,9 +79,22 @@ class PodSpec(_Object, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
+    termination_grace_period_seconds: int | None = None
     node_selector: dict[str, str] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+
+
+class ContainerTerminated(_Object, frozen=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+
+
+class ContainerState(_Object, frozen=True):
+    """What a container does now; ``terminated`` is set where it does not run, and may be started again."""
+
+    terminated: ContainerTerminated | None = None
 
 
 class ContainerStatus(_Object, frozen=True):
@@ -92,6 +105,7 @@ class ContainerStatus(_Object, frozen=True):
     ready: bool = False
     started: bool | None = None
     restart_count: int = 0
+    state: ContainerState = ContainerState()
 
 
 class PodStatus(_Object, frozen=True):

@@ -149,6 +149,17 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in FINISHED_PHASES
 
 
+def has_stopped(pod: Pod) -> bool:
+    """Whether nothing of the pod runs, and nothing of it will be started again.
+
+    Kubelets below 1.27 delete a pod that was asked to end without ever writing a last phase; then its containers tell.
+    """
+    if is_finished(pod):
+        return True
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return pod.is_being_deleted and bool(statuses) and all(each.state.terminated is not None for each in statuses)
+
+
 def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
     """The pod's record where it may be believed: an unbound pod's could have been written by its author.
 

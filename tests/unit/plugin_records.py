@@ -1,0 +1,87 @@
+"""The kubelet's record, the API server and the clock that tests of the plugin's records set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.errors import DeviceError, GcushareError, RetryableError
+from gcushare.core.nodes import PodRef
+from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.records_due import RecordWrite
+from gcushare.vendors import ENFLAME
+from tests.unit.test_plugin_pod_book import pod
+
+CARDS = Inventory(
+    unit=parse_memory_unit("1"),
+    cards=tuple(InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=1), units=16) for i in range(2)),
+)
+
+
+@dataclass
+class World:
+    """The kubelet's record, the API server and the clock, as a test sets them; ``failures`` are by the pod's name."""
+
+    now_s: float = 100.0
+    record: KubeletRecord | None = field(default_factory=lambda: KubeletRecord("podresources"))
+    checkpoint: KubeletRecord | None = None
+    failures: dict[str, GcushareError] = field(default_factory=dict)
+    stuck: dict[str, asyncio.Event] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    patched: list[tuple[str, str]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    async def fetch(self) -> KubeletRecord:
+        if self.record is None:
+            raise RetryableError("neither podresources nor a checkpoint")
+        return self.record
+
+    async def fetch_checkpoint(self) -> KubeletRecord:
+        if self.checkpoint is None:
+            raise DeviceError("no checkpoint")
+        return self.checkpoint
+
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+        self.asked.append(pod.name)
+        if pod.name in self.stuck:
+            await self.stuck[pod.name].wait()
+        if pod.name in self.failures:
+            raise self.failures[pod.name]
+        self.patched.append((pod.name, annotations["enflame.com/gcu-device-id"]))
+
+    def record_written(self, write: RecordWrite) -> None:
+        self.told.append(write.pod.name)
+
+    def kubelet_record_read(self, record: KubeletRecord) -> None:
+        self.told.append(record.source)
+
+    def hold(self, name: str, card: int, units: int = 4) -> None:
+        """Have the kubelet's record show that a pod holds units of a card."""
+        assert self.record is not None
+        self.record.holdings[f"d/{name}"] = {"c0": {card: units}}
+
+
+def keeper_of(world: World, book: PodBook) -> RecordKeeper:
+    keeper = RecordKeeper(book, world, world, world, clock=lambda: world.now_s, wall_clock_ns=lambda: 7)
+    keeper.writer.set_inventory(CARDS)
+    return keeper
+
+
+def book_of(*names: str) -> PodBook:
+    book = PodBook(ENFLAME)
+    for name in names:
+        book.apply(pod(name, 4))
+    return book
+
+
+async def write_due(keeper: RecordKeeper) -> float:
+    """Write what is due and wait for all of it; returns in how many seconds the next write would be due."""
+    async with asyncio.TaskGroup() as writers:
+        keeper.writer.start_due(writers)
+    async with asyncio.TaskGroup() as nothing_due:
+        return keeper.writer.start_due(nothing_due)

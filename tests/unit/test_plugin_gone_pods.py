@@ -1,0 +1,148 @@
+"""Pods whose objects are gone while their containers may run on: whose card is free, and from when on."""
+
+import msgspec
+import pytest
+
+from gcushare.device_plugin.gone_pods import KILL_MARGIN_S
+from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.device_lists import device_ids
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import has_stopped
+from tests.unit.plugin_records import World, keeper_of
+from tests.unit.test_plugin_pod_book import book_of, pod
+from tests.unit.test_plugin_two_resources import in_use, whole_pod
+
+GRACE_S = 30.0
+RUNNING: dict[str, object] = {"running": {}}
+TERMINATED: dict[str, object] = {"terminated": {"exitCode": 137}}
+
+
+def state_of(phase: str, *states: object, is_deleted: bool = True) -> Pod:
+    """The last state of a pod: its phase and its containers' states."""
+    metadata = {"name": "a", "namespace": "d", "uid": "u"}
+    if is_deleted:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    statuses = [{"name": f"c{number}", "state": state} for number, state in enumerate(states)]
+    document = {"metadata": metadata, "status": {"phase": phase, "containerStatuses": statuses}}
+    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+@pytest.mark.parametrize(
+    ("last", "stopped"),
+    [
+        pytest.param(state_of("Succeeded", is_deleted=False), True, id="ended by itself"),
+        pytest.param(state_of("Failed", TERMINATED), True, id="asked to end"),
+        pytest.param(state_of("Running", TERMINATED, TERMINATED), True, id="asked to end, kubelet below 1.27"),
+        pytest.param(state_of("Running", TERMINATED, RUNNING), False, id="one container runs on"),
+        pytest.param(state_of("Running", RUNNING, is_deleted=False), False, id="deleted by force"),
+        pytest.param(state_of("Running", TERMINATED, is_deleted=False), False, id="by force between two restarts"),
+        pytest.param(state_of("Pending"), False, id="nothing is known of its containers"),
+    ],
+)
+def test_a_pod_has_stopped_where_its_last_state_says_that_nothing_of_it_runs(last: Pod, stopped: bool) -> None:
+    assert has_stopped(last) is stopped
+
+
+def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show_it_any_more() -> None:
+    book = book_of(pod("a", 4, card=0), whole_pod("w", cards="1"))
+    book.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
+    assert book.forget("uid-a")
+    assert book.forget("uid-w")
+    book.reconcile({})
+    assert in_use(book) == ({0}, {1})
+    assert (book.users_of(0, whole=False), book.users_of(1, whole=True)) == (["d/a"], ["d/w"])
+
+
+def test_a_pod_that_was_missed_by_the_watch_is_not_known_to_have_ended() -> None:
+    book = book_of(pod("a", 4, card=0))
+    book.reconcile({"d/a": {"c0": {0: 4}}})
+    book.retain(())
+    book.reconcile({})
+    assert in_use(book) == ({0}, set())
+
+
+def test_a_pod_that_held_nothing_leaves_nothing_behind() -> None:
+    book = book_of(pod("a", 4, card=0))
+    book.forget("uid-a")
+    assert (book.gone.uids, in_use(book)) == (frozenset(), (set(), set()))
+
+
+def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end() -> None:
+    book = book_of(pod("a", 4, card=0))
+    book.reconcile({"uid-a": {"c0": {0: 4}}})
+    book.forget("uid-a")
+    book.end_gone((), 100.0)
+    book.end_gone((), 100.0 + GRACE_S + KILL_MARGIN_S)
+    assert in_use(book) == ({0}, set())
+    book.end_gone((), 101.0 + GRACE_S + KILL_MARGIN_S)
+    assert in_use(book) == (set(), set()), "a checkpoint may go on naming it"
+
+
+@pytest.mark.parametrize("key", ["uid-a", "d/a"])
+def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and_no_time_passes(key: str) -> None:
+    book = book_of(pod("a", 4, card=0))
+    book.reconcile({key: {"c0": {0: 4}}})
+    book.forget("uid-a")
+    for now_s in (0.0, 10_000.0, 20_000.0):
+        book.end_gone({key}, now_s)
+        assert in_use(book) == ({0}, set())
+    book.reconcile({})
+    book.end_gone((), 20_001.0)
+    assert in_use(book) == ({0}, set())
+
+
+def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before() -> None:
+    book = book_of(pod("a", 4, card=0))
+    book.reconcile({"d/a": {"c0": {0: 4}}})
+    book.forget("uid-a")
+    book.apply(pod("a", 4, card=1, uid="new"))
+    book.reconcile({"d/a": {"c0": {1: 4}}})
+    for now_s in (0.0, 1_000.0):
+        book.end_gone({"d/a"}, now_s)
+    assert in_use(book) == ({1}, set())
+
+
+def test_a_pods_own_time_to_end_is_waited_for() -> None:
+    plain = pod("a", 4, card=0)
+    long = msgspec.structs.replace(
+        plain, spec=msgspec.structs.replace(plain.spec, termination_grace_period_seconds=3_600)
+    )
+    book = book_of(long)
+    book.reconcile({"uid-a": {"c0": {0: 4}}})
+    book.forget("uid-a")
+    for now_s in (0.0, 3_600.0):
+        book.end_gone((), now_s)
+        assert in_use(book) == ({0}, set())
+
+
+def test_a_pod_that_is_here_again_is_not_gone() -> None:
+    book = book_of(pod("a", 4, card=0))
+    book.reconcile({"uid-a": {"c0": {0: 4}}})
+    book.forget("uid-a")
+    book.apply(pod("a", 4, card=0, assigned=True))
+    assert book.gone.uids == frozenset()
+    assert (in_use(book), book.held_units()) == (({0}, set()), {0: 4})
+
+
+@pytest.mark.parametrize("source", ["podresources", "checkpoint", "none"])
+async def test_the_keeper_counts_the_time_from_the_look_that_does_not_show_the_pod(source: str) -> None:
+    world, book = World(), book_of(pod("a", 4, card=0))
+    keeper = keeper_of(world, book)
+    world.hold("a", 0)
+    await keeper.check()
+    book.forget("uid-a")
+    await keeper.check()
+    world.now_s += 1_000
+    if source == "none":
+        world.record = None
+    else:
+        world.record = KubeletRecord(source)
+        if source == "checkpoint":
+            world.record.add("uid-a", "c0", device_ids(device_ids_of_card(0, 4)))
+    await keeper.check()
+    assert in_use(book) == ({0}, set())
+    world.now_s += GRACE_S + KILL_MARGIN_S + 1
+    await keeper.check()
+    assert book.gone.uids == frozenset()
+    assert in_use(book) == (set(), set())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
+from gcushare.core.cards import InventoryCard
+from gcushare.playground.apiserver import Delay, FailBefore, Fault
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from tests.protocol.plugin_rig import PluginRig, container
@@ -106,6 +108,24 @@ async def _identity(rig: PluginRig) -> int:
     return (rig.root / "device-plugins" / "enflamegcushare.sock").stat().st_ino
 
 
+async def test_what_was_to_be_told_before_a_stop_is_told() -> None:
+    async with PluginRig(cards=(16,) * 4) as rig:
+        names = [f"p{index}" for index in range(4)]
+        for index, name in enumerate(names):
+            rig.bind(name, 4, card=index)
+        await rig.until_recorded(*names)
+        rig.api.faults.on(Fault(Delay(0.05), path=r"/events$", method="POST"))
+        rig.write_cards({index: {"health": "unhealthy", "reason": "off the bus"} for index in range(4)})
+        await rig.until(lambda: any(card.reason for card in _cards(rig)), "the cards are sick")
+        await rig.stop_plugin()
+        assert len(rig.events("CardUnhealthy")) == 5, "one of the node and one of each pod"
+
+
+def _cards(rig: PluginRig) -> Sequence[InventoryCard]:
+    inventory = rig.app.observed.agent.inventory
+    return inventory.cards if inventory is not None else ()
+
+
 async def test_a_restarted_plugin_leaves_running_pods_alone_and_knows_what_they_hold() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 10, card=0)
@@ -118,6 +138,33 @@ async def test_a_restarted_plugin_leaves_running_pods_alone_and_knows_what_they_
         await rig.until_recorded("b")
         assert rig.visible("b") == "1"
         assert rig.pod("a")["metadata"]["resourceVersion"] == version
+
+
+async def test_another_unit_that_is_found_out_late_takes_no_new_pod_and_harms_none() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        await rig.stop_plugin()
+        away = rig.api.faults.on(Fault(FailBefore(503, "Busy", "away"), path=r"/nodes", method="GET"))
+        await rig.start_plugin(memory_unit="0.1")
+        rig.app.facts_timeout_s = 0.2
+        await rig.until_units(320)
+        assert "the Node was not seen yet" in rig.problem("node")
+        rig.api.faults.off(away)
+        await rig.until(lambda: "changes from '1' to '0.1' while pods hold" in rig.problem("cards"), "a refusal")
+        await rig.until_units(320, allocatable=4)
+        await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event says so")
+        assert (await rig.get("/readyz"))[0] == 503
+        assert '"unit":"1"' in rig.node()["metadata"]["annotations"]["gcushare.io/enflame-inventory"]
+        await rig.kubelet.restart()
+        await rig.until_units(320, allocatable=4)
+        assert rig.pod("a")["status"]["phase"] == "Running"
+        await rig.delete("a")
+        await rig.until_units(320)
+        await rig.until(
+            lambda: '"unit":"0.1"' in rig.node()["metadata"]["annotations"]["gcushare.io/enflame-inventory"],
+            "the new unit is published once nobody holds the old one",
+        )
 
 
 async def test_an_assignment_that_a_dying_plugin_left_half_finished_is_completed_by_the_next() -> None:

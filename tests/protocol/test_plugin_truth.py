@@ -13,6 +13,8 @@ from gcushare.playground.kubelet import PodResourcesMode
 from gcushare.playground.kubelet.podspec import Pod
 from tests.protocol.plugin_rig import PluginRig, container
 
+FORGED_S = 8.0
+"""Below the time after which a write without an echo is repeated."""
 RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+$"
 
 
@@ -94,6 +96,30 @@ async def test_a_record_whose_write_fails_is_written_in_the_end(effect: FailBefo
         await rig.until_recorded("a", "b")
 
 
+async def test_a_record_that_is_refused_for_good_delays_no_other_and_leaves_the_plugin_ready() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        refusal = FailBefore(403, "Forbidden", "denied by a webhook")
+        fault = rig.api.faults.on(Fault(refusal, path=r"/pods/a$", method="PATCH"))
+        rig.bind("a", 4, card=0)
+        await rig.until(lambda: "denied by a webhook" in rig.problem("podRecords"), "why it is not recorded")
+        rig.bind("b", 4, card=1)
+        await rig.until_recorded("b")
+        assert rig.record("a") == ("0", "false")
+        assert fault.struck == 1, "it is not asked again and again"
+        assert (await rig.get("/readyz"))[0] == 200
+        assert "the records of 1 pods (default/a) cannot be written" in (await rig.get("/status"))[1]
+
+
+async def test_a_record_that_somebody_forges_right_after_it_was_written_is_soon_true_again() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        for card in ("1", "0", "1"):
+            forged = {"metadata": {"annotations": {"enflame.com/gcu-device-id": card}}}
+            await rig.request("PATCH", "/api/v1/namespaces/default/pods/a", forged)
+            await rig.until(lambda: rig.record("a") == ("0", "true"), "a record that is true", FORGED_S)
+
+
 async def test_a_pod_of_the_same_name_gets_nothing_of_the_one_before() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 12, card=0)
@@ -152,8 +178,8 @@ async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_an
         await rig.until(lambda: len(rig.app.observed.book.entries) == 2, "the plugin knows both")
         await rig.api.stop()
         rig.kubelet.faults.admission_open.set()
-        await rig.until(lambda: rig.app.observed.keeper.counters.failed_writes > 0, "writes that fail")
-        assert (rig.visible("a"), rig.visible("b")) == ("6", "7")
+        await rig.until(lambda: rig.app.observed.keeper.writer.counters.failed_writes > 0, "writes that fail")
+        await rig.until(lambda: (rig.visible("a"), rig.visible("b")) == ("6", "7"), "both run on their cards")
         await rig.api.start()
         await rig.until_recorded("a", "b")
         await rig.until(lambda: rig.problem("node") == "", "the node is written")

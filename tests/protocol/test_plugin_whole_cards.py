@@ -194,6 +194,22 @@ async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_p
         await rig.until_allocatable(WHOLE, 1)
 
 
+async def test_another_plugin_whose_devices_are_all_sick_keeps_its_resource() -> None:
+    async with PluginRig(cards=(16, 16), plugin=BOTH, plugin_first=False) as rig:
+        directory, ids = rig.root / "device-plugins", ["GCU-a", "GCU-b"]
+        async with ReferencePlugin(directory, WHOLE, devices(ids, sick=ids)) as other:
+            await other.register()
+            await rig.until(lambda: rig.node()["status"]["capacity"].get(WHOLE) == "2", "the Node counts them")
+            assert rig.node()["status"]["allocatable"][WHOLE] == "0"
+            await rig.start_plugin()
+            await rig.until_units(32)
+            await rig.until(lambda: "2 devices that are all unhealthy" in rig.problem("wholeRegistration"), "it waits")
+            await other.publish(devices(ids))
+            await rig.until_allocatable(WHOLE, 2)
+            assert rig.kubelet.counts()[WHOLE].capacity == 2
+            assert "another plugin serves" in rig.problem("wholeRegistration")
+
+
 async def test_a_sick_and_a_cordoned_card_take_no_whole_pod_and_keep_the_one_they_have() -> None:
     async with PluginRig(cards=(16,) * 3, plugin=BOTH) as rig:
         rig.bind_whole("w", cards="0")

@@ -210,14 +210,16 @@ async def test_posts_are_paced_over_all_series() -> None:
         assert len(here.server.events) == 10
 
 
-async def test_drain_waits_for_what_was_handed_over() -> None:
+async def test_drain_waits_for_what_was_handed_over(caplog: pytest.LogCaptureFixture) -> None:
     async with desk() as here:
         here.server.stuck = asyncio.Event()
         here.recorder.record(POD, "NoRoom", "x")
+        here.recorder.record(NODE, "NoRoom", "y")
         assert not await here.recorder.drain(0.01)
+        assert "events left behind count=2" in caplog.text, "the one on its way counts too"
         here.server.stuck.set()
         assert await here.recorder.drain(5)
-        assert here.server.shown == [("NoRoom", "x", 1)]
+        assert here.server.shown == [("NoRoom", "x", 1), ("NoRoom", "y", 1)]
 
 
 async def test_memory_is_bounded_by_forgetting_the_series_used_longest_ago() -> None:

@@ -50,6 +50,24 @@ def test_a_file_that_somebody_removed_is_written_again(tmp_path: Path) -> None:
     assert names(file.path) == ["0"]
 
 
+def test_a_file_that_somebody_overwrote_is_written_again(tmp_path: Path) -> None:
+    keeper = CdiKeeper(file := CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
+    keeper.offer(inventory(0))
+    file.path.write_text('{"devices": []}')
+    keeper.offer(inventory(0))
+    assert names(file.path) == ["0"]
+
+
+def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keeper = CdiKeeper(CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
+    (tmp_path / "a-directory.json").mkdir()
+    for _ in range(3):
+        keeper.offer(inventory(0))
+    keeper.offer(inventory(0, 1))
+    reads = [record for record in caplog.records if "a-directory.json" in record.getMessage()]
+    assert len(reads) == 2, "once for each list of cards"
+
+
 @pytest.mark.parametrize(
     ("holders", "is_kept"),
     [

@@ -17,9 +17,10 @@ from gcushare.device_plugin.device_table import DeviceTable, WholeCardTable
 from gcushare.device_plugin.kubelet_record import KubeletRecord
 from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
 from gcushare.device_plugin.planning import CardStatus, Mode, Offer
-from gcushare.device_plugin.pod_book import PodBook, RecordWrite
+from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.records_due import RecordWrite
 from gcushare.device_plugin.waiting import PodChanges
 from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.vendors import ENFLAME
@@ -54,7 +55,7 @@ class Away:
     async def fetch(self) -> KubeletRecord:
         raise RetryableError("away")
 
-    def read_checkpoint(self) -> KubeletRecord:
+    async def fetch_checkpoint(self) -> KubeletRecord:
         raise DeviceError("there is none")
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:

@@ -1,52 +1,130 @@
 """How the plugin finds out that another one serves its whole-card resource."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, Inventory
+from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.publishing import ResourceCounts
 from gcushare.device_plugin.rival import RivalWatch
 
 RESOURCE = "nvidia.com/gpu"
 
 
-def checkpoint(folder: Path, *ids: str, resource: str = RESOURCE) -> Path:
-    path = folder / "kubelet_internal_checkpoint"
-    data = {"PodDeviceEntries": None, "RegisteredDevices": {resource: list(ids)}}
-    path.write_text(json.dumps({"Data": data, "Checksum": 1}))
-    return path
+@dataclass
+class World:
+    """The kubelet's checkpoint, what the Node counts, and what was told; ``modes`` are those published before."""
+
+    path: Path
+    counted: tuple[int, int] | None = (8, 8)
+    modes: tuple[str, ...] = ()
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def former(self) -> Inventory | None:
+        return Inventory(unit=parse_memory_unit("1"), cards=(), modes=self.modes) if self.modes else None
+
+    @former.setter
+    def former(self, inventory: Inventory | None) -> None:
+        self.modes = inventory.modes if inventory is not None else ()
+
+    def counts(self, resource: str) -> ResourceCounts | None:
+        assert resource == RESOURCE
+        return ResourceCounts(*self.counted) if self.counted is not None else None
+
+    def register(self, *ids: str, resource: str = RESOURCE) -> None:
+        """Have the kubelet's checkpoint name these ids."""
+        data = {"PodDeviceEntries": None, "RegisteredDevices": {resource: list(ids)}}
+        self.path.write_text(json.dumps({"Data": data, "Checksum": 1}))
+
+    def watch(self) -> RivalWatch:
+        return RivalWatch(RESOURCE, self.path, self, self.told.append)
 
 
-@pytest.mark.parametrize("usable", [8, None])
-def test_ids_of_another_layout_that_are_usable_are_another_plugin(tmp_path: Path, usable: int | None) -> None:
-    told: list[str] = []
-    watch = RivalWatch(RESOURCE, checkpoint(tmp_path, "GPU-1", "GPU-2"), lambda: usable, told.append)
-    found = watch.find()
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "kubelet_internal_checkpoint")
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        pytest.param((8, 8), id="usable"),
+        pytest.param((8, 1), id="one left"),
+        pytest.param((0, 0), id="the kubelet has restarted"),
+        pytest.param(None, id="Node not seen"),
+    ],
+)
+async def test_ids_of_another_layout_are_another_plugin(world: World, counted: tuple[int, int] | None) -> None:
+    world.counted = counted
+    world.register("GPU-1", "GPU-2")
+    watch = world.watch()
+    found = await watch.find()
     assert (
         "another plugin serves nvidia.com/gpu on this node: the kubelet was told 2 device ids such as 'GPU-1'" in found
     )
     assert "--mode memory" in found
-    assert watch.find() == found
-    assert told == [found]
+    assert await watch.find() == found
+    assert world.told == [found]
 
 
-def test_a_plugin_that_is_gone_is_no_rival_though_the_kubelet_remembers_its_ids(tmp_path: Path) -> None:
-    assert RivalWatch(RESOURCE, checkpoint(tmp_path, "GPU-1"), lambda: 0, lambda _: None).find() == ""
+async def test_a_plugin_that_is_gone_is_no_rival_though_the_kubelet_remembers_its_ids(world: World) -> None:
+    world.register("GPU-1")
+    world.counted = (1, 0)
+    assert await world.watch().find() == ""
 
 
-def test_our_own_ids_and_other_resources_are_no_rival(tmp_path: Path) -> None:
-    assert RivalWatch(RESOURCE, checkpoint(tmp_path, "card-0"), lambda: 8, lambda _: None).find() == ""
-    path = checkpoint(tmp_path, "GPU-1", resource="example.com/gpu")
-    assert RivalWatch(RESOURCE, path, lambda: 8, lambda _: None).find() == ""
+async def test_a_plugin_whose_devices_are_all_sick_is_one_all_the_same(world: World) -> None:
+    world.register()
+    world.counted = (8, 0)
+    found = await world.watch().find()
+    assert "the kubelet was told 8 devices that are all unhealthy or lost, and not by us" in found
+    assert world.told == [found]
 
 
-def test_a_node_without_a_checkpoint_has_no_other_plugin(tmp_path: Path) -> None:
-    assert RivalWatch(RESOURCE, tmp_path / "none", lambda: 8, lambda _: None).find() == ""
+async def test_one_that_was_known_stays_one_while_its_devices_are_sick_and_the_kubelet_restarts(world: World) -> None:
+    watch, world.modes = world.watch(), BOTH_MODES
+    world.register("GPU-1")
+    assert await watch.find()
+    world.register()
+    for world.counted in ((1, 0), (0, 0), None):
+        assert await watch.find()
+    world.register(resource="example.com/forgotten")
+    assert await watch.find() == ""
+    assert len(world.told) == 1
 
 
-def test_one_that_comes_back_is_told_again(tmp_path: Path) -> None:
-    told: list[str] = []
-    usable = [8, 0, 8]
-    watch = RivalWatch(RESOURCE, checkpoint(tmp_path, "GPU-1"), lambda: usable.pop(0), told.append)
-    assert [bool(watch.find()) for _ in range(3)] == [True, False, True]
-    assert len(told) == 2
+async def test_our_own_devices_are_no_rival_when_none_of_them_is_usable(world: World) -> None:
+    world.register()
+    world.counted = (8, 0)
+    world.modes = BOTH_MODES
+    assert await world.watch().find() == "", "a plugin of ours before this one served them"
+    world.modes = (SERVES_MEMORY,)
+    watch = world.watch()
+    world.counted = (0, 0)
+    assert await watch.find() == ""
+    world.counted = (8, 0)
+    assert await watch.find() == "", "this one has served them since"
+
+
+async def test_our_own_ids_and_other_resources_are_no_rival(world: World) -> None:
+    world.register("card-0")
+    assert await world.watch().find() == ""
+    world.register("GPU-1", resource="example.com/gpu")
+    assert await world.watch().find() == ""
+
+
+async def test_a_node_without_a_checkpoint_has_no_other_plugin(world: World) -> None:
+    assert await world.watch().find() == ""
+
+
+async def test_one_that_comes_back_is_told_again(world: World) -> None:
+    world.register("GPU-1")
+    watch, found = world.watch(), []
+    for world.counted in ((8, 8), (8, 0), (8, 8)):
+        found.append(bool(await watch.find()))
+    assert found == [True, False, True]
+    assert len(world.told) == 2

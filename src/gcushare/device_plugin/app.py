@@ -14,6 +14,7 @@ from aiohttp import web
 from gcushare._version import __version__
 from gcushare.cards.auto import open_source
 from gcushare.cards.monitor import CardMonitor
+from gcushare.cards.process_owners import ProcOwners
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.allocating import Allocator
@@ -28,9 +29,11 @@ from gcushare.device_plugin.kubelet_record import CHECKPOINT_NAME, KubeletRecord
 from gcushare.device_plugin.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
 from gcushare.device_plugin.planning import CardStatus, Mode, Offer
-from gcushare.device_plugin.pod_book import PodBook, RecordWrite
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.pod_use import PodUseKeeper
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.records_due import RecordWrite
 from gcushare.device_plugin.rival import RivalWatch
 from gcushare.device_plugin.service import DevicePluginService, Granting
 from gcushare.device_plugin.settings import PluginSettings
@@ -44,7 +47,7 @@ from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.kube.transport import Limits
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.logs import fields
-from gcushare.runtime.metrics import metrics_route
+from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.vendors import VENDORS_BY_NAME
@@ -53,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 COMPONENT = "gcushare-device-plugin"
 DRAIN_S = 3.0
+EVENTS_DRAIN_S = 1.0
+"""Below the root tasks' own drain time, after which they are cancelled."""
 FACTS_TIMEOUT_S = 10.0
 """How long the start waits for the API server: running pods and the kubelet must not wait for it longer."""
 _OFFER_WAIT_S = 5.0
@@ -83,7 +88,12 @@ class ResourceEndpoint:
 
 
 class PluginApp:
-    """One node's plugin for one vendor; ``server`` is set once it listens, ``observed`` is what it shows of itself."""
+    """One node's plugin for one vendor; ``server`` is set once it listens, ``observed`` is what it shows of itself.
+
+    ``facts_timeout_s`` is how long its start waits for the API server, whichever facts are missing then.
+    """
+
+    facts_timeout_s = FACTS_TIMEOUT_S
 
     def __init__(self, settings: PluginSettings, client: KubeClient, metrics: PluginMetrics | None = None) -> None:
         self._settings = settings
@@ -108,6 +118,7 @@ class PluginApp:
         self._monitor = CardMonitor(
             open_source(source_options(settings)), lambda _changes: self._take_cards(), monitor_settings(settings)
         )
+        self._pod_use = self._make_pod_use()
         self._make_watches()
         self.observed = self._observe()
         self.metrics.follow(self.observed)
@@ -172,7 +183,7 @@ class PluginApp:
         rivals = RivalWatch(
             vendor.whole_card_resource,
             kubelet.device_plugin_dir / CHECKPOINT_NAME,
-            lambda: parts.publisher.allocatable(vendor.whole_card_resource),
+            parts.publisher,
             lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
         )
         endpoint = Endpoint(
@@ -187,6 +198,10 @@ class PluginApp:
 
     def _service(self, table: DeviceList, granting: Granting) -> DevicePluginService:
         return DevicePluginService(table, granting, clock=time.perf_counter, observe=self.metrics.observe_call)
+
+    def _make_pod_use(self) -> PodUseKeeper | None:
+        cards = self._settings.cards
+        return PodUseKeeper(self._monitor, self._parts.book, ProcOwners(cards.proc_root)) if cards.pod_use else None
 
     def _make_watches(self) -> None:
         node_name = self._settings.kubelet.node_name
@@ -219,31 +234,40 @@ class PluginApp:
             cdi=parts.cdi,
             states=lambda: self._monitor.states,
             watch_age_s=lambda: self._pods.age_s,
+            pod_use=self._pod_use,
         )
 
     async def run(self, shutdown: Shutdown) -> int:
         """Run until the shutdown; returns the exit code."""
         server = self.server = await start_server(self._web(), self._settings.serve)
+        self.metrics.registry.register(CertificateCollector(server))
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._settings.kubelet.node_name))
         try:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
-                self._start(tasks)
+                self._start(tasks, shutdown)
         finally:
             await server.stop(DRAIN_S)
-            await self._recorder.drain(1.0)
             await self._reader.close()
         return 0
 
-    def _start(self, tasks: RootTasks) -> None:
+    def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
         tasks.start("pod watch", self._pods.run())
         tasks.start("node watch", self._node.run())
         tasks.start("events", self._recorder.run())
+        tasks.start("last events", self._drain_events(shutdown), drains=True)
         tasks.start("cards", self._run_cards())
+        if self._pod_use is not None:
+            tasks.start("use per pod", self._pod_use.run())
         tasks.start("kubelet record", self._parts.keeper.run_checks())
-        tasks.start("pod records", self._parts.keeper.run_writes())
+        tasks.start("pod records", self._parts.keeper.writer.run())
         tasks.start("node publishing", self._parts.publisher.run())
         for served in self._endpoints:
             tasks.start(f"{served.part} registration", self._register(served))
+
+    async def _drain_events(self, shutdown: Shutdown) -> None:
+        """Let the events that were handed over before the stop be posted, while their task still runs."""
+        await shutdown.wait()
+        await self._recorder.drain(EVENTS_DRAIN_S)
 
     async def _run_cards(self) -> None:
         await self._wait_for_facts()
@@ -254,13 +278,23 @@ class PluginApp:
         await self._monitor.run()
 
     async def _wait_for_facts(self) -> None:
-        """Know the Node (its cordons, the unit before) and who holds what before the first list; bounded."""
+        """Know the Node (its cordons, the unit before), the pods and who holds what before the first list; bounded.
+
+        A pod that comes into the book while the kubelet already asks might be taken for the one that is meant.
+        """
         await self._parts.keeper.check()
         try:
-            async with asyncio.timeout(FACTS_TIMEOUT_S):
+            async with asyncio.timeout(self.facts_timeout_s):
                 await self._node.synced.wait()
+                await self._pods.synced.wait()
         except TimeoutError:
-            logger.warning("starting without the Node object %s", fields(node=self._settings.kubelet.node_name))
+            known = {"node": self._node.synced.is_set(), "pods": self._pods.synced.is_set()}
+            missing = ",".join(what for what, is_known in known.items() if not is_known)
+            logger.warning(
+                "starting without what the API server knows %s",
+                fields(missing=missing, node=self._settings.kubelet.node_name, waited_s=self.facts_timeout_s),
+            )
+        await self._parts.keeper.check()
 
     async def _register(self, served: ResourceEndpoint) -> None:
         """Register once there is a list to tell, and stay registered."""

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 CDI_VERSION = "0.6.0"
 _SPEC_SUFFIXES = (".json", ".yaml")
+
+Fingerprint: TypeAlias = frozenset[tuple[str, int, int]]
+"""Name, inode and change time of each specification."""
 
 
 class CdiSpecFile:
@@ -73,6 +76,16 @@ class CdiSpecFile:
         logger.info("removed the CDI specification %s", fields(file=self.path))
         return True
 
+    def fingerprint(self) -> Fingerprint:
+        """What changes whenever any specification of the directory does; some microseconds, as no file is opened."""
+        found: set[tuple[str, int, int]] = set()
+        with contextlib.suppress(OSError), os.scandir(self.path.parent) as entries:
+            for entry in entries:
+                if entry.name.endswith(_SPEC_SUFFIXES):
+                    status = entry.stat()
+                    found.add((entry.name, status.st_ino, status.st_ctime_ns))
+        return frozenset(found)
+
     def find_rival(self) -> Path | None:
         """Another file of the directory that defines devices of our kind: a container toolkit's own, say."""
         kind = re.compile(rb"""kind["']?\s*:\s*["']?""" + re.escape(self._vendor.cdi_kind.encode()) + rb"""["'\s,]""")
@@ -96,7 +109,7 @@ class CdiKeeper:
         self._file = file
         self._is_wanted = is_wanted
         self._holders: int | None = None
-        self._written: tuple[int, ...] | None = None
+        self._settled: tuple[tuple[int, ...], Fingerprint] | None = None
         self._rival: Path | None = None
         self.problem = ""
 
@@ -120,18 +133,23 @@ class CdiKeeper:
         return bool(self.problem) and self.problem != before
 
     def _write(self, inventory: Inventory) -> None:
+        """Write the file, or leave it to another's; nothing where neither the cards nor the directory changed.
+
+        On the event loop, and before the kubelet can hear of the cards: a container must not be given a name that
+        nobody defines yet.
+        """
+        cards = tuple(card.index for card in inventory.cards)
+        if self._settled == (cards, self._file.fingerprint()):
+            return
         rival = self._file.find_rival()
         if rival != self._rival and rival is not None:
             logger.info("another program defines these CDI devices %s", fields(file=rival))
         self._rival = rival
         if rival is not None:
             self._file.remove()
-            self._written = None
-            return
-        cards = tuple(card.index for card in inventory.cards)
-        if cards != self._written or not self._file.path.exists():
+        else:
             self._file.write(inventory)
-            self._written = cards
+        self._settled = (cards, self._file.fingerprint())
 
 
 def cdi_spec(vendor: Vendor, inventory: Inventory) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class Endpoint:
         handler: grpc.GenericRpcHandler,
         table: DeviceList,
         *,
-        find_rival: Callable[[], str] = lambda: "",
+        find_rival: Callable[[], Awaitable[str]] | None = None,
         on_registered: Callable[[], None] = lambda: None,
         on_turn: Callable[[], None] = lambda: None,
     ) -> None:
@@ -128,7 +128,7 @@ class Endpoint:
             RetryableError: another program serves it or the resource, or it cannot be created.
         """
         await self.close()
-        if rival := self._find_rival():
+        if self._find_rival is not None and (rival := await self._find_rival()):
             raise RetryableError(rival)
         socket = self._settings.socket
         if socket.exists() and await probe_plugin(socket) is None:

@@ -15,27 +15,27 @@ from typing import Protocol
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import PodRef
-from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocating import Allocator
 from gcushare.device_plugin.cdi import CdiKeeper
 from gcushare.device_plugin.device_table import DeviceTable, WholeCardTable
+from gcushare.device_plugin.held_ids import HeldIds
 from gcushare.device_plugin.kubelet_record import KubeletRecord
 from gcushare.device_plugin.planning import AUTO_UNIT, CardStatus, Offer, plan_inventory
-from gcushare.device_plugin.pod_book import PodBook, RecordWrite
+from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
+from gcushare.device_plugin.records_due import RecordWrite
+from gcushare.device_plugin.unit_change import Holders, UnitDoubt, check_unit_change, some_names
 from gcushare.device_plugin.waiting import PodChanges
 from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.runtime.logs import fields
 from gcushare.wire.device_ids import explain_foreign_id
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import is_finished
+from gcushare.wire.pods import has_stopped, is_finished
 
 logger = logging.getLogger(__name__)
 
 NO_CARDS: frozenset[int] = frozenset()
-MAX_NAMES = 10
-"""Pods named in one message."""
 
 
 class Announcer(Protocol):
@@ -93,9 +93,11 @@ class NodeAgent:
         self._cards: CardsSeen | None = None
         self._record: KubeletRecord | None = None
         self._listed: _Listed | None = None
-        self._held_of: tuple[KubeletRecord, frozenset[int], dict[int, frozenset[str]]] | None = None
+        self._held = HeldIds(parts.book, parts.keeper.want_hidden_ids_of)
         self._foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
+        self._doubt = UnitDoubt()
+        self._has_allocated = False
         self.inventory: Inventory | None = None
         self.problem = "the cards were not looked up yet"
         self.offered = asyncio.Event()
@@ -107,7 +109,11 @@ class NodeAgent:
 
     def node_changed(self, node: Node) -> None:
         """Take in this node's Node object: its cordons, and whether what was published still stands there."""
+        is_first = not self._parts.publisher.has_seen_node
         self._parts.publisher.node_changed(node)
+        if is_first and self._doubt.begin(self._parts.publisher.former, self.inventory):
+            self._parts.publisher.withdraw()
+            self._replan()
         if self._parts.publisher.cordoned != self._offer.cordoned:
             self._offer = replace(self._offer, cordoned=self._parts.publisher.cordoned)
             self._replan()
@@ -118,11 +124,12 @@ class NodeAgent:
             self._tell_loser(pod.metadata.uid)
         if self._parts.book.apply(pod):
             self._parts.keeper.check_soon()
+        self._parts.keeper.writer.note_pod(pod.metadata.uid)
         self._pods_changed()
 
-    def pod_gone(self, uid: str) -> None:
-        """Take in that a pod of this node is gone."""
-        if self._parts.book.forget(uid):
+    def pod_gone(self, pod: Pod) -> None:
+        """Take in that a pod of this node is gone, of which this was the last state."""
+        if self._parts.book.forget(pod.metadata.uid, is_over=has_stopped(pod)):
             self._parts.keeper.check_soon()
         self._pods_changed()
 
@@ -137,12 +144,20 @@ class NodeAgent:
 
         Without waiting for the kubelet's record, so that the time in which it still offers the card is short.
         """
+        self._has_allocated = True
         self._parts.keeper.note_allocation()
         if self.inventory is not None:
             self._update_lists(self.inventory)
 
     def record_written(self, write: RecordWrite) -> None:
         """Tell people of a correction."""
+        if write.mended:
+            self._parts.announcer.about_pod(
+                write.pod,
+                "RecordMended",
+                f"the record could not be read ({write.mended}); it was written anew: card {_names(write.cards)}",
+                warning=True,
+            )
         if write.corrected_from:
             before, after = _names(write.corrected_from), _names(write.cards)
             self._parts.announcer.about_pod(
@@ -162,10 +177,15 @@ class NodeAgent:
 
     def _pods_changed(self) -> None:
         self._parts.pods.note()
-        self._parts.keeper.write_soon()
+        self._parts.keeper.writer.write_soon()
         if self.inventory is not None:
             # A pod that has ended gives its cards back at once; the kubelet's record shows it until the next admission.
             self._update_lists(self.inventory)
+
+    def _publish(self, inventory: Inventory) -> None:
+        """Publish the inventory, unless the Node's own still says what is in doubt."""
+        if self._doubt.unit is None:
+            self._parts.publisher.publish(inventory)
 
     def _replan(self) -> None:
         if self._cards is None:
@@ -178,14 +198,19 @@ class NodeAgent:
         except Refused as refusal:
             self._refuse("MemoryUnitRefused", str(refusal))
             return
-        before, self.inventory, self.problem = self.inventory, inventory, ""
-        if self._update_lists(inventory) or before != inventory:
+        was_doubted, doubt = self._doubt.unit is not None, self._doubt.settle(inventory, self._holders)
+        before, self.inventory = self.inventory, inventory
+        if self._update_lists(inventory) or before != inventory or was_doubted:
             self._parts.allocator.set_inventory(inventory)
             self._parts.whole_allocator.set_inventory(inventory)
-            self._parts.keeper.set_inventory(inventory)
-            self._parts.publisher.publish(inventory)
+            self._parts.keeper.writer.set_inventory(inventory)
+            self._publish(inventory)
             self._announce_changes(before, inventory)
             self._tell_unknown_cordons(inventory)
+        if doubt:
+            self._refuse("MemoryUnitRefused", doubt)
+        else:
+            self.problem = ""
         if self._parts.cdi.offer(inventory):
             self._parts.announcer.about_node("CdiSpecFailed", self._parts.cdi.problem, warning=True)
         self.offered.set()
@@ -198,6 +223,8 @@ class NodeAgent:
     def _plan(self, cards: CardsSeen) -> Inventory:
         published = self._parts.publisher.published_unit()
         current = self.inventory.unit.name if self.inventory is not None else published
+        if not self._has_allocated and self._offer.unit == AUTO_UNIT:
+            current = self._doubt.unit or current
         offer = self._offer
         if offer.unit == AUTO_UNIT and current in offer.vendor.auto_units:
             # A unit that was chosen stays while it fits, so that a card's coming or going does not change it.
@@ -207,36 +234,33 @@ class NodeAgent:
             except Refused:
                 logger.info("the unit in use does not fit any more, choosing another %s", fields(unit=current))
         inventory = plan_inventory(cards.statuses, offer, driver=cards.driver, left_out=cards.left_out)
-        self._check_unit_change(current, inventory.unit.name)
+        check_unit_change(current, inventory.unit.name, self._holders)
         return inventory
 
-    def _check_unit_change(self, before: str | None, now: str) -> None:
-        """Refuse another unit while pods hold units of the old one: their numbers would mean other amounts."""
-        if before is None or parse_memory_unit(before).per_gib == parse_memory_unit(now).per_gib:
-            return
-        holders = sorted(self._record.holdings) if self._record is not None else []
-        if holders:
-            raise Refused(
-                f"the memory unit changes from {before!r} to {now!r} while pods hold units of the old one "
-                f"({_some(holders)}): delete these pods, or set --memory-unit {before}"
-            )
+    @property
+    def _holders(self) -> Holders:
+        """Who holds units, as far as the kubelet's record was read."""
+        return Holders(self._record.holdings if self._record is not None else None, self._parts.keeper.problem)
 
     def _update_lists(self, inventory: Inventory) -> bool:
         """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
 
         A cordoned card is closed to all, one in use as a whole to memory, one in shared use to those who want it whole.
+        While the unit is in doubt, all are closed as by a cordon.
         """
         record, book = self._record, self._parts.book
         if record is None:
             listed = _Listed(inventory, NO_CARDS, {}, NO_CARDS, NO_CARDS)
         else:
             indexes = frozenset(card.index for card in inventory.cards)
-            cordoned = frozenset(card.index for card in inventory.cards if card.cordoned)
+            is_doubted = self._doubt.unit is not None
+            cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_doubted)
             shared, whole = book.cards_in_use(whole=False) & indexes, book.cards_in_use(whole=True) & indexes
+            held = self._held.of_cards(record, cordoned | whole)
             listed = _Listed(
                 inventory=inventory,
-                closed=cordoned | whole,
-                held=self._held_ids(record, cordoned | whole),
+                closed=frozenset(held),
+                held=held,
                 closed_whole=cordoned | shared,
                 held_whole=record.whole_cards | whole,
             )
@@ -251,12 +275,6 @@ class NodeAgent:
             is_told = is_told or told
         return is_told
 
-    def _held_ids(self, record: KubeletRecord, closed: frozenset[int]) -> dict[int, frozenset[str]]:
-        """The held ids of closed cards; up to 185,556 of them, so they are made once per record."""
-        if self._held_of is None or self._held_of[0] is not record or self._held_of[1] != closed:
-            self._held_of = (record, closed, {index: record.held_ids(index) for index in closed})
-        return self._held_of[2]
-
     def _have_no_cards(self, cards: CardsSeen) -> None:
         reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
         if self.inventory is not None and not cards.problem:
@@ -265,7 +283,7 @@ class NodeAgent:
             self._update_lists(empty)
             self._parts.allocator.set_inventory(empty)
             self._parts.whole_allocator.set_inventory(empty)
-            self._parts.publisher.publish(empty)
+            self._publish(empty)
         self._refuse("NoCards", reason)
 
     def _refuse(self, reason: str, problem: str) -> None:
@@ -313,7 +331,7 @@ class NodeAgent:
         other = not entry.is_whole
         for index in sorted(book.cards_in_use(whole=other).intersection(entry.promise)):
             use = "is in use as a whole" if other else "is shared"
-            pods = _some(book.users_of(index, whole=other)) or "a pod of this node"
+            pods = some_names(book.users_of(index, whole=other)) or "a pod of this node"
             self._parts.announcer.about_pod(
                 entry.ref,
                 "CardInOtherUse",
@@ -359,8 +377,3 @@ def _is_same_memory(before: _Listed | None, now: _Listed) -> bool:
 
 def _names(indexes: Sequence[int]) -> str:
     return ",".join(str(index) for index in indexes)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more

@@ -44,16 +44,34 @@ class NodeView:
     allocatable: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceCounts:
+    """What the Node counts of a resource: all that its plugin told, and those of them that can be handed out."""
+
+    capacity: int
+    allocatable: int
+
+
 class Publisher:
     """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
 
     def __init__(self, vendor: Vendor, patcher: NodePatcher) -> None:
         self._vendor = vendor
         self._patcher = patcher
-        self._inventory: Inventory | None = None
+        self.wanted: Inventory | None = None
+        """What is to stand on the Node; None before there is anything, and after a withdrawal."""
         self._node: NodeView | None = None
         self._wake = asyncio.Event()
-        self.problem = ""
+        self.former: Inventory | None = None
+        """What the Node said when it was first seen: the inventory of a plugin before this one."""
+        self._failure = ""
+
+    @property
+    def problem(self) -> str:
+        """Why the Node does not say what it should; "" where it does, or will in a moment."""
+        if self.wanted is not None and self._node is None:
+            return "the Node was not seen yet, and is not written before; see the log for the API server's answer"
+        return self._failure
 
     @property
     def cordoned(self) -> frozenset[str]:
@@ -64,31 +82,49 @@ class Publisher:
 
     def published_unit(self) -> str | None:
         """The unit of the inventory on the Node, perhaps by a plugin before this one; None where none is readable."""
+        inventory = self._published()
+        return inventory.unit.name if inventory is not None else None
+
+    def counts(self, resource: str) -> ResourceCounts | None:
+        """How many of a resource the Node counts; None where it was not seen yet or its figures are unreadable."""
         if self._node is None:
             return None
         try:
-            return decode_inventory(self._node.annotations.get(self._vendor.inventory_annotation, "")).unit.name
+            return ResourceCounts(
+                parse_count(str(self._node.capacity.get(resource, "0"))),
+                parse_count(self._node.allocatable.get(resource, "0")),
+            )
         except GcushareError:
             return None
 
-    def allocatable(self, resource: str) -> int | None:
-        """How many of a resource the Node counts as usable now; None where the Node or its figure is not readable."""
-        if self._node is None:
-            return None
-        try:
-            return parse_count(self._node.allocatable.get(resource, "0"))
-        except GcushareError:
-            return None
+    @property
+    def has_seen_node(self) -> bool:
+        return self._node is not None
 
     def publish(self, inventory: Inventory) -> None:
-        """Have this inventory written."""
-        self._inventory = inventory
+        """Have this inventory written, once the Node was seen."""
+        self.wanted = inventory
         self._wake.set()
+
+    def withdraw(self) -> None:
+        """Have nothing written until there is another inventory; what stands on the Node stays."""
+        self.wanted = None
 
     def node_changed(self, node: Node) -> None:
         """Take the Node's new state in."""
+        is_first = self._node is None
         self._node = NodeView(node.metadata.annotations, node.status.capacity, node.status.allocatable)
+        if is_first:
+            self.former = self._published()
         self._wake.set()
+
+    def _published(self) -> Inventory | None:
+        if self._node is None:
+            return None
+        try:
+            return decode_inventory(self._node.annotations.get(self._vendor.inventory_annotation, ""))
+        except GcushareError:
+            return None
 
     async def run(self) -> None:
         """Write what differs, whenever something changed, until cancelled."""
@@ -100,28 +136,31 @@ class Publisher:
                 is_written = await self._write()
             except GcushareError as error:
                 failures += 1
-                self.problem = f"the Node could not be written: {error}"
+                self._failure = f"the Node could not be written: {error}"
                 delay_s = _RETRY_DELAYS_S[min(failures, len(_RETRY_DELAYS_S)) - 1]
                 logger.warning("node not written; will retry %s", fields(error=error, delay_s=delay_s))
                 await asyncio.sleep(delay_s)
                 self._wake.set()
             else:
-                failures, self.problem = 0, ""
+                failures, self._failure = 0, ""
                 if is_written:
                     await asyncio.sleep(LEAST_INTERVAL_S)
 
     async def _write(self) -> bool:
-        """Write what differs; False where nothing did."""
-        if self._inventory is None:
+        """Write what differs; False where nothing did.
+
+        Nothing before the Node was seen: what stands there tells which unit the pods of before were given.
+        """
+        if self.wanted is None or self._node is None:
             return False
         is_written = False
-        text = encode_inventory(self._inventory)
-        count = len(self._inventory.cards)
-        if self._node is None or self._node.annotations.get(self._vendor.inventory_annotation) != text:
+        text = encode_inventory(self.wanted)
+        count = len(self.wanted.cards)
+        if self._node.annotations.get(self._vendor.inventory_annotation) != text:
             await self._patcher.patch_annotations({self._vendor.inventory_annotation: text})
-            logger.info("published the inventory %s", fields(cards=count, unit=self._inventory.unit.name))
+            logger.info("published the inventory %s", fields(cards=count, unit=self.wanted.unit.name))
             is_written = True
-        if self._node is None or str(self._node.capacity.get(self._vendor.count_resource, "")) != str(count):
+        if str(self._node.capacity.get(self._vendor.count_resource, "")) != str(count):
             await self._patcher.patch_capacity({self._vendor.count_resource: count})
             logger.info("published the card count %s", fields(count=count))
             is_written = True

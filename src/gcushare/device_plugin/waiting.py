@@ -1,4 +1,4 @@
-"""Waiting for this node's pods: a call of the kubelet may come before the watch has shown the pod that it is for."""
+"""Waiting: for a change of this node's pods, which the watch may show later than the kubelet, and for a wake-up."""
 
 from __future__ import annotations
 
@@ -27,3 +27,14 @@ class PodChanges:
             except TimeoutError:
                 return False
         return True
+
+
+async def wait_and_clear(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait for the event and clear it; False where the time ran out first."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    event.clear()
+    return True

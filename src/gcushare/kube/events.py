@@ -104,6 +104,7 @@ class EventRecorder:
         self._bucket = TokenBucket(self._limits.rate_per_s, self._limits.burst, self._clock)
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
         self._queue: deque[_Series] = deque()
+        self._is_posting = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -136,7 +137,9 @@ class EventRecorder:
             while self._queue:
                 await self._bucket.take()
                 series = self._queue.popleft()
+                self._is_posting = True
                 await self._post(series)
+                self._is_posting = False
             self._wake.clear()
             self._idle.set()
 
@@ -146,7 +149,7 @@ class EventRecorder:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
         except TimeoutError:
-            logger.warning("events left behind count=%d", len(self._queue))
+            logger.warning("events left behind count=%d", len(self._queue) + self._is_posting)
             return False
         return True
 

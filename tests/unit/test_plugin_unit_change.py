@@ -1,0 +1,137 @@
+"""A change of the memory unit under pods: refused by name, also when it is found out only after the list was told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.errors import Refused
+from gcushare.device_plugin.unit_change import Holders, check_unit_change, some_names
+from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.inventory import encode_inventory
+from tests.unit.test_plugin_node_agent import Rig, make_rig
+
+
+def published(tmp_path: Path, unit: str) -> str:
+    """The inventory that a plugin with one card of 16 GiB publishes."""
+    rig = make_rig(tmp_path, unit=unit)
+    rig.see(16)
+    assert rig.agent.inventory is not None
+    return encode_inventory(rig.agent.inventory)
+
+
+def to_write(rig: Rig) -> str | None:
+    """The unit that the publisher would write on the Node now."""
+    inventory = rig.parts.publisher.wanted
+    return inventory.unit.name if inventory is not None else None
+
+
+@pytest.mark.parametrize(
+    ("holders", "words"),
+    [
+        pytest.param(["d/b", "d/a"], "hold units of the old one (d/a, d/b): delete these pods", id="held"),
+        pytest.param(None, "it is not known who holds units of the old one: away; see to that, or set", id="not known"),
+    ],
+)
+def test_another_unit_is_refused_while_pods_hold_the_old_one_or_may(holders: list[str] | None, words: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check_unit_change("1", "0.1", Holders(holders, "away"))
+    assert words in str(refused.value)
+    assert str(refused.value).endswith("set --memory-unit 1")
+
+
+def test_a_unit_that_nobody_holds_or_that_stays_as_it_is_may_be_offered() -> None:
+    check_unit_change("1", "0.1", Holders([]))
+    check_unit_change(None, "0.1", Holders(None, "away"))
+    check_unit_change("1", "GiB", Holders(["d/a"]))
+
+
+def test_of_many_names_ten_are_told() -> None:
+    assert some_names([str(number) for number in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+
+
+def test_another_unit_is_refused_until_the_kubelets_record_was_read(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="0.1")
+    rig.node(inventory=published(tmp_path, "1"))
+    rig.see(16)
+    assert "it is not known who holds units of the old one" in rig.agent.problem
+    assert not rig.agent.offered.is_set()
+    rig.hold()
+    assert (rig.agent.problem, rig.told()) == ("", (160, 160))
+
+
+def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_harm_to_its_pods(
+    tmp_path: Path,
+) -> None:
+    rig = make_rig(tmp_path, unit="0.1")
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.see(16)
+    assert rig.told() == (160, 160)
+    rig.node(inventory=published(tmp_path, "1"))
+    assert "changes from '1' to '0.1' while pods hold units of the old one (d/a)" in rig.agent.problem
+    assert rig.heard.reasons() == ["MemoryUnitRefused"]
+    assert rig.told() == (160, 4), "what pods hold stays healthy"
+    assert to_write(rig) is None, "the Node keeps the unit of before"
+    rig.see(16)
+    rig.node(inventory=published(tmp_path, "1"))
+    assert rig.told() == (160, 4)
+    rig.hold()
+    assert (rig.agent.problem, rig.told()) == ("", (160, 160))
+    assert to_write(rig) == "0.1"
+
+
+def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="0.1")
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.see(16)
+    rig.node(inventory=published(tmp_path, "1"))
+    rig.see()
+    assert to_write(rig) is None
+    rig.see(16)
+    assert (rig.told(), to_write(rig)) == ((160, 4), None)
+
+
+def test_a_node_that_is_seen_late_changes_nothing_where_the_unit_is_the_same(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="1")
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.see(16)
+    rig.node(inventory=published(tmp_path, "GiB"))
+    assert (rig.agent.problem, rig.told(), to_write(rig)) == ("", (16, 16), "1")
+
+
+@pytest.mark.parametrize("has_allocated", [False, True])
+def test_an_automatic_unit_gives_way_to_that_of_before_unless_both_were_given_out(
+    tmp_path: Path, has_allocated: bool
+) -> None:
+    rig = make_rig(tmp_path, unit="auto")
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.see(16)
+    assert to_write(rig) == "0.001"
+    if has_allocated:
+        rig.agent.allocated()
+    rig.node(inventory=published(tmp_path, "0.1"))
+    if has_allocated:
+        assert "changes from '0.1' to '0.001'" in rig.agent.problem
+        assert rig.told() == (16000, 4)
+    else:
+        assert (rig.agent.problem, rig.told(), to_write(rig)) == ("", (160, 160), "0.1")
+
+
+async def test_nothing_is_written_on_a_node_that_was_not_seen(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path)
+    rig.see(16)
+    publisher = rig.parts.publisher
+    running = asyncio.create_task(publisher.run(), name="publisher")
+    try:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert "the Node was not seen yet" in publisher.problem
+        rig.node()
+        async with asyncio.timeout(5):
+            while "could not be written" not in publisher.problem:  # noqa: ASYNC110 - it fails: the server is away
+                await asyncio.sleep(0)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])

@@ -58,7 +58,9 @@ async def test_a_kubelet_takes_262144_units_and_pods_of_16384(control_plane: Con
             await side.run_pods(real_pod("first", 16_384))
         with timed("plugin killed and started, a second pod runs", taken):
             await side.plugin.kill()
+            await side.until_allocatable(0)
             await side.start_plugin()
+            await side.until_allocatable(262_144)
             await side.run_pods(real_pod("second", 16_384))
         with timed("kubelet killed and started, a third pod runs", taken):
             await side.machine.kill_kubelet()

@@ -124,6 +124,7 @@ async def test_a_restart_under_both_kinds_of_pod_changes_nothing_for_them(
     await side.run_pods(real_pod("whole", 0, whole=1))
     if restarted in ("plugin", "both"):
         await side.plugin.kill()
+        await side.until_allocatable(0)  # What the Node offered before must not be taken for what it offers again.
     if restarted in ("kubelet", "both"):
         await side.machine.kill_kubelet()
         await side.machine.start_kubelet()

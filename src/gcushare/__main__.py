@@ -1,80 +1,19 @@
-"""The command ``gcushare``: one word for what is no program of a cluster; each subcommand has its own settings."""
+"""The command ``gcushare``."""
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 
-from gcushare._version import __version__
-from gcushare.runtime.entry import Surroundings
-from gcushare.runtime.exits import DONE, MISUSED
+from gcushare.starting import start
 
-
-@dataclass(frozen=True, slots=True)
-class Subcommand:
-    """A word after ``gcushare``: ``module`` has a ``main`` that takes the surroundings and returns the exit code.
-
-    Named, not imported: ``gcushare --version`` must not load a cluster.
-    """
-
-    name: str
-    module: str
-    summary: str
-
-    def run(self, around: Surroundings) -> int:
-        """Load the module and hand over."""
-        run: Callable[[Surroundings], int] = importlib.import_module(self.module).main
-        return run(around)
-
-
-SUBCOMMANDS = (
-    Subcommand("demo", "gcushare.demo.command", "the whole system on this machine, step by step, without a cluster"),
-    Subcommand("doctor", "gcushare.doctor.command", "what is wrong with a cluster or a node, and what to do about it"),
-    Subcommand("support-bundle", "gcushare.doctor.bundle_command", "for support: one archive without secrets"),
-    Subcommand("cards", "gcushare.card_view.command", "a node's cards: state, memory, temperature, and who is on them"),
-    Subcommand("cordon-card", "gcushare.cordon.cordon_card", "no new pods on one card; the ones there stay"),
-    Subcommand("uncordon-card", "gcushare.cordon.uncordon_card", "let new pods on a card again"),
-)
+TYPE_CHECKING = False  # typing takes milliseconds to import
+if TYPE_CHECKING:
+    from gcushare.runtime.entry import Surroundings
 
 
 def main(surroundings: Surroundings | None = None) -> int:
-    """Run the command and return its exit code."""
-    around = surroundings or Surroundings()
-    word = around.argv[0] if around.argv else "--help"
-    if word in ("--help", "-h"):
-        around.stdout.write(_help())
-        return DONE
-    if word == "--version":
-        around.stdout.write(f"gcushare {__version__}\n")
-        return DONE
-    found = next((each for each in SUBCOMMANDS if each.name == word), None)
-    if found is None:
-        around.stderr.write(f"error: {_complain(word)}\n")
-        return MISUSED
-    return found.run(replace(around, argv=tuple(around.argv[1:])))
-
-
-def _help() -> str:
-    width = max(len(each.name) for each in SUBCOMMANDS)
-    lines = "".join(f"  {each.name.ljust(width)}  {each.summary}\n" for each in SUBCOMMANDS)
-    return (
-        "Usage: gcushare COMMAND [OPTIONS]\n\n"
-        "  Many pods share one accelerator card by memory on Kubernetes.\n\n"
-        f"Commands:\n{lines}\n"
-        "Common:\n  --version   Print the version and exit.\n  -h, --help  Print this page and exit; after a command, "
-        "that command's.\n"
-    )
-
-
-def _complain(word: str) -> str:
-    names = [each.name for each in SUBCOMMANDS]
-    near = difflib.get_close_matches(word, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    kind = "setting" if word.startswith("-") else "command"
-    return f"no such {kind}: {word!r}; known commands: {', '.join(names)}.{hint} Run 'gcushare --help'."
+    """Run the command; returns its exit code."""
+    return start("gcushare.subcommands", "main", surroundings)
 
 
 if __name__ == "__main__":

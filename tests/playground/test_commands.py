@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare import __main__ as gcushare
+from gcushare import subcommands as gcushare
 from gcushare._version import __version__
 from gcushare.core.units import GIB
 from gcushare.playground.picture import POD_OBJECTS

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
-from gcushare.inspect.__main__ import GCUSHARE, run_command
+from gcushare.inspect.command_line import GCUSHARE, run_command
 from gcushare.inspect.manual import Names
 from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Authorizer, Deletion
 from gcushare.playground.apiserver.kubeconfig import write_kubeconfig

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.inspect.__main__ import GCUSHARE, run_completer
+from gcushare.inspect.command_line import GCUSHARE, run_completer
 from gcushare.runtime.entry import Surroundings
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace

@@ -108,6 +108,34 @@ async def test_the_extender_is_asked_again_where_it_was_chosen(seen: Cluster) ->
         await replica.stop()
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize("source", ["api", "extender"])
+async def test_a_reader_that_leaves_ends_the_command_at_once_and_quietly(
+    seen: Cluster, output: str, source: str
+) -> None:
+    """Nothing changes in the cluster after the reader has left: the command must not wait to write once more."""
+    replica = Replica(extender_settings(), seen.api.url)
+    await replica.start()
+    await until(lambda: replica.extender.serving.is_synced)
+    flags = ("--watch", "-o", output, "--source", source, "--extender-url", replica.url, "--interval", "200ms")
+    reading, writing = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", RUN, *flags, env={**seen.environ(), "PATH": os.environ["PATH"]},
+        stdout=writing, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    os.close(writing)
+    try:
+        assert await asyncio.to_thread(os.read, reading, 20), "something is printed"
+        os.close(reading)
+        _, complaint = await asyncio.wait_for(process.communicate(), DEADLINE_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await replica.stop()
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert [line for line in complaint.decode().splitlines() if not line.startswith("source: ")] == []
+
+
 async def test_a_server_that_goes_away_and_comes_back_is_told_and_followed_on(seen: Cluster) -> None:
     async with following(seen, "--watch") as ran:
         await ran.until(lambda it: "4/32 (12%)" in it.out)

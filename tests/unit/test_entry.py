@@ -6,7 +6,9 @@ import io
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -145,18 +147,75 @@ def test_a_reader_that_leaves_early_hears_no_complaint(unbuffered: str) -> None:
         "from gcushare.runtime.entry import run_program\n"
         "sys.exit(run_program(PROGRAM, lambda _: print('x' * 1000) or 0))\n"
     )
+    assert _run_without_a_reader(program, unbuffered=unbuffered) == (141, "")
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version", "--print-config"])
+def test_a_reader_that_leaves_an_answer_of_the_command_line_hears_no_complaint(flag: str) -> None:
+    """What ``--help`` prints waits in a buffer until the end, where the interpreter would complain."""
+    program = "import sys\nfrom gcushare.inspect.__main__ import main_gcushare\nsys.exit(main_gcushare())\n"
+    assert _run_without_a_reader(program, flag) == (141, "")
+
+
+def _run_without_a_reader(program: str, *argv: str, unbuffered: str = "") -> tuple[int, str]:
+    """Run a program whose output goes into a pipe that nobody reads; returns its exit code and what it complains of."""
     read_end, write_end = os.pipe()
     os.close(read_end)
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    words = [sys.executable, "-c", program, *argv]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            stdout=write_end,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=30,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
+        done = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=30, env=environ)
     finally:
         os.close(write_end)
+    return done.returncode, done.stderr
 
-    assert (done.returncode, done.stderr) == (1, "")
+
+def test_a_reader_that_leaves_is_the_same_where_every_task_of_a_group_meets_it() -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from tests.unit.test_entry import PROGRAM\n"
+        "from gcushare.runtime.entry import run_program\n"
+        "async def write():\n"
+        "    async with asyncio.TaskGroup() as group:\n"
+        "        group.create_task(asyncio.to_thread(print, 'x', flush=True))\n"
+        "        group.create_task(asyncio.to_thread(print, 'y', flush=True))\n"
+        "    return 0\n"
+        "sys.exit(run_program(PROGRAM, lambda _: asyncio.run(write())))\n"
+    )
+    assert _run_without_a_reader(program) == (141, "")
+
+
+def test_a_group_with_another_error_is_told_though_the_reader_has_left() -> None:
+    program = (
+        "import sys\n"
+        "from tests.unit.test_entry import PROGRAM\n"
+        "from gcushare.runtime.entry import run_program\n"
+        "def fail(_):\n"
+        "    raise ExceptionGroup('both', [BrokenPipeError(32, 'Broken pipe'), ZeroDivisionError('oops')])\n"
+        "sys.exit(run_program(PROGRAM, fail))\n"
+    )
+    code, told = _run_without_a_reader(program)
+    assert code == 70
+    assert "ZeroDivisionError: oops" in told
+
+
+SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+    "scripts"
+]
+
+
+@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_ctrl_c_while_a_command_is_still_loading_ends_it_quietly(name: str, tmp_path: Path) -> None:
+    """The first module of the standard library that every command loads is replaced by a Ctrl-C."""
+    (tmp_path / "dataclasses.py").write_text("import signal\n\nsignal.raise_signal(signal.SIGINT)\n")
+    module, function = SCRIPTS[name].split(":")
+    program = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", program, "demo"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -234,6 +234,32 @@ def test_empty_text_turns_an_optional_setting_off_and_is_refused_elsewhere() -> 
     assert problem.startswith("flag --node: '' is empty")
 
 
+def test_a_setting_may_have_a_second_word_on_the_command_line_alone() -> None:
+    @settings
+    class Aliased:
+        """Aliased."""
+
+        kube_context: str = setting(parsers.text("NAME"), default="", alias="--context", help="Which context.")
+
+    program = Program("p", "s", "1", Aliased)
+    for flag in ("--context=x", "--kube-context=x"):
+        assert load_settings(program, (flag,), {}, no_file).kube_context == "x"
+    assert load_settings(program, (), {"GCUSHARE_KUBE_CONTEXT": "x"}, no_file).kube_context == "x"
+    with pytest.raises(Answered) as answer:
+        load_settings(program, ("--help",), {}, no_file)
+    assert "--context, --kube-context NAME" in answer.value.text
+
+    @settings
+    class Doubled:
+        """Doubled."""
+
+        context: str = setting(parsers.text("NAME"), default="", help="One.")
+        other: str = setting(parsers.text("NAME"), default="", alias="--context", help="Another.")
+
+    with pytest.raises(TypeError, match="context more than once"):
+        load_settings(Program("p", "s", "1", Doubled), (), {}, no_file)
+
+
 def test_a_secret_is_shown_nowhere() -> None:
     secret = "tops3cret"
 

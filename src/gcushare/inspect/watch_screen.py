@@ -34,15 +34,35 @@ _FOOT = 3
 async def watch(
     screen: Screen, api: KubeClient, connection: Connection, wanted: Wanted, settings: TableSettings
 ) -> int:
-    """Follow until interrupted."""
+    """Follow until interrupted, or until nobody reads the output any more.
+
+    Raises:
+        BrokenPipeError: the output's reader has left.
+    """
     async with follow(api, connection, wanted, settings.interval) as views:
         if settings.show.output is Output.JSON:
-            await _print_documents(screen, views, settings)
+            showing = _print_documents(screen, views, settings)
         elif screen.is_terminal:
-            await _show_live(screen, views, settings)
+            showing = _show_live(screen, views, settings)
         else:
-            await _print_changes(screen, views, settings)
+            showing = _print_changes(screen, views, settings)
+        await _first_of(
+            asyncio.create_task(showing, name="show what changes"),
+            asyncio.create_task(screen.until_closed(), name="wait for the reader to leave"),
+        )
     return DONE
+
+
+async def _first_of(*tasks: asyncio.Task[None]) -> None:
+    """Wait for the first task to end, end the others, and raise what it raised as it is: no group around it."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 async def _print_documents(screen: Screen, views: AsyncGenerator[View, None], settings: TableSettings) -> None:

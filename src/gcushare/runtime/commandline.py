@@ -60,7 +60,7 @@ def _make_parameter(spec: Spec) -> click.Parameter:
     if spec.is_argument:
         return click.Argument([_identify(spec.name)], required=False, default=None)
     flag = f"--{spec.name}/--no-{spec.name}" if spec.parser.is_switch else f"--{spec.name}"
-    words = [_identify(spec.name), flag, *filter(None, [spec.declared.short])]
+    words = [_identify(spec.name), flag, *filter(None, [spec.declared.short, spec.declared.alias])]
     return click.Option(words, default=None)
 
 

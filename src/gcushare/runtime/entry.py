@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import sys
 import traceback
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from gcushare.core.errors import ConfigError, GcushareError
-from gcushare.runtime.exits import DONE, FAILED, INTERNAL_ERROR, SIGNALLED, exit_code_for
+from gcushare.runtime.exits import DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
 from gcushare.runtime.groups import LogSettings
 from gcushare.runtime.loading import Answered, load_settings
 from gcushare.runtime.log_lines import escape
 from gcushare.runtime.logs import fields, setup_logging
+from gcushare.runtime.pipes import CLOSED_PIPE, is_closed_pipe, leave_closed_pipes
 from gcushare.runtime.settings import Program
 
 T = TypeVar("T")
@@ -55,49 +55,50 @@ def run_program(
     """
     around = surroundings or Surroundings()
     try:
-        settings = load_settings(program, around.argv, around.environ, _read_text)
+        environ = {**around.environ, "COLUMNS": columns_of(around)}
+        settings = load_settings(program, around.argv, environ, _read_text)
     except Answered as answer:
-        around.stdout.write(answer.text)
-        return DONE
+        text = answer.text
+        return _run_guarded(lambda: _answer(text, around.stdout), around, lambda error: _tell(error, around.stderr))
     except ConfigError as error:
         return _tell(error, around.stderr)
     if log_settings is None:
-        return _run_guarded(lambda: main(settings), around.stdout, lambda error: _tell(error, around.stderr))
+        return _run_guarded(lambda: main(settings), around, lambda error: _tell(error, around.stderr))
     with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=around.stderr):
-        return _run_guarded(lambda: main(settings), around.stdout, _log)
+        return _run_guarded(lambda: main(settings), around, _log)
 
 
 def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _run_guarded(main: Callable[[], int], stdout: TextIO, report: Callable[[Exception], int]) -> int:
+def _run_guarded(main: Callable[[], int], around: Surroundings, report: Callable[[Exception], int]) -> int:
     try:
         code = main()
-        stdout.flush()
+        around.stdout.flush()
         return code
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
-    except BrokenPipeError as error:
-        return FAILED if _is_abandoned(stdout) else report(error)
     except Exception as error:  # the program's root: every error ends here and is told
+        # A task group wraps it; a peer's broken pipe is an error like any other.
+        if is_closed_pipe(error) and leave_closed_pipes(around.stdout, around.stderr):
+            return CLOSED_PIPE
         return report(error)
 
 
-def _is_abandoned(stdout: TextIO) -> bool:
-    """Tell whether the reader of our output (head, less) has left; then nothing more is written to it at exit."""
+def _answer(text: str, stdout: TextIO) -> int:
+    stdout.write(text)
+    return DONE
+
+
+def columns_of(around: Surroundings) -> str:
+    """The width for which to write: what the surroundings insist on, else the terminal's; empty on a pipe."""
+    if around.environ.get("COLUMNS") or not around.stdout.isatty():
+        return around.environ.get("COLUMNS", "")
     try:
-        descriptor = stdout.fileno()
-    except (OSError, ValueError):  # not a file of the system
-        return False
-    poller = select.poll()
-    poller.register(descriptor, select.POLLOUT)
-    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0)):
-        return False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-    return True
+        return str(os.get_terminal_size(around.stdout.fileno()).columns or "")
+    except (OSError, ValueError):  # a stand-in for a terminal has neither descriptor nor size
+        return ""
 
 
 def _tell(error: Exception, stderr: TextIO) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from gcushare.runtime.exits import EXIT_STATUS
+from gcushare.runtime.parsers import ANY_TEXT
 from gcushare.runtime.settings import Program, Spec
 from gcushare.runtime.settings_file import VERSION, VERSION_KEY
 
@@ -36,6 +37,9 @@ _COMMON = (
 )
 
 
+_HOW_TO_GO_ON = "'{name} COMMAND --help' shows a command's own flags."
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """A setting, the value it got, and the source that gave it."""
@@ -52,24 +56,52 @@ class Resolved:
 
 def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "") -> str:
     """Write the manual page; ``columns`` is the terminal's width as the environment tells it."""
-    asked = int(columns) if columns.isascii() and columns.isdigit() else _WIDTH
-    page = _Page(width=max(_NARROWEST, min(asked, _WIDEST)))
+    page = _page_for(columns)
     arguments = "".join(
         f" {spec.flag}" if spec.is_required else f" [{spec.flag}]" for spec in specs if spec.is_argument
     )
     page.write_usage(program.name, f"[OPTIONS]{arguments}")
     page.write_paragraph()
     page.write_text(program.summary)
+    page.write_table("Commands", program.commands)
+    if program.commands:
+        page.write_paragraph()
+        page.write_text(_HOW_TO_GO_ON.format(name=program.name))
     for concern, members in _group_by_concern(specs).items():
         _write_terms(page, concern, [(_name(spec), _describe(spec)) for spec in members])
     _write_terms(page, "Common", _COMMON)
-    with page.section("Exit status"):
-        page.write_dl([(str(code), meaning) for code, meaning in EXIT_STATUS.items()])
-    _write_terms(page, "Examples", program.examples)
+    page.write_table("Exit status", [(str(code), meaning) for code, meaning in EXIT_STATUS.items()])
+    room = page.width - 2
+    _write_terms(page, "Examples", [(_break_command(line, room), text) for line, text in program.examples])
+    for title, rows in program.legends:
+        page.write_table(title, rows)
     if program.notes:
-        page.write_paragraph()
-        page.write_text(program.notes)
+        with page.section("Notes"):
+            page.write_text(program.notes)
     return page.getvalue()
+
+
+def render_overview(
+    name: str, summary: str, commands: Sequence[tuple[str, str]], *, notes: str = "", columns: str = ""
+) -> str:
+    """Write the page of a command that is nothing but its subcommands; ``columns`` as of `render_help`."""
+    page = _page_for(columns)
+    page.write_usage(name, "COMMAND [OPTIONS]")
+    page.write_paragraph()
+    page.write_text(summary)
+    page.write_table("Commands", commands)
+    page.write_paragraph()
+    page.write_text(_HOW_TO_GO_ON.format(name=name))
+    page.write_table("Common", _COMMON[-2:])
+    if notes:
+        with page.section("Notes"):
+            page.write_text(notes)
+    return page.getvalue()
+
+
+def _page_for(columns: str) -> _Page:
+    asked = int(columns) if columns.isascii() and columns.isdigit() else _WIDTH
+    return _Page(width=max(_NARROWEST, min(asked, _WIDEST)))
 
 
 def render_config(program: str, resolved: Sequence[Resolved]) -> str:
@@ -97,19 +129,30 @@ class _Page(click.HelpFormatter):
     """Click's page, but no word is broken at a hyphen: keys and flags must be found by searching for them."""
 
     def write_text(self, text: str) -> None:
+        """Write paragraphs, with an empty line between two."""
         indent = " " * self.current_indent
-        for paragraph in text.split("\n\n"):
-            self.write(
-                textwrap.fill(
-                    paragraph,
-                    self.width,
-                    initial_indent=indent,
-                    subsequent_indent=indent,
-                    break_on_hyphens=False,
-                    break_long_words=False,
-                )
-            )
-            self.write("\n")
+        self.write("\n".join(self._fill(part, indent, indent) for part in text.split("\n\n")))
+
+    def write_table(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
+        """Write a section of two columns; nothing where there are no rows."""
+        if not rows:
+            return
+        width = max(len(term) for term, _ in rows)
+        with self.section(title):
+            for term, text in rows:
+                head = f"{'':{self.current_indent}}{term:<{width}}  "
+                self.write(self._fill(text, head, " " * len(head)))
+
+    def _fill(self, text: str, first: str, following: str) -> str:
+        filled = textwrap.fill(
+            text,
+            self.width,
+            initial_indent=first,
+            subsequent_indent=following,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        return f"{filled}\n"
 
 
 def _write_terms(page: _Page, title: str, terms: Sequence[tuple[str, str]]) -> None:
@@ -118,7 +161,7 @@ def _write_terms(page: _Page, title: str, terms: Sequence[tuple[str, str]]) -> N
         return
     with page.section(title):
         for term, text in terms:
-            page.write(f"{'':{page.current_indent}}{term}\n")
+            page.write(textwrap.indent(f"{term}\n", " " * page.current_indent))
             page.indent()
             page.indent()
             page.write_text(text)
@@ -126,10 +169,18 @@ def _write_terms(page: _Page, title: str, terms: Sequence[tuple[str, str]]) -> N
             page.dedent()
 
 
+def _break_command(line: str, room: int) -> str:
+    """Break a command line that is too long for the page as a shell reads it: with a backslash before the break."""
+    if len(line) <= room:
+        return line
+    parts = textwrap.wrap(line, room - 2, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
+    return " \\\n".join(parts)
+
+
 def _name(spec: Spec) -> str:
     if spec.is_argument:
         return spec.flag
-    short = f"{spec.declared.short}, " if spec.declared.short else ""
+    short = "".join(f"{word}, " for word in (spec.declared.short, spec.declared.alias) if word)
     return (
         f"{short}{spec.flag}, --no-{spec.name}"
         if spec.parser.is_switch
@@ -138,8 +189,13 @@ def _name(spec: Spec) -> str:
 
 
 def _describe(spec: Spec) -> str:
-    facts = [] if spec.parser.is_switch else [f"accepted: {spec.parser.accepted}"]
-    facts.append("required" if spec.is_required else f"default: {Resolved(spec, spec.default, '').show() or 'empty'}")
+    parser = spec.parser
+    accepted = parser.inner or parser.accepted
+    facts = [] if parser.is_switch or accepted == ANY_TEXT else [f"accepted: {accepted}"]
+    if spec.is_required:
+        facts.append("required")
+    else:
+        facts.append(f"default: {Resolved(spec, spec.default, '').show() or parser.unset or 'none'}")
     if not spec.is_argument:
         facts.append(f"env: {spec.env}")
     return f"{spec.declared.help} [{'; '.join(facts)}]"

@@ -28,6 +28,10 @@ class Parser(Generic[T]):
     show: Callable[[T], str] = str
     is_switch: bool = False
     choices: tuple[str, ...] = ()
+    unset: str = ""
+    """What holds where the value is left empty; without it a value must not be left empty, or empty says it itself."""
+    inner: str = ""
+    """What is accepted where it is not left empty, of a parser with ``unset``."""
 
 
 class HostPort(NamedTuple):
@@ -58,7 +62,10 @@ def _check_bounds(value: float | Decimal, low: float | None, high: float | None)
         raise ValueError("too large")
 
 
-def text(metavar: str = "TEXT", *, accepted: str = "any text that is not empty") -> Parser[str]:
+ANY_TEXT = "any text that is not empty"
+
+
+def text(metavar: str = "TEXT", *, accepted: str = ANY_TEXT) -> Parser[str]:
     """Read text as it stands; empty text is refused (see `optional`)."""
 
     def parse(raw: str) -> str:
@@ -158,10 +165,12 @@ def _parse_duration(raw: str) -> Decimal:
 
 
 def show_duration(seconds: float) -> str:
-    """Show seconds in the largest unit that stays whole, for example ``500ms``, ``5s`` or ``90s``."""
+    """Show seconds in the largest unit that stays whole, for example ``0s``, ``500ms``, ``5s`` or ``90s``."""
+    if not seconds:
+        return "0s"
     for unit in ("d", "h", "m", "s", "ms"):
         count = Decimal(str(seconds)) / _DURATION_UNITS[unit]
-        if count and count == count.to_integral_value():
+        if count == count.to_integral_value():
             return f"{int(count)}{unit}"
     return f"{Decimal(str(seconds)):f}s"
 
@@ -269,4 +278,5 @@ def optional(inner: Parser[T], unset: str) -> Parser[T | None]:
     def show(value: T | None) -> str:
         return "" if value is None else inner.show(value)
 
-    return Parser(inner.metavar, f"{inner.accepted}, or empty ({unset})", parse, show, choices=inner.choices)
+    accepted = f"{inner.accepted}, or empty ({unset})"
+    return Parser(inner.metavar, accepted, parse, show, choices=inner.choices, unset=unset, inner=inner.accepted)

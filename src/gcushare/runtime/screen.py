@@ -14,6 +14,7 @@ from rich.text import Text
 
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.log_lines import escape
+from gcushare.runtime.pipes import until_closed
 
 PATIENCE_S = 2.0
 """Work that takes longer is told of, on terminals."""
@@ -66,6 +67,10 @@ class Screen:
         """Print text as it is."""
         self._around.stdout.write(text)
         self._around.stdout.flush()
+
+    async def until_closed(self) -> None:
+        """Wait until nobody reads the output any more; see `pipes.until_closed`."""
+        await until_closed(self._around.stdout)
 
     def tell(self, kind: str, line: str) -> None:
         """Say something beside the output: a warning, a hint, a source."""

@@ -31,6 +31,7 @@ class Declared:
     short: str | None
     is_argument: bool
     is_secret: bool
+    alias: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def setting(
     short: str | None = None,
     argument: bool = False,
     secret: bool = False,
+    alias: str | None = None,
 ) -> Any:
     """Declare one setting as a dataclass field.
 
@@ -101,8 +103,9 @@ def setting(
         short: a one-letter flag beside the long one, for example ``-o``.
         argument: read it from the command line's position instead of from a flag.
         secret: never show its value.
+        alias: another long flag that means the same, dashes included: the word that people know from other commands.
     """
-    declared = Declared(parser, help, env, short, argument, secret)
+    declared = Declared(parser, help, env, short, argument, secret, alias)
     return dataclasses.field(default=default, metadata={_SETTING: declared})
 
 
@@ -147,7 +150,8 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
         TypeError: two settings share a name or variable, or a field is neither a setting nor a group.
     """
     specs = tuple(_walk(Group(cls, "", {}), ()))
-    for words in ([spec.name for spec in specs], [spec.env for spec in specs]):
+    aliases = [spec.declared.alias.removeprefix("--") for spec in specs if spec.declared.alias]
+    for words in ([*(spec.name for spec in specs), *aliases], [spec.env for spec in specs]):
         doubled = sorted({word for word in words if words.count(word) > 1})
         if doubled:
             raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once; give a group a prefix")
@@ -180,5 +184,9 @@ class Program(Generic[T]):
     settings: type[T]
     examples: tuple[tuple[str, str], ...] = ()
     """Pairs of a command line and what it does."""
+    commands: tuple[tuple[str, str], ...] = ()
+    """Pairs of a command word and what it does, shown above the flags."""
+    legends: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """Tables after the examples: a heading, and pairs of a sign and its meaning."""
     notes: str = ""
-    """Paragraphs after the examples: files, endpoints, what else a reader of ``--help`` needs."""
+    """Paragraphs at the end: files, endpoints, what else a reader of ``--help`` needs."""

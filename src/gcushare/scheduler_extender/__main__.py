@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.shutdown import run as run_until_shutdown
-from gcushare.scheduler_extender.app import run
-from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
+from gcushare.starting import start
+
+TYPE_CHECKING = False  # typing takes milliseconds to import
+if TYPE_CHECKING:
+    from gcushare.runtime.entry import Surroundings
 
 
 def main(surroundings: Surroundings | None = None) -> int:
-    """Run the program and return its exit code."""
-    return run_program(PROGRAM, _run, log_settings=lambda settings: settings.log, surroundings=surroundings)
-
-
-def _run(settings: ExtenderSettings) -> int:
-    return run_until_shutdown(lambda shutdown: run(settings, shutdown))
+    """Run the command; returns its exit code."""
+    return start("gcushare.scheduler_extender.command_line", "main", surroundings)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""The command ``gcushare-device-plugin``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gcushare._version import __version__
+from gcushare.core.errors import GcushareError
+from gcushare.device_plugin.api_edges import ApiPatcher
+from gcushare.device_plugin.app import COMPONENT, run_plugin
+from gcushare.device_plugin.asking import print_status
+from gcushare.device_plugin.cdi import CdiSpecFile
+from gcushare.device_plugin.configuring import find_api_server
+from gcushare.device_plugin.removing import Traces, remove_from_node
+from gcushare.device_plugin.settings import PluginSettings
+from gcushare.kube.client import KubeClient
+from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.exits import DONE, exit_code_for
+from gcushare.runtime.groups import LogLevel, LogSettings
+from gcushare.runtime.settings import Program
+from gcushare.runtime.shutdown import run
+from gcushare.vendors import VENDORS_BY_NAME
+
+PROGRAM = Program(
+    name=COMPONENT,
+    summary="Share this node's accelerator cards among pods by memory: registers the memory resource with the kubelet, "
+    "hands each container its card, watches the cards' health and keeps the pods' records true.",
+    version=__version__,
+    settings=PluginSettings,
+    examples=(
+        ("gcushare-device-plugin --node-name node-1", "share the cards that are found, in the vendor's own unit"),
+        ("gcushare-device-plugin --memory-unit 0.1 --reserve 5%", "tenths of a GB, a twentieth of each card kept back"),
+        ("gcushare-device-plugin --mode both", "memory of cards and whole cards, from the same cards"),
+        ("gcushare-device-plugin --cards simulated:cards.yaml", "cards from a file, for trying it out"),
+        ("gcushare-device-plugin --status", "what the plugin that runs here believes"),
+        ("gcushare-device-plugin --remove-from-node", "take back what it wrote, after it was stopped for good"),
+    ),
+    notes="Endpoints on --listen-port: /healthz, /readyz, /metrics, /status (what this node believes, as JSON).",
+)
+
+
+def main(surroundings: Surroundings | None = None) -> int:
+    """Run the command; returns its exit code."""
+    around = surroundings or Surroundings()
+
+    def start(settings: PluginSettings) -> int:
+        if settings.actions.status:
+            return _answer(around, lambda: print_status(settings.serve, around.stdout))
+        if settings.actions.remove_from_node:
+            return _answer(around, lambda: asyncio.run(_remove(settings, around)))
+        return run(lambda shutdown: run_plugin(settings, shutdown))
+
+    return run_program(PROGRAM, start, log_settings=_log_settings, surroundings=around)
+
+
+def _log_settings(settings: PluginSettings) -> LogSettings:
+    """A command that answers on stdout writes no log file beside that of the plugin that runs."""
+    if settings.actions.status or settings.actions.remove_from_node:
+        return LogSettings(log_dir=None, log_level=LogLevel.ERROR)
+    return settings.log
+
+
+def _answer(around: Surroundings, work: Callable[[], int]) -> int:
+    """Tell an error to the person who asked: the log's form is for the plugin that runs."""
+    try:
+        return work()
+    except GcushareError as error:
+        around.stderr.write(f"error: {error}\n")
+        return exit_code_for(error)
+
+
+async def _remove(settings: PluginSettings, around: Surroundings) -> int:
+    kubelet, vendor = settings.kubelet, VENDORS_BY_NAME[settings.cards.vendor.value]
+    traces = Traces(
+        vendor=vendor,
+        node=kubelet.node_name,
+        sockets=tuple(kubelet.device_plugin_dir / name for name in (vendor.plugin_socket, vendor.whole_card_socket)),
+        cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
+    )
+
+    def tell(line: str) -> None:
+        around.stdout.write(f"{line}\n")
+
+    async with KubeClient(find_api_server(settings), program=COMPONENT) as client:
+        await remove_from_node(traces, ApiPatcher(client, kubelet.node_name), tell)
+    return DONE

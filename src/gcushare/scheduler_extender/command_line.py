@@ -1,0 +1,17 @@
+"""The command ``gcushare-scheduler-extender``."""
+
+from __future__ import annotations
+
+from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.shutdown import run as run_until_shutdown
+from gcushare.scheduler_extender.app import run
+from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
+
+
+def main(surroundings: Surroundings | None = None) -> int:
+    """Run the program and return its exit code."""
+    return run_program(PROGRAM, _run, log_settings=lambda settings: settings.log, surroundings=surroundings)
+
+
+def _run(settings: ExtenderSettings) -> int:
+    return run_until_shutdown(lambda shutdown: run(settings, shutdown))

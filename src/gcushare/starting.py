@@ -1,0 +1,76 @@
+"""How every command starts: a frame around its imports, too, so that Ctrl-C and a closed pipe end it without a stack.
+
+Imports nothing before the frame is up, not even of the standard library: that could not be interrupted in quiet.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing itself takes milliseconds to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gcushare.runtime.entry import Surroundings
+
+INTERRUPTED = 130
+"""128 and the number of SIGINT, as shells show it."""
+
+
+def start(module: str, function: str, surroundings: Surroundings | None = None) -> int:
+    """Load a program and run it with the surroundings; returns the exit code.
+
+    Args:
+        module: where the program is; named, not imported, for loading it takes long enough to be interrupted.
+        function: takes the surroundings and returns the exit code.
+        surroundings: the process's own where None.
+    """
+    try:
+        code = load(module, function)(surroundings)
+        _flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        import sys
+
+        from gcushare.runtime.pipes import CLOSED_PIPE, leave_closed_pipes
+
+        if not leave_closed_pipes(sys.stdout, sys.stderr):
+            raise
+        return CLOSED_PIPE
+    return code
+
+
+def load(module: str, function: str) -> Callable[[Surroundings | None], int]:
+    """Import a program's module and return its function.
+
+    Effects: Ctrl-C meanwhile ends the process at once; an exception in the middle of somebody's import may be swallowed
+    there, or leave a half of it behind. There is nothing to put in order yet.
+    """
+    import importlib
+    import os
+    import signal
+
+    def leave(_number: int, _frame: object) -> None:
+        os._exit(INTERRUPTED)
+
+    # Somebody may ignore the signal (nohup), and only the main thread may handle it.
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _is_main_thread()
+    if is_ours:
+        signal.signal(signal.SIGINT, leave)
+    try:
+        found: Callable[[Surroundings | None], int] = getattr(importlib.import_module(module), function)
+        return found
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def _flush() -> None:
+    import sys
+
+    sys.stdout.flush()

@@ -1,0 +1,93 @@
+"""Every command's ``--help`` at 80 columns: nothing runs over, tables stay tables, commands can be copied."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.inspect.marks import Mark, legend_rows
+from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.settings import Program, settings
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+SCRIPTS: dict[str, str] = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
+_COMMAND = re.compile(r"^  ([a-z][a-z-]*)  +\S", re.MULTILINE)
+
+
+class Terminal(io.StringIO):
+    """A terminal whose size is told by the environment."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def help_of(*words: str, columns: int = 80) -> str:
+    module, function = SCRIPTS[words[0]].split(":")
+    main: Callable[[Surroundings], int] = getattr(importlib.import_module(module), function)
+    stdout = Terminal()
+    around = Surroundings((*words[1:], "--help"), {"COLUMNS": str(columns)}, stdout, io.StringIO())
+    assert main(around) == 0
+    return stdout.getvalue()
+
+
+def _every_command() -> Iterator[tuple[str, ...]]:
+    for name in sorted(SCRIPTS):
+        if name.startswith("kubectl_complete-"):  # kubectl asks it with the words of an unfinished command line
+            continue
+        yield (name,)
+        _, heading, rest = help_of(name).partition("\nCommands:\n")
+        for word in _COMMAND.findall(rest.split("\n\n", 1)[0]) if heading else ():
+            yield (name, word)
+
+
+EVERY = list(_every_command())
+
+
+def test_the_commands_of_every_overview_were_found() -> None:
+    """The negative control of the list above."""
+    assert {("gcushare", "demo"), ("kubectl-inspect-gpushare", "explain"), ("gcushare-config-manager", "plan")} <= {
+        *EVERY
+    }
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_a_page_fits_80_columns(words: tuple[str, ...]) -> None:
+    page = help_of(*words)
+    assert [line for line in page.splitlines() if len(line) > 80] == []
+    assert [sign for sign in page if not sign.isprintable() and sign != "\n"] == []
+    assert "default: empty" not in page, "what holds without the flag is said"
+    assert not re.search(r"\b\d+\.0s\b", page), "durations are shown as people write them"
+
+
+@pytest.mark.parametrize("name", ["kubectl-inspect-gcushare", "kubectl-inspect-gpushare"])
+def test_commands_and_marks_are_tables(name: str) -> None:
+    lines = help_of(name).splitlines()
+    for row in (*((word, "") for word in ("node", "explain", "top", "completion")), *legend_rows(Mark)):
+        assert [line for line in lines if re.match(rf"  {re.escape(row[0])} +{re.escape(row[1][:40])}", line)], row
+
+
+@pytest.mark.parametrize("command", ["doctor", "support-bundle", "cards", "cordon-card", "uncordon-card"])
+def test_context_is_the_word_everywhere_and_the_old_one_still_works(command: str) -> None:
+    assert "  --context, --kube-context NAME\n" in help_of("gcushare", command)
+
+
+@settings
+class NoSettings:
+    """Nothing."""
+
+
+def test_a_long_example_is_broken_as_a_shell_reads_it() -> None:
+    line = "program --a-long-flag /a/long/path/to/a/file --another-long-flag another-value --third third-value"
+    stdout = io.StringIO()
+    program = Program("program", "Shows.", "1", NoSettings, examples=((line, "does it"),))
+    assert run_program(program, lambda _: 0, surroundings=Surroundings(("--help",), {"COLUMNS": "80"}, stdout)) == 0
+    shown = stdout.getvalue().partition("Examples:\n")[2].partition("      does it")[0]
+    assert "\\\n" in shown
+    assert shlex.split(shown.replace("\\\n", " ")) == line.split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
@@ -30,6 +31,8 @@ from gcushare.playground.processes import Child, Command
 from gcushare.runtime.loading import load_settings
 
 WAITS_S = 40.0
+ROOT = Path(__file__).parents[2]
+READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
 
 
 @contextlib.asynccontextmanager
@@ -87,6 +90,26 @@ async def test_the_manuals_chapter_is_played_and_every_step_checked(short_path: 
     assert "WRONG" not in text
     assert list((short_path / "s").iterdir()) == []
     assert children_of(short_path) == []
+    counted = re.search(r"== Done: (\d+) checks", text)
+    assert counted is not None
+    for readme in READMES:
+        assert f"== Done: {counted[1]} checks" in readme.read_text(), f"{readme.name} shows another demo"
+    check_admin_commands(text)
+
+
+def check_admin_commands(text: str) -> None:
+    """The commands that an admin would type are run at the end, each with what it must show."""
+    _, heading, text = text.partition("== What an admin asks")
+    assert heading
+    typed = re.findall(r"^\$ (.*)$", text, re.MULTILINE)
+    assert typed[:2] == [
+        "kubectl inspect gcushare explain kube-system/gcushare-pod-4",
+        "kubectl inspect gcushare top",
+    ]
+    assert re.fullmatch(r"gcushare cards node-[12]", typed[2])
+    assert typed[3:] == ["gcushare doctor"]
+    assert "over by " in text, "top tells of a card on which more is used than was granted"
+    assert "policy-missing" in text, "doctor tells what is true: nobody protects records here"
 
 
 @pytest.mark.slow
@@ -114,6 +137,7 @@ async def test_whole_cards_beside_shared_ones_are_played(short_path: Path) -> No
 async def test_a_kept_cluster_ends_on_ctrl_c_with_its_processes_and_files(short_path: Path) -> None:
     async with demo(short_path, "--keep", "--nodes", "2", ready=r"in a browser: (\S+)") as child:
         assert find_kubeconfig(child).exists()
+        await typed_commands_work(child)
         assert await nodes_on_the_page(child) == ["node-1", "node-2"]
         assert len(children_of(short_path)) >= 4
         child.send_signal(signal.SIGINT)
@@ -136,6 +160,28 @@ def find_kubeconfig(child: Child) -> Path:
     return Path(found[1])
 
 
+async def typed_commands_work(child: Child) -> None:
+    """Type every line that is printed, and some others, in a shell that knows nothing but the kubeconfig."""
+    found = re.search(r"(  export KUBECONFIG=.*?)\nThe cards in a browser", child.log_file.read_text(), re.DOTALL)
+    assert found is not None
+    printed = [line.strip() for line in found[1].splitlines()]
+    assert [line.split()[0] for line in printed[:3]] == ["export", "kubectl", "kubectl"]
+    ours = [line for line in printed if line.startswith(("kubectl inspect", "gcushare"))]
+    assert len(ours) == 4
+    bin_folder = Path(sys.executable).parent
+    environ = {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": "/nowhere", "KUBECONFIG": str(find_kubeconfig(child))}
+    for line in [*ours, "kubectl inspect gcushare", "kubectl inspect gcushare -d"]:
+        words = line.replace("kubectl inspect gcushare", "kubectl-inspect-gcushare").split()
+        process = await asyncio.create_subprocess_exec(
+            *words, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        output, complaint = await process.communicate()
+        expected = 3 if "doctor" in line else 0
+        assert process.returncode == expected, f"{line}: {complaint.decode()}"
+        assert output
+        assert not complaint or complaint.startswith((b"source: the scheduler extender", b"note: what each pod uses"))
+
+
 async def nodes_on_the_page(child: Child) -> list[str]:
     """What the page's address, as it is printed, shows."""
     found = re.search(r"in a browser: (\S+)", child.log_file.read_text())
@@ -149,12 +195,15 @@ async def nodes_on_the_page(child: Child) -> list[str]:
         return [node["name"] for node in (await answer.json())["nodes"]]
 
 
-async def test_a_port_in_use_ends_it_with_a_reason(short_path: Path) -> None:
+async def test_a_port_in_use_is_one_line_that_names_it_and_says_what_to_do(short_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        async with demo(short_path, "--port", port, ready=r"(The demo could not go on)") as child:
+        async with demo(short_path, "--port", port, ready=r"(error: )") as child:
             assert await child.wait() == 1
-    assert "address already in use" in child.log_file.read_text()
+    assert child.log_file.read_text() == (
+        f"error: port {port} of 127.0.0.1 is in use: give another with --port, or leave it out and a free one is "
+        "taken\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from gcushare.kube import Resource
 from gcushare.playground.picture import POD_OBJECTS, condition_of, phase_of
 from gcushare.playground.plans import ClusterPlan, NodePlan
 from tests.documents import GUIDES, Block, Document, guide
+from tests.fake_proc import FakeProc
 from tests.playground.census import Census
 from tests.playground.clusters import started
 
@@ -122,7 +123,9 @@ def environment(census: Census, home: Path) -> dict[str, str]:
 
 @pytest.mark.timeout(120)  # some thirty processes, one after the other in each document
 async def test_what_the_documents_show_runs_against_the_playground(tmp_path: Path) -> None:
-    plan = ClusterPlan(nodes=(NodePlan(name="node-1", model="S60"),))
+    # With everything that is off by default, so that every metric of the reference is served.
+    flags = ("--pod-use", "--proc-root", str(FakeProc(tmp_path / "proc").root))
+    plan = ClusterPlan(nodes=(NodePlan(name="node-1", model="S60"),), plugin_flags=flags)
     async with started(plan) as census:
         environ = environment(census, tmp_path)
         readers = [Reader(census, guide(name), environ) for name in GUIDES]

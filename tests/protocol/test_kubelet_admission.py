@@ -39,6 +39,17 @@ async def test_a_running_pod_has_a_status_and_the_granted_environment() -> None:
         assert view.environment == {"GRANTED": "000,001,002,003"}
 
 
+async def test_a_pod_of_the_hosts_network_has_the_hosts_address() -> None:
+    async with Rig() as rig:
+        on_host = pod("on-host", container("main", None))
+        on_host["spec"]["hostNetwork"] = True
+        await rig.run(on_host)
+        await rig.run(pod("own", container("main", None)))
+        of_host, of_own = (rig.api.pods["default", name]["status"] for name in ("on-host", "own"))
+        assert of_host["podIP"] == of_host["hostIP"]
+        assert of_own["podIP"] != of_own["hostIP"]
+
+
 async def test_pods_that_ask_for_nothing_run_without_a_call() -> None:
     async with Rig() as rig:
         await rig.run(pod("plain", container("main", None)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
+import socket
 import time
 from typing import TextIO
 
-from gcushare.core.errors import GcushareError
+from gcushare.core.errors import GcushareError, Refused
+from gcushare.demo.admin_commands import admin_commands, show_admin_commands
 from gcushare.demo.playing import Player
 from gcushare.demo.scenarios import choose_scenario
 from gcushare.demo.settings import PROGRAM, DemoSettings
@@ -19,6 +22,8 @@ from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exits import DONE, FAILED, SIGNALLED
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
+
+LOOPBACK = "127.0.0.1"
 
 
 def main(surroundings: Surroundings | None = None) -> int:
@@ -33,6 +38,7 @@ def main(surroundings: Surroundings | None = None) -> int:
 
 async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> int:
     """Bring the cluster up, play the scenario, and return the exit code; a wish to stop ends it at any moment."""
+    _require_port(settings.port)
     stage = Stage(stream)
     async with Cluster(settings.plan(), ProcessDoubles()) as cluster:
         handler = logging.FileHandler(cluster.place.logs / "demo.log")
@@ -42,6 +48,21 @@ async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> in
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
+
+
+def _require_port(port: int) -> None:
+    """Refuse a port that cannot be opened before anything starts; 0 is always to be had.
+
+    Raises:
+        Refused: names the port and what to do.
+    """
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except OSError as error:
+        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
+        raise Refused(
+            f"port {port} of {LOOPBACK} {reason}: give another with --port, or leave it out and a free one is taken"
+        ) from error
 
 
 async def _play_until_stopped(cluster: Cluster, stage: Stage, settings: DemoSettings, shutdown: Shutdown) -> int:
@@ -75,6 +96,7 @@ async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
         player = Player(cluster, stage)
         await player.bring_up()
         await choose_scenario(settings)(player)
+        await show_admin_commands(player)
     except Mismatch as mismatch:
         stage.fail(f"\n{mismatch}\n\n{cluster.describe_programs()}")
         return FAILED
@@ -87,10 +109,12 @@ async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
 
 def _tell_how_to_play(cluster: Cluster, stage: Stage) -> None:
     prefix = cluster.plan.vendor.url_prefix
+    commands = "".join(f"  {command.line}\n" for command in admin_commands(cluster).values())
     stage.say(
         "The cluster stays up; Ctrl-C ends it.\n"
         f"  export KUBECONFIG={cluster.place.kubeconfig}\n"
         "  kubectl get pod -A\n"
+        f"{commands}"
         f"  curl '{cluster.extender_url}{prefix}/inspect?pretty'\n"
         f"The cards in a browser: {cluster.extender_url}/dashboard/\n"
         f"API server {cluster.api_url}   extender {cluster.extender_url}   logs {cluster.place.logs}"

@@ -167,6 +167,8 @@ class DemoSettings:
             api_port=self.port,
             labels_nodes=False,
             wait_factor=0.2,
+            # The cards begin to tell their use at the end: that is seen within a moment.
+            plugin_flags=("--poll-interval", "0.5"),
         )
 
 

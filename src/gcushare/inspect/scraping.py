@@ -9,9 +9,8 @@ from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.inspect.reading import Progress
 from gcushare.inspect.use import CardKey, CardReadings, parse_metrics
 from gcushare.kube import KubeClient
-from gcushare.kube.plugin_pods import PluginPlace, fetch_from_plugin, list_plugin_pods
+from gcushare.kube.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.objects import Pod
 
 _AT_ONCE = 32
 """Plugins asked at a time: a thousand take some seconds, and the API server keeps room for others."""
@@ -38,7 +37,7 @@ async def scrape_plugins(
     gate = asyncio.Semaphore(_AT_ONCE)
     scraped = Scraped({}, {}, len(plugins))
 
-    async def scrape(pod: Pod) -> None:
+    async def scrape(pod: PluginPod) -> None:
         try:
             async with gate:
                 scraped.readings.update(await _scrape_one(api, vendor, place, pod))
@@ -52,7 +51,9 @@ async def scrape_plugins(
     return scraped
 
 
-async def _scrape_one(api: KubeClient, vendor: Vendor, place: PluginPlace, pod: Pod) -> dict[CardKey, CardReadings]:
+async def _scrape_one(
+    api: KubeClient, vendor: Vendor, place: PluginPlace, pod: PluginPod
+) -> dict[CardKey, CardReadings]:
     body = await fetch_from_plugin(api, place, pod, "metrics")
     try:
         return parse_metrics(body.decode(), vendor.name)

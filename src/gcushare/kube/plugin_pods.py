@@ -5,24 +5,64 @@ from __future__ import annotations
 from typing import Protocol
 from urllib.parse import quote
 
+import msgspec
+
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import PODS, Selector
-from gcushare.wire.objects import Pod
+from gcushare.kube.resources import Resource, Selector
+from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 
 POD_PROXY = "pods/proxy"
 """The resource that asking them needs the right to get."""
 
+DEFAULT_PORT = 32767
+"""Where a plugin answers whose pod declares no port."""
+_PORT_NAME = "status"
+"""The port's name in the charts' DaemonSet."""
 _PLUGIN_NAMES = ("gcushare-device-plugin", "gpushare-device-plugin")
 
 
+class _Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    container_port: int = 0
+    name: str = ""
+
+
+class _Container(Container, frozen=True, gc=False, kw_only=True, rename="camel"):
+    ports: tuple[_Port, ...] = ()
+
+
+class _Spec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
+    containers: tuple[_Container, ...] = ()
+
+
+class PluginPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A plugin's pod, with the ports that it declares."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def port(self) -> int:
+        """Where it answers HTTP, as far as it says: the port named as in the charts, else its first."""
+        ports = [port for container in self.spec.containers for port in container.ports]
+        named = [port.container_port for port in ports if port.name == _PORT_NAME]
+        return next(iter([*named, *(port.container_port for port in ports)]), DEFAULT_PORT)
+
+
+_PLUGIN_PODS: Resource[PluginPod] = Resource("api/v1", "pods", PluginPod)
+
+
 class PluginPlace(Protocol):
-    """Where the plugins' pods are and how they answer; without a selector they are known by their names."""
+    """Where the plugins' pods are and how they answer; without a selector they are known by their names.
+
+    Without a port it is the one that each pod declares.
+    """
 
     @property
     def plugin_namespace(self) -> str: ...
 
     @property
-    def plugin_port(self) -> int: ...
+    def plugin_port(self) -> int | None: ...
 
     @property
     def plugin_tls(self) -> bool: ...
@@ -31,25 +71,26 @@ class PluginPlace(Protocol):
     def plugin_selector(self) -> str | None: ...
 
 
-async def list_plugin_pods(api: KubeClient, place: PluginPlace, *, node: str | None = None) -> list[Pod]:
+async def list_plugin_pods(api: KubeClient, place: PluginPlace, *, node: str | None = None) -> list[PluginPod]:
     """List the plugins that run, on one node or on all, by name.
 
     Raises:
         GcushareError: the pods cannot be listed.
     """
     fields = f"spec.nodeName={node}" if node is not None else ""
-    found = await api.list_all(PODS, Selector(place.plugin_namespace, fields, place.plugin_selector or ""))
+    found = await api.list_all(_PLUGIN_PODS, Selector(place.plugin_namespace, fields, place.plugin_selector or ""))
     return sorted((pod for pod in found if _is_plugin(pod, place)), key=lambda pod: pod.key)
 
 
-async def fetch_from_plugin(api: KubeClient, place: PluginPlace, pod: Pod, page: str) -> bytes:
+async def fetch_from_plugin(api: KubeClient, place: PluginPlace, pod: PluginPod, page: str) -> bytes:
     """Read one page (``metrics``, ``status``) of a plugin through the API server.
 
     Raises:
         GcushareError: the plugin or the API server does not answer, or the caller may not ask.
     """
     namespace, name = (quote(part, safe="") for part in (pod.metadata.namespace, pod.metadata.name))
-    word = f"{'https' if place.plugin_tls else 'http'}:{name}:{place.plugin_port}"
+    port = place.plugin_port if place.plugin_port is not None else pod.port
+    word = f"{'https' if place.plugin_tls else 'http'}:{name}:{port}"
     return await api.get_raw(f"/api/v1/namespaces/{namespace}/pods/{word}/proxy/{page}", POD_PROXY)
 
 

@@ -30,14 +30,25 @@ from gcushare.playground.picture import (
     EVENT_OBJECTS,
     NODE_OBJECTS,
     POD_OBJECTS,
+    SERVICE_OBJECTS,
     JsonObject,
     NotInTime,
     Picture,
     allocatable_of,
+    key_of,
+    phase_of,
     poll_until,
 )
 from gcushare.playground.plans import ClusterPlan, NodePlan, Place
-from gcushare.playground.processes import Child, stop_all
+from gcushare.playground.processes import Child, ProcessError, stop_all
+from gcushare.playground.showing import (
+    EXTENDER,
+    NAMESPACE,
+    SERVICE_PORT,
+    extender_pod,
+    extender_service,
+    plugin_pod,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +72,7 @@ class Cluster:
         self.extender_url = ""
         self.extender: Child | None = None
         self.plugins: dict[str, Child] = {}
+        self.plugin_urls: dict[str, str] = {}
         self.place: Place
         self.client: KubeClient
         self.pods: Picture
@@ -133,7 +145,7 @@ class Cluster:
         if not cards.exists():
             cards.write_bytes(node.cards_document())
         child = self.plugins[node.name] = Child(plugin_command(self.plan, self.place, node))
-        await child.start()
+        self.plugin_urls[node.name] = await child.start()
 
     async def start_extender(self) -> None:
         """Start the extender; one that ran before comes back on its port, which the scheduler knows."""
@@ -148,6 +160,33 @@ class Cluster:
         )
         self.place.scheduler_config.write_text(new_config(settings, _SCHEDULER_VERSION, ()).text)
         await self.doubles.start_scheduler(self.plan, self.place, self.api_url)
+
+    async def show_programs(self) -> None:
+        """Put the programs into the API server as the charts would, so that commands find them with a kubeconfig alone.
+
+        Raises:
+            NotInTime: they cannot be asked through the API server by the deadline.
+        """
+        if self.extender is None:
+            raise ProcessError("the extender was not started: there is nothing to show")
+        vendor, first = self.plan.vendor, self.plan.nodes[0].name
+        pods = [extender_pod(first, self.extender.command, port_of(self.extender_url))]
+        pods += [
+            plugin_pod(vendor, name, child.command, port_of(self.plugin_urls[name]))
+            for name, child in self.plugins.items()
+        ]
+        await self.client.create(SERVICE_OBJECTS, extender_service(), namespace=NAMESPACE)
+        await asyncio.gather(*(self.client.create(POD_OBJECTS, pod, namespace=NAMESPACE) for pod in pods))
+        keys = [key_of(pod) for pod in pods]
+        await self.pods.until(
+            lambda: all(phase_of(self.pods.objects.get(key, {})) == "Running" for key in keys), "the programs' pods run"
+        )
+        await poll_until(self._look_behind_service, "the extender answers behind its Service")
+
+    async def _look_behind_service(self) -> str | None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/services/http:{EXTENDER}:{SERVICE_PORT}/proxy/version"
+        async with self.http.get(self.api_url + path) as answer:
+            return None if answer.status == 200 else await answer.text()
 
     async def wait_ready(self, *, deadline_s: float = 30.0) -> None:
         """Wait until every node offers all its units, and the extender knows and serves them.

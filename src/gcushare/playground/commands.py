@@ -45,9 +45,23 @@ def plugin_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
 
 def inspect_words(plan: ClusterPlan, place: Place, extender_url: str) -> tuple[str, ...]:
     """``kubectl-inspect-gcushare`` (or ``-gpushare``), asking the cluster's extender."""
+    return (*inspect_program(plan), "--kubeconfig", str(place.kubeconfig), "--extender-url", extender_url)
+
+
+def inspect_program(plan: ClusterPlan) -> tuple[str, ...]:
+    """The same, told nothing: what it finds with ``$KUBECONFIG`` alone."""
     entry = f"main_{inspect_name(plan)}"
-    code = f"import sys; from gcushare.inspect.__main__ import {entry}; sys.exit({entry}())"
-    return (sys.executable, "-c", code, "--kubeconfig", str(place.kubeconfig), "--extender-url", extender_url)
+    return (sys.executable, "-c", f"import sys; from gcushare.inspect.__main__ import {entry}; sys.exit({entry}())")
+
+
+def gcushare_program() -> tuple[str, ...]:
+    """``gcushare``, with the interpreter that runs here."""
+    return (sys.executable, "-m", "gcushare")
+
+
+def clean_environ(place: Place) -> dict[str, str]:
+    """What a command is given that a person would run here: the cluster, and none of that person's own settings."""
+    return {"KUBECONFIG": str(place.kubeconfig), "GCUSHARE_CONFIG": "", "NO_COLOR": "1"}
 
 
 def inspect_name(plan: ClusterPlan) -> str:

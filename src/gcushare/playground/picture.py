@@ -17,6 +17,7 @@ JsonObject: TypeAlias = dict[str, Any]
 POD_OBJECTS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
 NODE_OBJECTS: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
 EVENT_OBJECTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
+SERVICE_OBJECTS: Resource[JsonObject] = Resource("api/v1", "services", dict)
 
 
 _POLL_S = 0.05

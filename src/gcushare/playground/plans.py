@@ -21,12 +21,20 @@ class NodePlan:
     card_bytes: tuple[int, ...] = (16 * GIB,) * 8
     model: str = ""
 
-    def cards_document(self, unhealthy: Mapping[int, str] | None = None) -> bytes:
-        """Write the simulated cards' file; ``unhealthy`` gives sick cards with their reasons."""
+    def cards_document(
+        self, unhealthy: Mapping[int, str] | None = None, used: Mapping[int, int] | None = None
+    ) -> bytes:
+        """Write the simulated cards' file.
+
+        Args:
+            unhealthy: sick cards with their reasons.
+            used: bytes really in use by card, 0 for cards that it leaves out; None where cards tell nothing of it.
+        """
         sick = unhealthy or {}
         cards = [
             {"memory": size, "model": self.model, "uuid": f"{self.name}-card-{index}"}
             | ({"health": "unhealthy", "reason": sick[index]} if index in sick else {})
+            | ({"used": used.get(index, 0)} if used is not None else {})
             for index, size in enumerate(self.card_bytes)
         ]
         return msgspec.json.format(msgspec.json.encode({"cards": cards}), indent=1)

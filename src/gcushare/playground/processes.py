@@ -161,14 +161,20 @@ async def _read_line(stream: asyncio.StreamReader) -> str:
     return line.decode("utf-8", errors="replace")
 
 
-async def capture(*words: str, deadline_s: float = 20.0) -> str:
-    """Run a command to its end and return what it printed.
+async def capture(
+    *words: str, deadline_s: float = 20.0, environ: Mapping[str, str] | None = None, expected: int = 0
+) -> str:
+    """Run a command to its end and return what it printed; ``environ`` is added to ours.
 
     Raises:
-        ProcessError: it took too long or its exit code is not 0.
+        ProcessError: it took too long or its exit code is not the expected one.
     """
     process = await asyncio.create_subprocess_exec(
-        *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(environ or {})},
     )
     try:
         async with asyncio.timeout(deadline_s):
@@ -179,7 +185,7 @@ async def capture(*words: str, deadline_s: float = 20.0) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode != 0:
+    if process.returncode != expected:
         raise ProcessError(f"{words[0]} ended with code {process.returncode}: {complaint.decode(errors='replace')}")
     return output.decode(errors="replace")
 

@@ -146,7 +146,7 @@ class KubeletSession:
         tracked = self.pods.pods.get(pod.uid)
         if tracked is None:
             stage = Stage.OVER if pod.is_finished else Stage.WAITING
-            tracked = self.pods.track(pod, stage, pod_ip=pod.raw.get("status", {}).get("podIP") or self._next_ip())
+            tracked = self.pods.track(pod, stage, pod_ip=self._address_of(pod))
             self._arrived.set()
             self._seen.set()
         else:
@@ -183,6 +183,12 @@ class KubeletSession:
         tracked = self.pods.find(namespace, name)
         view = None if tracked is None else self._containers.view(tracked.pod.uid, container)
         return None if view is None else view.render()
+
+    def _address_of(self, pod: Pod) -> str:
+        """The pod's address: the one that it has already, the host's on the host's network, else a new one."""
+        has: str = pod.raw.get("status", {}).get("podIP") or ""
+        is_on_host = bool(pod.raw.get("spec", {}).get("hostNetwork"))
+        return has or (self._settings.host_ip if is_on_host else self._next_ip())
 
     def _next_ip(self) -> str:
         self._ips += 1

@@ -34,6 +34,7 @@ from tests.protocol.test_kube_on_apiserver import (  # noqa: F401 - collected he
     test_a_lease_is_taken_kept_and_handed_over,
     test_a_lease_written_by_others_keeps_what_we_do_not_know,
     test_a_name_taken_is_told_from_a_change_in_between,
+    test_a_picture_that_catches_up_holds_what_was_written_before,
     test_a_reflector_outlives_restarts_of_the_server,
     test_a_second_bind_and_one_of_another_uid_change_nothing,
     test_annotations_are_set_and_removed_for_the_right_uid_only,

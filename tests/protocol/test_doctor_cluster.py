@@ -32,7 +32,7 @@ from tests.protocol.doctor_rig import (
     status,
     tls_secret,
 )
-from tests.unit.doctor_certificates import certificate_pem
+from tests.unit.certificates import certificate_pem
 
 Scenario = Callable[[DoctorRig], object]
 ERROR, WARNING, INFO = "error", "warning", "info"
@@ -247,9 +247,9 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (extender_that_hears_nothing, WARNING, "extender-behind", EXTENDER, "15 min"),
         (ledger_that_drifted, WARNING, "ledger-drift", EXTENDER, "3 pods"),
         (plugin_of_another_release, WARNING, "versions-differ", "plugin of node n1", "0.9.4"),
-        (policy_removed, WARNING, "policy-missing", "vendor enflame", "of 0, none does"),
+        (policy_removed, WARNING, "policy-missing", "vendor enflame", "there is none at all"),
         (policy_that_only_warns, WARNING, "policy-missing", "vendor enflame", "no binding that denies"),
-        (policy_of_somebody_else, WARNING, "policy-missing", "vendor enflame", "of 1, none does"),
+        (policy_of_somebody_else, WARNING, "policy-missing", "vendor enflame", "that there is does not name it"),
         (plugin_with_a_fast_clock, WARNING, "clocks-apart", "device plugin of node n1", "5 min ahead of"),
         (extender_with_a_slow_clock, WARNING, "clocks-apart", EXTENDER, "5 min behind"),
         (kubelet_ahead, WARNING, "clocks-apart", "kubelet of node n1", "10 min ahead of"),
@@ -320,7 +320,8 @@ async def test_another_address_is_asked_where_one_is_given(rig: DoctorRig) -> No
     ("version", "kinds"),
     [
         pytest.param("v1.29.4", set(), id="before policies"),
-        pytest.param("v1.19.16", {(ERROR, "kubernetes-too-old")}, id="before bindings carried records"),
+        pytest.param("v1.17.17", {(ERROR, "kubernetes-too-old")}, id="older than any that is known"),
+        pytest.param("v1.18.20", set(), id="the oldest that is known"),
     ],
 )
 async def test_what_is_expected_follows_the_version_of_kubernetes(

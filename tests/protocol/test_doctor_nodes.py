@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Card, Health, InventoryCard
@@ -15,6 +16,7 @@ from gcushare.core.units import GIB
 from gcushare.playground.apiserver import DropBefore, Fault
 from gcushare.playground.apiserver.objects import JsonObject
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.node_status import PodStatus
 from gcushare.wire.records import PodRecord
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
@@ -212,7 +214,18 @@ def record_of_rubbish(rig: DoctorRig) -> None:
 
 
 def told_pod(uid: str, **parts: Any) -> dict[str, Any]:
-    return {"pod": "default/moved", "uid": uid, "units": 4, "recordedCards": [0], "heldByCard": {"1": 4}, **parts}
+    """A pod recorded on card 0, to which the kubelet gave ids of card 1."""
+    pod = PodStatus(
+        pod="default/moved",
+        uid=uid,
+        units=4,
+        recorded_cards=(0,),
+        assigned=True,
+        held_by_card={1: 4},
+        containers={"main": {1: 4}},
+        unconfirmed=(),
+    )
+    return {**msgspec.to_builtins(pod, str_keys=True), **parts}
 
 
 def kubelet_gave_another_card(rig: DoctorRig) -> None:
@@ -366,6 +379,7 @@ async def test_the_finest_unit_that_fits_is_named(rig: DoctorRig) -> None:
         pytest.param({"unconfirmed": ["main"]}, id="the kubelet has not confirmed it yet"),
         pytest.param({"recordedCards": [1]}, id="the plugin has corrected it since"),
         pytest.param({"heldByCard": {}}, id="it holds nothing yet"),
+        pytest.param({"recordedCards": None}, id="an old plugin knows of no record"),
         pytest.param({"uid": "of-a-pod-that-is-gone"}, id="the pod is gone"),
     ],
 )

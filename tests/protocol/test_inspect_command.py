@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.inspect.__main__ import GPUSHARE
+from gcushare.inspect.command_line import GPUSHARE
 from gcushare.playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from gcushare.vendors import ALIYUN, ENFLAME
 from tests.builders import card
@@ -74,6 +74,26 @@ async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(
     assert through.err == "source: the scheduler extender (kube-system/gcushare-scheduler-extender:32766)\n"
     assert direct.err == f"source: the scheduler extender at {replica.url}\n"
     assert alone.err == "source: the API server\n"
+
+
+async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_tells_of_it(seen: Cluster) -> None:
+    key = ENFLAME.record.card_index
+    seen.put(pod_document("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
+    replica = await start_extender(seen)
+    try:
+        for source in ("api", "extender"):
+            ran, named = await seen.call("--source", source), await seen.call("-d", "--source", source)
+            assert ran.code == named.code == 0
+            assert ran.lines[1].split()[-1] == "4/32+"
+            assert "1 pod holds cards that cannot be told, on node-1; -d names them" in ran.lines
+            assert any(
+                line.startswith("default/broken (node-1) holds cards that cannot be told: ") for line in named.lines
+            )
+            document = json.loads((await seen.call("-o", "json", "--source", source)).out)
+            assert [(pod["name"], pod["node"], pod["units"]) for pod in document["untold"]] == [("broken", "node-1", 4)]
+            assert [pod["name"] for pod in document["pending"]] == ["wait"]
+    finally:
+        await replica.stop()
 
 
 async def test_a_reservation_under_way_is_the_extenders_figure_and_not_yet_the_api_servers(seen: Cluster) -> None:
@@ -190,7 +210,10 @@ async def test_a_node_that_does_not_exist_is_an_error_that_names_its_likes(seen:
     ran = await seen.call("node-21")
     assert (ran.code, ran.out) == (1, "")
     assert '"node-21" not found' in ran.err
-    assert "hint: did you mean node-2" in ran.err
+    assert "hint: did you mean node node-2 or node-1?" in ran.err
+    plural = await seen.call("nodes")
+    assert "hint: did you mean node node-2 or node-1, or the command 'kubectl inspect gcushare node'?" in plural.err
+    assert "hint: did you mean the command 'kubectl inspect gcushare top'?" in (await seen.call("tops")).err
 
 
 async def test_a_node_without_cards_is_an_error_that_says_what_is_missing(seen: Cluster) -> None:
@@ -288,7 +311,7 @@ async def test_a_namespace_restricts_the_pods_listed(seen: Cluster) -> None:
 async def test_help_names_the_commands_the_marks_and_the_exit_codes(seen: Cluster) -> None:
     ran = await seen.call("--help")
     assert ran.code == 0
-    for word in ("Usage: kubectl inspect gcushare", "explain ", "top ", "! sick", "Exit status:", "75", "--no-color"):
+    for word in ("Usage: kubectl inspect gcushare", "explain ", "top ", "!  sick", "Exit status:", "75", "--no-color"):
         assert word in ran.out
     for command in ("node", "explain", "top", "completion"):
         shown = await seen.call(command, "--help")

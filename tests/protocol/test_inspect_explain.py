@@ -74,7 +74,7 @@ async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_s
         document["explanation"].pop("request")  # the extender knows its own default policies
     assert told["explanation"] == own["explanation"]
     assert own["explanation"]["largestThatFitsNow"] == 10
-    assert own["explanation"]["remedy"] == {"node": "node-2", "pods": ["default/c"]}
+    assert own["explanation"]["remedy"] == {"node": "node-2", "pods": ["default/c"], "preemption": False}
     assert "it would fit on node-2 if these pods ended: default/c" in here.out
 
 
@@ -156,3 +156,12 @@ async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Clust
     assert "hint: -n names the pod's namespace" in missing.err
     assert (await seen.call("explain", "a/b/c")).code == 2
     assert (await seen.call("explain")).code == 2
+
+
+async def test_an_explanation_keeps_to_the_terminals_width_and_takes_one_line_each_on_a_pipe(seen: Cluster) -> None:
+    for pod in ("huge", "wait", "a"):
+        narrow, piped = await seen.call("explain", pod, columns=60), await seen.call("explain", pod)
+        assert [line for line in narrow.lines if len(line) > 60] == []
+        assert len(piped.lines) <= len(narrow.lines)
+        assert narrow.out.split() == piped.out.split(), "nothing is left out"
+    assert any(len(line) > 60 for line in (await seen.call("explain", "huge")).lines)

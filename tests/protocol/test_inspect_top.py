@@ -71,6 +71,19 @@ async def test_one_node_is_asked_alone(tmp_path: Path) -> None:
         ]
 
 
+async def test_a_plugin_is_asked_at_the_port_that_its_pod_declares_unless_one_is_given(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16))
+        pod = plugin_pod("gcushare-device-plugin-x", "node-1")
+        ports = [{"name": "debug", "containerPort": 6060}, {"name": "status", "containerPort": 9400}]
+        pod["spec"]["containers"][0]["ports"] = ports
+        found.put(pod)
+        found.front.backends["pods/http:gcushare-device-plugin-x:9400"] = metrics_of("node-1", 1.0)
+        assert (await found.call("top")).lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
+        assert (await found.call("top", "--plugin-port", "9401")).code == 1
+    assert [path.rpartition(":")[2] for path in found.front.proxied] == ["9400/proxy/metrics", "9401/proxy/metrics"]
+
+
 async def test_nodes_without_a_plugin_and_plugins_that_fail_are_told_and_the_rest_is_shown(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16), a_node("node-2", 16), a_node("node-3", 16))

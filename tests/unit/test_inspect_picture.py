@@ -46,8 +46,31 @@ def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_
     key = ENFLAME.record.card_index
     picture.see_pod(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
     assert "is not a whole number" in picture.pods["uid-broken"].problem
-    assert [facts.ref.name for facts in picture.without_card()["node-1"]] == ["broken"]
+    assert picture.without_card() == {}, "it waits for nothing: it has something, and nobody can tell what"
+    assert [(facts.ref.name, facts.units) for facts in picture.untold()["node-1"]] == [("broken", 4)]
     assert figures(picture)["node-1", 0] == (0, 16)
+
+
+def test_a_pod_whose_request_cannot_be_read_either_is_told_without_an_amount() -> None:
+    picture = seen()
+    picture.see_pod(a_pod("broken", "many", node="node-1", phase="Running"))
+    assert [(facts.ref.name, facts.units) for facts in picture.untold()["node-1"]] == [("broken", 0)]
+    picture.see_pod(a_pod("broken", 4, node="node-1", record=on_card(1, 4), phase="Running"))
+    assert picture.untold() == {}
+    assert figures(picture)["node-1", 1] == (4, 16)
+
+
+@pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
+def test_a_pod_whose_cards_cannot_be_told_is_known_from_the_extenders_document_alone(vendor: Vendor) -> None:
+    """For whoever may not read pods."""
+    ledger = Ledger()
+    ledger.set_node("node-1", cards(16, 16), None)
+    ledger.apply(held("a", "node-1", (0, 4)))
+    ledger.apply(held("broken", "node-1"))
+    picture = seen(vendor)
+    adopt_document(picture, decode_document(OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING))
+    assert [str(facts.ref) for facts in picture.untold()["node-1"]] == ["default/broken"]
+    assert summarise(picture).nodes[0].untold_pods[0].node == "node-1"
 
 
 def test_a_pod_nominated_for_a_node_is_pending_there_and_waits() -> None:

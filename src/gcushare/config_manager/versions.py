@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 
 from gcushare.core.errors import ConfigError
+from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, release_words
 
-OLDEST = (1, 18)
-NEWEST_KNOWN = (1, 36)
 FIRST_WITHOUT_POLICY = (1, 23)
 """kube-scheduler dropped ``--policy-config-file`` in 1.23."""
 
@@ -69,7 +68,7 @@ _READ_BY: dict[ConfigFormat, tuple[tuple[int, int], tuple[int, int] | None]] = {
 
 
 def accepted_versions() -> str:
-    return f"1.{OLDEST[1]} to 1.{NEWEST_KNOWN[1]} and later 1.x"
+    return f"{release_words(OLDEST_KUBERNETES)} to {release_words(NEWEST_KUBERNETES)} and later 1.x"
 
 
 def parse_version(text: str) -> Version:
@@ -86,7 +85,7 @@ def parse_version(text: str) -> Version:
             "say which one runs with --scheduler-version"
         )
     version = Version(int(match[1]), int(match[2]), int(match[3] or 0), match[4])
-    if version.major != 1 or version.release < OLDEST:
+    if version.major != 1 or version.release < OLDEST_KUBERNETES:
         raise ConfigError(f"kube-scheduler version {text!r} is not supported: accepted are {accepted_versions()}")
     return version
 

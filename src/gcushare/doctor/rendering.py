@@ -22,7 +22,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 def render_text(facts: Facts, findings: Sequence[Finding], *, width: int | None, color: bool) -> str:
     """Write findings for people, worst first; ``width`` None writes every finding's parts on one line each."""
     lines = [line for finding in findings for line in _lines_of(finding, width, color)]
-    return "\n".join([*lines, _summary(facts, findings)]) + "\n"
+    return "\n".join([*lines, *_wrapped(_summary(facts, findings), width, indent="")]) + "\n"
 
 
 def _lines_of(finding: Finding, width: int | None, color: bool) -> Iterator[str]:
@@ -36,15 +36,15 @@ def _lines_of(finding: Finding, width: int | None, color: bool) -> Iterator[str]
     yield ""
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
+def _wrapped(text: str, width: int | None, *, indent: str = _INDENT) -> list[str]:
     line = one_line(text)
     if width is None:
-        return [_INDENT + line]
+        return [indent + line]
     return textwrap.wrap(
         line,
         max(NARROWEST, width),
-        initial_indent=_INDENT,
-        subsequent_indent=_INDENT + ("  " if line.startswith("→") else ""),
+        initial_indent=indent,
+        subsequent_indent=indent + ("  " if line.startswith("→") else ""),
         break_long_words=False,
         break_on_hyphens=False,
     )

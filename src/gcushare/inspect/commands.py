@@ -107,7 +107,7 @@ async def explain(session: Session, settings: ExplainSettings) -> int:
         case Output.YAML:
             session.screen.print_text(documents.to_yaml(explain_report(explained)))
         case _:
-            session.screen.print_text(explain_text(explained))
+            session.screen.print_text(explain_text(explained, session.screen.width))
     session.tell_source(explained.source)
     return warn(session.screen, explained.picture.problems)
 

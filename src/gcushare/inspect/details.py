@@ -12,10 +12,11 @@ from gcushare.inspect.layout import Cell, Grid, Row, lay_out
 from gcushare.inspect.marks import Mark, legend, signs
 from gcushare.inspect.picture import PodFacts
 from gcushare.inspect.summary import NodeSummary, Summary, share_of
-from gcushare.inspect.table import SHORT_CARDS, ask_words, card_cell, cluster_lines, name_cell, remarks
+from gcushare.inspect.table import SHORT_CARDS, ask_words, card_cell, cluster_lines, name_cell, remarks, untold_line
 from gcushare.runtime.log_lines import escape
 
 _RULE = 60
+_UNREAD = "its record is damaged or not written yet; 'explain' reads it"
 
 
 def detail_lines(summary: Summary, width: int | None) -> list[Text]:
@@ -24,12 +25,15 @@ def detail_lines(summary: Summary, width: int | None) -> list[Text]:
     lines: list[Text] = []
     for node in summary.nodes:
         pods = summary.shown_pods(node)
-        pending = [facts for facts in node.pending_pods if summary.namespace in (None, facts.ref.namespace)]
-        if pods or pending or (summary.namespace is None and len(summary.nodes) == 1):
-            lines += details.block(node, pods, pending)
+        pending = _shown(summary, node.pending_pods)
+        untold = _shown(summary, node.untold_pods)
+        if pods or pending or untold or (summary.namespace is None and len(summary.nodes) == 1):
+            lines += details.block(node, pods, (pending, untold))
     lines += _waiting_block(summary, width)
     below = [SHORT_CARDS] if details.is_short else []
-    below += [*legend(details.used), *(line for line in remarks(summary) if not line.startswith("pending:"))]
+    below += [*legend(details.used), *_untold_lines(summary)]
+    told = ("pending:", untold_line(summary) or "pending:")
+    below += [line for line in remarks(summary) if not line.startswith(told)]
     return [*lines, *map(Text, below), *cluster_lines(summary, _RULE, width)]
 
 
@@ -42,7 +46,14 @@ class _Details:
         self.used: set[Mark] = set()
         self.is_short = False
 
-    def block(self, node: NodeSummary, pods: Sequence[Assignment], pending: Sequence[PodFacts]) -> list[Text]:
+    def block(
+        self,
+        node: NodeSummary,
+        pods: Sequence[Assignment],
+        without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
+    ) -> list[Text]:
+        """One node: pods that hold cards, those that wait for one here, and those whose cards cannot be told."""
+        pending, untold = without_card
         word = self._summary.picture.vendor.device_word
         cards = tuple(f"{word}{index}" for index in node.state.cards)
         first = (Cell("NAME"), Cell("NAMESPACE"), Cell("STATE"))
@@ -51,6 +62,7 @@ class _Details:
         blank = (Cell(""),) * len(last)
         rows = [self._pod_row(node, each, blank) for each in pods]
         rows += [_pending_row(node, facts) for facts in pending]
+        rows += [self._untold_row(node, facts, blank) for facts in untold]
         sums = tuple(card_cell(node, state, self.used) for state in node.state.cards.values())
         rows.append(Row((Cell("(allocated/total)", "dim"), Cell(""), Cell("")), sums, blank))
         short = Row(first, tuple(map(Cell, cards)), (Cell("PENDING"),) * len(last))
@@ -86,6 +98,25 @@ class _Details:
         )
         name = Cell(facts.ref.name + signs(marks), "magenta" if marks else "")
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
+
+    def _untold_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:
+        self.used.add(Mark.UNTOLD)
+        name = Cell(facts.ref.name + Mark.UNTOLD.value, "bold red")
+        unknown = tuple(Cell("?", "bold red") for _ in node.state.cards)
+        return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), unknown, blank)
+
+
+def _shown(summary: Summary, pods: Sequence[PodFacts]) -> list[PodFacts]:
+    return [facts for facts in pods if summary.namespace in (None, facts.ref.namespace)]
+
+
+def _untold_lines(summary: Summary) -> list[str]:
+    """Each pod whose cards cannot be told, and why, as far as it may be read here."""
+    pods = [facts for node in summary.nodes for facts in _shown(summary, node.untold_pods)]
+    return [
+        f"{facts.ref} ({facts.node}) holds cards that cannot be told: {escape(facts.problem) or _UNREAD}"
+        for facts in pods
+    ]
 
 
 def _pending_row(node: NodeSummary, facts: PodFacts) -> Row:

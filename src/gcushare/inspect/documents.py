@@ -75,7 +75,10 @@ class NodePart(_Part, frozen=True):
 
 
 class WaitingPart(_Part, frozen=True):
-    """A pod that asks for cards and holds none yet; ``node`` where it is bound or nominated."""
+    """A pod that asks for cards and holds none yet, or none that can be told; ``node`` where it is bound or nominated.
+
+    ``units`` and ``whole_cards`` are what it asks for, 0 where not even that can be read.
+    """
 
     namespace: str
     name: str
@@ -98,7 +101,10 @@ class ClusterPart(_Part, frozen=True):
 
 
 class InspectReport(_Part, frozen=True):
-    """The whole document; ``source`` is ``extender`` or ``api``."""
+    """The whole document; ``source`` is ``extender`` or ``api``.
+
+    ``untold``: bound pods that hold cards that cannot be told; no figure of the document has what they hold.
+    """
 
     version: int
     vendor: str
@@ -107,6 +113,7 @@ class InspectReport(_Part, frozen=True):
     cluster: ClusterPart
     nodes: list[NodePart]
     pending: list[WaitingPart]
+    untold: list[WaitingPart]
     problems: list[str]
 
 
@@ -127,6 +134,7 @@ def report_of(summary: Summary) -> InspectReport:
         ),
         nodes=[_node_part(summary, node) for node in summary.nodes],
         pending=[_waiting_part(facts) for facts in waits],
+        untold=[_waiting_part(facts) for node in summary.nodes for facts in node.untold_pods],
         problems=[*summary.picture.problems, *node_problems(summary)],
     )
 

@@ -136,7 +136,7 @@ async def _explain_waiting(
 
 def _compute(picture: Picture, pod: Pod, request: CardRequest) -> ExplainDocument:
     """Ask the core over the whole picture, as the extender does over its own."""
-    explainer = Explainer(request)
+    explainer = Explainer(request, priority=pod_ref(pod).priority)
     for node in picture.ledger.nodes.values():
         explainer.add(node)
     wishes = pod_wishes(pod.metadata.annotations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -17,6 +18,7 @@ from gcushare.runtime.log_lines import escape
 from gcushare.wire.explain_documents import ExplainDocument, render_explanation
 
 _LABEL = 12
+_NARROWEST = 40
 
 
 class ExplainReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -47,17 +49,33 @@ def explain_report(explained: Explained) -> ExplainReport:
     )
 
 
-def explain_text(explained: Explained) -> str:
-    """Describe it for people."""
+def explain_text(explained: Explained, width: int | None = None) -> str:
+    """Describe it for people on a terminal of ``width`` columns; None for a pipe, which takes lines of any length."""
+    text, hanging = _explain_text(explained)
+    return "".join(f"{line}\n" for part in text.splitlines() for line in _wrapped(part, hanging, width))
+
+
+def _wrapped(line: str, hanging: int, width: int | None) -> list[str]:
+    """Break a line; what follows is indented below its text."""
+    if width is None or len(line) <= width:
+        return [line]
+    indent = len(line) - len(line.lstrip())
+    following = " " * (indent + hanging if indent else 2)
+    return textwrap.wrap(
+        line, max(width, _NARROWEST), subsequent_indent=following, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _explain_text(explained: Explained) -> tuple[str, int]:
+    """The text, and how much further than a line itself its continuation is indented."""
     document = explained.document
+    head = f"pod {document.namespace}/{document.name} ({document.uid}): "
     if explained.assignment is not None:
-        lines = [f"pod {document.namespace}/{document.name} ({document.uid}): bound"]
-        lines += [f"  {label:<{_LABEL}}{escape(text)}" for label, text in _bound_facts(explained, explained.assignment)]
-        return "\n".join(lines) + "\n"
+        facts = _bound_facts(explained, explained.assignment)
+        return head + "bound\n" + "".join(f"  {label:<{_LABEL}}{escape(text)}\n" for label, text in facts), _LABEL
     if document.state in ("ended", "refused"):
-        head = f"pod {document.namespace}/{document.name} ({document.uid}): {document.state}\n"
-        return head + f"  {escape(document.summary)}\n"
-    return render_explanation(document) + "".join(f"\n{line}\n" for line in _outside_words(explained))
+        return f"{head}{document.state}\n  {escape(document.summary)}\n", 2
+    return render_explanation(document) + "".join(f"\n{line}\n" for line in _outside_words(explained)), 2
 
 
 def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple[str, str]]:

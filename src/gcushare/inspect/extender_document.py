@@ -24,6 +24,12 @@ class _Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     whole: bool = False
 
 
+class _UntoldPod(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    namespace: str
+    uid: str
+
+
 class _Device(msgspec.Struct, frozen=True, gc=False):
     id: int
     total_gcu: int = msgspec.field(default=0, name="totalGCU")
@@ -43,6 +49,7 @@ class ExtenderNode(msgspec.Struct, frozen=True, gc=False):
     name: str
     devices: list[_Device] | None = None
     devs: list[_Device] | None = None
+    untold: list[_UntoldPod] = []
 
     @property
     def cards(self) -> list[_Device]:
@@ -129,4 +136,6 @@ def _assignments_of(
             before = known.assignments.get(ref.uid) if known is not None else None
             is_whole = pod.whole or (before is not None and any(g.whole for g in before.grants if g.index == device.id))
             grants[ref].append(CardGrant(device.id, pod.used_gcu or pod.used_gpu, is_whole))
-    return [Assignment(ref, node.name, tuple(given)) for ref, given in grants.items()]
+    held = [Assignment(ref, node.name, tuple(given)) for ref, given in grants.items()]
+    untold = (PodRef(pod.uid, pod.namespace, pod.name) for pod in node.untold)
+    return [*held, *(Assignment(ref, node.name, ()) for ref in untold)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 
 from gcushare.core.errors import ConfigError, ForbiddenError, GcushareError, RetryableError
 from gcushare.kube import UnauthorizedError
@@ -29,6 +30,8 @@ def hint_for(error: GcushareError, server: str) -> str:
     return ""
 
 
-def near_names_hint(near: list[str]) -> str:
-    """Name nodes and commands that may have been meant."""
-    return f"did you mean {' or '.join(near)}?" if near else "'kubectl get nodes' lists every node's name"
+def near_names_hint(nodes: Sequence[str], commands: Sequence[str]) -> str:
+    """Name the nodes that may have been meant, and the command lines."""
+    meant = [f"node {' or '.join(nodes)}"] if nodes else []
+    meant += [f"the command '{command}'" for command in commands]
+    return f"did you mean {', or '.join(meant)}?" if meant else "'kubectl get nodes' lists every node's name"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gcushare._version import __version__
-from gcushare.inspect.marks import Mark, legend
+from gcushare.inspect.marks import Mark, legend_rows
 from gcushare.inspect.options import (
     CompletionSettings,
     ExplainSettings,
@@ -56,8 +56,6 @@ class Names:
 def table_program(names: Names) -> Program[TableSettings]:
     """The command without a command word."""
     word, device = names.command, names.vendor.device_word
-    commands = "\n".join(f"  {name:<12}{text}" for name, text in SUMMARIES.items())
-    marks = "\n".join(f"  {line}" for line in legend(Mark))
     return Program(
         name=word,
         summary=f"Show who uses which {device}: every node with {device} cards, allocated and total memory per card.",
@@ -72,9 +70,10 @@ def table_program(names: Names) -> Program[TableSettings]:
             (f"{word} explain team-a/train-7", "why this pod is pending, or where it runs"),
             (f"{word} -o json --source api", "for programs, without asking the extender"),
         ),
+        commands=tuple(SUMMARIES.items()),
+        legends=(("Marks behind figures", legend_rows(Mark)),),
         notes=(
-            f"\b\nCommands, as the first word ('{word} COMMAND --help' shows each one's flags):\n{commands}\n\n"
-            f"\b\nMarks behind figures, each explained below the table where it is used:\n{marks}\n\n"
+            "Each mark is explained below the table where it is used.\n\n"
             "Standard output holds the table or document alone; what it was read from (the scheduler extender, or the "
             "API server alone), hints and warnings go to standard error. Exit status 1 also means that a part, such as "
             "a node whose cards cannot be read, is missing from the output.\n\n"
@@ -122,7 +121,8 @@ def top_program(names: Names) -> Program[TopSettings]:
     return Program(
         name=word,
         summary="Set what is granted on every card beside what is really in use, as the device plugins read it from "
-        "the vendor's library, and flag cards on which more is in use than was granted.",
+        "the vendor's library, and flag cards on which more is in use than was granted; and the same for every pod, "
+        "where the device plugins run with --pod-use.",
         version=__version__,
         settings=TopSettings,
         examples=(
@@ -130,8 +130,9 @@ def top_program(names: Names) -> Program[TopSettings]:
             (f"{word} node-1 -o wide", "one node, with the pods' names"),
             (f"{word} -o json", "in bytes, for programs"),
         ),
-        notes="The use is a card's, not a pod's: of several pods on a card that is over, each may be the one. What the "
-        "library does not tell is shown as '-'.",
+        notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
+        "that is over, each may be the one. What the library does not tell is shown as '-'. In csv a card's line has "
+        "no pod, and lines of its pods follow it.",
     )
 
 

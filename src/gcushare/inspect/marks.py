@@ -18,6 +18,7 @@ class Mark(enum.Enum):
     GONE = "?"
     OVER = "^"
     CORRECTED = "*"
+    UNTOLD = "+"
     OTHER_UNIT = "~"
 
 
@@ -28,6 +29,7 @@ _MEANINGS: dict[Mark, tuple[str, str]] = {
     Mark.GONE: ("pods name this card, but the node does not have it", "bold red"),
     Mark.OVER: ("more is allocated than the card has", "bold red"),
     Mark.CORRECTED: ("the record was corrected: the kubelet gave the pod another card than planned", "magenta"),
+    Mark.UNTOLD: ("more is in use: pods here hold cards that cannot be told", "bold red"),
     Mark.OTHER_UNIT: ("the node counts in another unit; shown in the heading's", ""),
 }
 
@@ -57,5 +59,10 @@ def style_of(marks: Iterable[Mark]) -> str:
 
 def legend(used: Iterable[Mark]) -> list[str]:
     """One line per mark that was used, in the order of gravity."""
+    return [f"{sign} {meaning}" for sign, meaning in legend_rows(used)]
+
+
+def legend_rows(used: Iterable[Mark]) -> tuple[tuple[str, str], ...]:
+    """The signs that were used and their meanings, in the order of gravity."""
     wanted = set(used)
-    return [f"{mark.value} {text}" for mark, (text, _) in _MEANINGS.items() if mark in wanted]
+    return tuple((mark.value, text) for mark, (text, _) in _MEANINGS.items() if mark in wanted)

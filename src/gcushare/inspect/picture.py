@@ -15,7 +15,7 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.keys import CORRECTED
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, pod_request
+from gcushare.wire.pods import NO_WISHES, is_finished, pod_assignment, pod_ref, pod_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,11 @@ class PodFacts:
     def is_waiting(self) -> bool:
         """Whether no node was chosen yet."""
         return not self.node
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether it runs on a node and nobody can read on which cards."""
+        return bool(self.node and self.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,12 @@ class Picture:
             return
         if pod.is_bound:
             self.ledger.apply(Assignment(pod_ref(pod), pod.spec.node_name, ()))
-        self.pods[pod.metadata.uid] = replace(_pod_facts(pod, None, None), problem=problem)
+        try:
+            # The record may be damaged and the request not; wishes are history once a pod is bound.
+            request = pod_request(pod, self.vendor, wishes=NO_WISHES)
+        except (RemoteContractError, Refused):
+            request = None
+        self.pods[pod.metadata.uid] = replace(_pod_facts(pod, None, request), problem=problem)
 
     def lose_pod(self, uid: str) -> None:
         """The pod is gone or has ended."""
@@ -168,9 +178,25 @@ class Picture:
         for uid, facts in self.pods.items():
             assignment = self.ledger.assignment(uid)
             node = facts.node or facts.nominated
-            if node and not (assignment is not None and assignment.grants):
+            if node and not facts.is_untold and not (assignment is not None and assignment.grants):
                 found.setdefault(node, []).append(facts)
         return found
+
+    def untold(self) -> dict[str, list[PodFacts]]:
+        """By node, the bound pods that hold memory of cards that cannot be told: no figure has it.
+
+        Their record or request is damaged; of pods that nobody here may read, only the extender's ledger knows it.
+        """
+        found: dict[str, list[PodFacts]] = {}
+        for uid, facts in self.pods.items():
+            assignment = self.ledger.assignment(uid)
+            if facts.is_untold and not (assignment is not None and assignment.grants):
+                found.setdefault(facts.node, []).append(facts)
+        for name, state in self.ledger.nodes.items():
+            unread = (each for uid, each in state.assignments.items() if not each.grants and uid not in self.pods)
+            for each in unread:
+                found.setdefault(name, []).append(PodFacts(ref=each.pod, state="", node=name))
+        return {name: sorted(pods, key=lambda facts: str(facts.ref)) for name, pods in found.items()}
 
     def lost_nodes(self) -> dict[str, list[Assignment]]:
         """Nodes that pods name but that do not exist, or have no cards any more; empty for a partial picture."""

@@ -24,6 +24,8 @@ class NodeSummary:
     allocated: Fraction
     pending: Fraction
     pending_pods: tuple[PodFacts, ...]
+    untold_pods: tuple[PodFacts, ...]
+    """Pods that hold memory of cards that cannot be told: more is in use than the figures say."""
     corrected_cards: frozenset[int]
 
     @property
@@ -91,8 +93,11 @@ def summarise(picture: Picture, *, sort_by: SortKey = SortKey.NAME, namespace: s
     """Reduce a picture."""
     states = picture.nodes_with_cards()
     scale = choose_scale(state.unit for state in states)
-    pending = picture.without_card()
-    nodes = [_summarise_node(picture, state, scale, pending.get(state.name, ())) for state in states]
+    pending, untold = picture.without_card(), picture.untold()
+    nodes = [
+        _summarise_node(picture, state, scale, (pending.get(state.name, ()), untold.get(state.name, ())))
+        for state in states
+    ]
     nodes.sort(key=_ORDERS[sort_by])
     held = (
         (node, each.units)
@@ -124,7 +129,10 @@ def share_of(units: int, state: CardState, whole: bool) -> int:
     return max(units, state.total) if whole else units
 
 
-def _summarise_node(picture: Picture, state: NodeState, scale: Scale, pending: Sequence[PodFacts]) -> NodeSummary:
+def _summarise_node(
+    picture: Picture, state: NodeState, scale: Scale, without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]]
+) -> NodeSummary:
+    pending, untold = without_card
     corrected = (
         grant.index
         for uid, each in state.assignments.items()
@@ -139,6 +147,7 @@ def _summarise_node(picture: Picture, state: NodeState, scale: Scale, pending: S
         allocated=scale.amount(state.used, state.unit),
         pending=scale.amount(sum(facts.units for facts in pending), state.unit),
         pending_pods=tuple(pending),
+        untold_pods=tuple(untold),
         corrected_cards=frozenset(corrected),
     )
 

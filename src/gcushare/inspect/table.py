@@ -94,6 +94,9 @@ def remarks(summary: Summary) -> list[str]:
     if lost:
         pods = sum(len(held) for held in lost.values())
         lines.append(f"{_count(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
+    untold = untold_line(summary)
+    if untold:
+        lines.append(untold)
     whole = whole_line(summary)
     if whole:
         lines.append(whole)
@@ -138,7 +141,7 @@ def _last_headings(summary: Summary, *, has_pending: bool, is_wide: bool) -> lis
 
 def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pending: bool, is_wide: bool) -> Row:
     last = [Cell(show_amount(node.pending), "yellow" if node.pending_pods else "")] if has_pending else []
-    last.append(Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}"))
+    last.append(_sum_cell(node, used))
     if is_wide:
         last += [
             Cell(node.facts.status, "" if node.facts.is_ready else "red"),
@@ -150,6 +153,24 @@ def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pendi
         ]
     cards = tuple(card_cell(node, node.state.cards.get(index), used) for index in summary.card_indexes)
     return Row((name_cell(summary, node, used), Cell(node.facts.address or "-")), cards, tuple(last))
+
+
+def _sum_cell(node: NodeSummary, used: set[Mark]) -> Cell:
+    """The node's sum, marked where more is in use than it says."""
+    marks = (Mark.UNTOLD,) if node.untold_pods else ()
+    used.update(marks)
+    return Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}{signs(marks)}", style_of(marks))
+
+
+def untold_line(summary: Summary) -> str:
+    """How many pods hold cards that cannot be told, and on which nodes; empty where there are none."""
+    nodes = [node for node in summary.nodes if node.untold_pods]
+    count = sum(len(node.untold_pods) for node in nodes)
+    if not count:
+        return ""
+    verb = "holds" if count == 1 else "hold"
+    where = _named([node.name for node in nodes])
+    return f"{_count(count, 'pod')} {verb} cards that cannot be told, on {where}; -d names them"
 
 
 def _rule_width(rows: Sequence[Row]) -> int:

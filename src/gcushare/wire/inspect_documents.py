@@ -40,14 +40,23 @@ class EnflameDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cordoned: bool = False
 
 
-class EnflameNode(msgspec.Struct, frozen=True, gc=False):
-    """A node with its cards."""
+class UntoldPod(msgspec.Struct, frozen=True, gc=False):
+    """A bound pod that holds memory of cards that nobody can tell: its record is damaged or not written yet."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+class EnflameNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A node with its cards. ``untold`` is ours and left out while every pod's cards are known."""
 
     name: str
     total_gcu: int = msgspec.field(name="totalGCU")
     used_gcu: int = msgspec.field(name="usedGCU")
     available_gcu: int = msgspec.field(name="availableGCU")
     devices: list[EnflameDevice]
+    untold: tuple[UntoldPod, ...] = ()
 
 
 class AliyunPod(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -70,13 +79,14 @@ class AliyunDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cordoned: bool = False
 
 
-class AliyunNode(msgspec.Struct, frozen=True, gc=False):
-    """A node with its cards."""
+class AliyunNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A node with its cards. ``untold`` is ours and left out while every pod's cards are known."""
 
     name: str
     total_gpu: int = msgspec.field(name="totalGPU")
     used_gpu: int = msgspec.field(name="usedGPU")
     devs: list[AliyunDevice]
+    untold: tuple[UntoldPod, ...] = ()
 
 
 _Holder = tuple[Assignment, int, bool]
@@ -111,6 +121,7 @@ def _enflame_node(node: NodeState) -> EnflameNode:
         node.used,
         max(0, node.total - node.used),
         [_enflame_device(state, by_card[index]) for index, state in node.cards.items()],
+        _untold_pods(node),
     )
 
 
@@ -125,7 +136,11 @@ def _enflame_device(state: CardState, holders: list[_Holder]) -> EnflameDevice:
 def _aliyun_node(node: NodeState) -> AliyunNode:
     by_card = _assignments_by_card(node)
     return AliyunNode(
-        node.name, node.total, node.used, [_aliyun_device(state, by_card[index]) for index, state in node.cards.items()]
+        node.name,
+        node.total,
+        node.used,
+        [_aliyun_device(state, by_card[index]) for index, state in node.cards.items()],
+        _untold_pods(node),
     )
 
 
@@ -146,6 +161,11 @@ def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
             units = max(grant.units, node.cards[grant.index].total) if grant.whole else grant.units
             held[grant.index].append((assignment, units, grant.whole))
     return held
+
+
+def _untold_pods(node: NodeState) -> tuple[UntoldPod, ...]:
+    pods = (each.pod for each in node.assignments.values() if not each.grants)
+    return tuple(UntoldPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
 
 
 def _condition(state: CardState) -> tuple[str, bool]:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from gcushare.doctor.checks.views import needs_extender, span
 from gcushare.doctor.facts import Facts, Part
 from gcushare.doctor.findings import Finding, error, info, warning
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_words
 
 BEHIND_S = 180.0
 """A watch that is this old was opened anew twice already, had anybody answered."""
-OLDEST_KUBERNETES = (1, 20)
-"""From here on the API server merges a Binding's annotations into the pod."""
 
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)")
 _INSTALL = "install the chart gcushare-scheduler-extender-chart, or say where it is with --extender-service"
@@ -115,7 +114,8 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
         yield error(
             "kubernetes-too-old",
             "API server",
-            f"it is {facts.server_version}, and a pod is bound together with its record only from 1.20 on",
+            f"it is {facts.server_version}, and this release knows {release_words(OLDEST_KUBERNETES)} and newer: "
+            "for older ones it writes no scheduler configuration",
             "upgrade Kubernetes",
         )
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gcushare.doctor.checks.views import span
-from gcushare.doctor.facts import Facts, Part
+from gcushare.doctor.facts import Facts, Part, PolicyFacts
 from gcushare.doctor.findings import Finding, error, warning
 
 FIRST_WITH_POLICIES = (1, 30)
@@ -31,16 +31,22 @@ def check_policy(facts: Facts) -> Iterator[Finding]:
         naming = [policy for policy in facts.policies if key in policy.text]
         if any(policy.denies for policy in naming):
             continue
-        state = (
-            f"policy {naming[0].name} has no binding that denies" if naming else f"of {len(facts.policies)}, none does"
-        )
         yield warning(
             "policy-missing",
             f"vendor {vendor.name}",
-            f"no ValidatingAdmissionPolicy keeps pods' authors from writing {key}: {state}; a forged record has memory "
-            "counted that is not used, or hides memory that is",
+            f"no ValidatingAdmissionPolicy keeps pods' authors from writing {key}: {_policy_words(facts, naming)}; a "
+            "forged record has memory counted that is not used, or hides memory that is",
             "install the extender's chart with admission.enabled=auto and admission.protectRecords=true",
         )
+
+
+def _policy_words(facts: Facts, naming: Sequence[PolicyFacts]) -> str:
+    if naming:
+        return f"policy {naming[0].name} has no binding that denies"
+    count = len(facts.policies)
+    if not count:
+        return "there is none at all"
+    return "the one that there is does not name it" if count == 1 else f"none of the {count} that there are names it"
 
 
 def check_clocks(facts: Facts) -> Iterator[Finding]:

@@ -123,6 +123,7 @@ async def test_the_shared_t4_is_played(short_path: Path) -> None:
     assert "9/14 (64%)" in text
 
 
+@pytest.mark.slow
 async def test_whole_cards_beside_shared_ones_are_played(short_path: Path) -> None:
     async with demo(short_path, "--scenario", "whole-and-shared", "--vendor", "aliyun") as child:
         assert await child.wait() == 0
@@ -146,6 +147,7 @@ async def test_a_kept_cluster_ends_on_ctrl_c_with_its_processes_and_files(short_
     assert list((short_path / "s").iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_signal_in_the_middle_ends_everything(short_path: Path) -> None:
     async with demo(short_path, ready=r"(Step 1)") as child:
         child.send_signal(signal.SIGTERM)

@@ -79,7 +79,7 @@ class PluginRig:
         settings = DoubleSettings(node_name=NODE, root_dir=self.root, **self._double)
         self.kubelet = await self._stack.enter_async_context(Kubelet(settings, node_api))
         await self.kubelet.wait_ready()
-        self._stack.push_async_callback(self.stop_plugin)
+        self._stack.push_async_callback(self.end_plugin)
         if self._plugin_first:
             await self.start_plugin()
             await self.until_units(sum(self._sizes))
@@ -146,7 +146,18 @@ class PluginRig:
             return await self.app.run(shutdown)
 
     async def stop_plugin(self) -> None:
-        """Ask the plugin to end and wait for it."""
+        """Ask the plugin to end, and wait for that and for the kubelet's noticing it.
+
+        Else what the kubelet still counts would be taken for what the next plugin offers.
+        """
+        await self.end_plugin()
+        await self.until(
+            lambda: all(count.allocatable == 0 for count in self.kubelet.counts().values()),
+            f"the kubelet noticed that the plugin is gone: {self.kubelet.counts()}",
+        )
+
+    async def end_plugin(self) -> None:
+        """Ask the plugin to end and wait for it, whatever the kubelet does."""
         if self._running is not None and self._shutdown is not None:
             self._shutdown.request("test")
             running, self._running = self._running, None

@@ -98,10 +98,10 @@ async def test_a_plugin_does_not_take_the_socket_of_one_that_still_serves() -> N
                 lambda: "another plugin serves" in second.problem("registration"), "the second plugin stands back"
             )
             assert (await _identity(rig), rig.kubelet.registrations) == (first, 1)
-            await rig.stop_plugin()
+            await rig.end_plugin()
             await rig.until(lambda: rig.kubelet.registrations == 2, "the second takes over", 10.0)
         finally:
-            await second.stop_plugin()
+            await second.end_plugin()
 
 
 async def _identity(rig: PluginRig) -> int:

@@ -155,7 +155,10 @@ async def test_after_a_crash_at_any_change_recovering_ends_as_if_nothing_had_hap
 
 
 @ALL
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    "code",
+    [pytest.param(errno.ENOSPC, id="ENOSPC"), pytest.param(errno.EROFS, id="EROFS", marks=pytest.mark.slow)],
+)
 async def test_a_full_disk_or_read_only_directory_at_any_change_loses_nothing(
     tmp_path: Path, story: Story, code: int
 ) -> None:

@@ -15,6 +15,12 @@ from tests.unit.extender_binds import Rig
 from tests.unit.extender_cluster import Mishap
 
 ALWAYS = 100
+BRIEF = BindTimes(total_s=0.12, attempt_s=0.02)
+"""Long enough for a second try; no test here measures time."""
+
+
+def brief_rig(*pods: Pod) -> Rig:
+    return Rig(*pods, times=BRIEF)
 
 
 async def doubtful(rig: Rig, name: str = "a", node: str = "node-1", *, done: bool) -> None:
@@ -29,7 +35,7 @@ async def doubtful(rig: Rig, name: str = "a", node: str = "node-1", *, done: boo
 
 @pytest.mark.parametrize("done", [True, False])
 async def test_asked_again_without_reaching_the_server_the_units_stay_held(done: bool) -> None:
-    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
     await doubtful(rig, done=done)
     rig.cluster.mishaps.extend([Mishap.NOT_SENT] * ALWAYS)
     with pytest.raises(RetryableError):
@@ -43,7 +49,7 @@ async def test_asked_again_without_reaching_the_server_the_units_stay_held(done:
 
 
 async def test_asked_again_for_the_same_node_the_same_binding_is_sent() -> None:
-    rig = Rig(a_pod("a", 4), a_pod("b", 14))
+    rig = brief_rig(a_pod("a", 4), a_pod("b", 14))
     await doubtful(rig, done=False)
     await rig.bind("b")
     await rig.bind("a")
@@ -54,7 +60,7 @@ async def test_asked_again_for_the_same_node_the_same_binding_is_sent() -> None:
 
 
 async def test_asked_for_another_node_the_pod_is_read_first() -> None:
-    rig = Rig(a_pod("a", 12))
+    rig = brief_rig(a_pod("a", 12))
     await doubtful(rig, done=True)
     with pytest.raises(Refused, match="bound to node 'node-1' already"):
         await rig.bind("a", "node-2")
@@ -64,7 +70,7 @@ async def test_asked_for_another_node_the_pod_is_read_first() -> None:
 
 
 async def test_asked_for_another_node_while_nothing_can_be_read_all_stays_as_it_is() -> None:
-    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
     await doubtful(rig, done=True)
     rig.cluster.read_mishaps.append(Mishap.FORBIDDEN)
     with pytest.raises(ForbiddenError):
@@ -76,7 +82,7 @@ async def test_asked_for_another_node_while_nothing_can_be_read_all_stays_as_it_
 
 
 async def test_asked_for_another_node_without_room_the_first_stays_held() -> None:
-    rig = Rig(a_pod("a", 12), a_pod("b", 12), a_pod("x", 12), a_pod("y", 12))
+    rig = brief_rig(a_pod("a", 12), a_pod("b", 12), a_pod("x", 12), a_pod("y", 12))
     await rig.bind("x", "node-2")
     await rig.bind("y", "node-2")
     await doubtful(rig, done=False)
@@ -89,7 +95,7 @@ async def test_asked_for_another_node_without_room_the_first_stays_held() -> Non
 
 
 async def test_two_nodes_are_held_for_a_pod_that_may_turn_out_on_either_until_that_is_known() -> None:
-    rig = Rig(a_pod("a", 12))
+    rig = brief_rig(a_pod("a", 12))
     await doubtful(rig, node="node-1", done=False)
     rig.cluster.mishaps.extend([Mishap.NOT_SENT] * ALWAYS)
     with pytest.raises(RetryableError):
@@ -107,7 +113,7 @@ async def test_two_nodes_are_held_for_a_pod_that_may_turn_out_on_either_until_th
 
 
 async def test_bound_elsewhere_the_first_node_has_its_units_back_at_once() -> None:
-    rig = Rig(a_pod("a", 12))
+    rig = brief_rig(a_pod("a", 12))
     await doubtful(rig, node="node-1", done=False)
     await rig.bind("a", "node-2")
 
@@ -116,7 +122,7 @@ async def test_bound_elsewhere_the_first_node_has_its_units_back_at_once() -> No
 
 
 async def test_asked_for_the_first_node_again_its_own_cards_are_taken_back() -> None:
-    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
     await doubtful(rig, node="node-1", done=False)
     await doubtful(rig, node="node-2", done=False)
     await rig.bind("b")
@@ -130,7 +136,7 @@ async def test_asked_for_the_first_node_again_its_own_cards_are_taken_back() -> 
 
 @pytest.mark.parametrize("read", [Mishap.FORBIDDEN, Mishap.LOST_BEFORE])
 async def test_a_read_that_fails_for_whatever_reason_leaves_the_doubt(read: Mishap) -> None:
-    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
     rig.cluster.mishaps.extend([Mishap.LOST_AFTER, *[Mishap.NOT_SENT] * ALWAYS])
     rig.cluster.read_mishaps.append(read)
     with pytest.raises(RetryableError):
@@ -143,7 +149,7 @@ async def test_a_read_that_fails_for_whatever_reason_leaves_the_doubt(read: Mish
 
 
 async def test_a_refusal_of_the_repeat_says_nothing_of_the_first() -> None:
-    rig = Rig(a_pod("a", 12), a_pod("b", 12))
+    rig = brief_rig(a_pod("a", 12), a_pod("b", 12))
     rig.cluster.mishaps.extend([Mishap.LOST_BEFORE, Mishap.FORBIDDEN])
     with pytest.raises(ForbiddenError):
         await rig.bind("a")
@@ -154,7 +160,7 @@ async def test_a_refusal_of_the_repeat_says_nothing_of_the_first() -> None:
 
 
 async def test_an_error_that_nobody_foresaw_is_settled_like_any_doubt() -> None:
-    rig = Rig(a_pod("a", 12))
+    rig = brief_rig(a_pod("a", 12))
     rig.cluster.mishaps.append(Mishap.BROKEN)
     with pytest.raises(RuntimeError):
         await rig.bind("a")
@@ -183,7 +189,7 @@ class TestReadsThatAreLate:
 
     @pytest.mark.parametrize("what", ["deleted", "corrected"])
     async def test_settling_does_not_go_back(self, what: str) -> None:
-        rig = Rig(a_pod("a", 4))
+        rig = brief_rig(a_pod("a", 4))
         await rig.bind()
         rig.cluster.reads_travel = asyncio.Event()
         settling = asyncio.create_task(rig.service.settle(older_than_s=0.0))
@@ -197,7 +203,7 @@ class TestReadsThatAreLate:
 
     @pytest.mark.parametrize("what", ["deleted", "corrected"])
     async def test_binding_does_not_go_back(self, what: str) -> None:
-        rig = Rig(a_pod("a", 4))
+        rig = brief_rig(a_pod("a", 4))
         rig.cluster.reads_travel = asyncio.Event()
         rig.cluster.mishaps.append(Mishap.LOST_AFTER)
         binding = asyncio.create_task(rig.bind())
@@ -211,7 +217,7 @@ class TestReadsThatAreLate:
 
 
 async def test_a_pod_that_went_while_nobody_watched_waits_no_more() -> None:
-    rig = Rig(a_pod("a", 4))
+    rig = brief_rig(a_pod("a", 4))
     await rig.bind()
     rig.cluster.pods.clear()
     rig.state.keep_pods(frozenset())
@@ -221,7 +227,7 @@ async def test_a_pod_that_went_while_nobody_watched_waits_no_more() -> None:
 
 
 async def test_a_call_under_another_name_does_not_join_a_binding() -> None:
-    rig = Rig(a_pod("a", 4))
+    rig = brief_rig(a_pod("a", 4))
     results = await asyncio.gather(rig.bind("a"), rig.bind("b", uid="uid-a"), return_exceptions=True)
     assert results[0] is None
     assert isinstance(results[1], Refused)
@@ -232,7 +238,7 @@ async def test_no_order_of_mishaps_gives_a_card_away_twice(seed: int) -> None:
     """Pods asked for again and again, on any node; Bindings that arrive late, a watch that tells late and in parts."""
     rng = random.Random(seed)
     pods = [a_pod(f"p{number}", rng.choice([4, 8, 12])) for number in range(8)]
-    rig = Rig(*pods, times=BindTimes(total_s=0.12, attempt_s=0.02))
+    rig = brief_rig(*pods)
     for _ in range(5):
         rig.cluster.mishaps.extend(rng.choices(list(Mishap), k=16))
         rig.cluster.read_mishaps.extend(rng.choices([Mishap.NONE, Mishap.LOST_BEFORE, Mishap.FORBIDDEN], k=12))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 from dataclasses import dataclass, field
@@ -149,6 +150,10 @@ class Cluster:
         self.pods[number] = encode(pod)
         self._tell(b'{"type":"MODIFIED","object":%b}\n' % self.pods[number])
 
+    def bookmark(self) -> bytes:
+        """Where the collections stand."""
+        return b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n' % self.version
+
     def _tell(self, line: bytes) -> None:
         for queue in self.watchers:
             queue.put_nowait(line)
@@ -210,10 +215,17 @@ class Api:
         return web.Response(body=body, content_type="application/json")
 
     async def _watch(self, request: web.Request, queue: asyncio.Queue[bytes]) -> web.StreamResponse:
+        """Stream until the time asked for is over, with a bookmark two seconds before, as kube-apiserver does."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        while True:
-            await response.write(await queue.get())
+        timeout_s = float(request.query.get("timeoutSeconds", "300"))
+        loop = asyncio.get_running_loop()
+        loop.call_later(max(0.0, timeout_s - 2), lambda: queue.put_nowait(self._cluster.bookmark()))
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    await response.write(await queue.get())
+        return response
 
     async def bind(self, request: web.Request) -> web.Response:
         """Bind a pod."""

@@ -378,6 +378,38 @@ async def test_catching_up_lists_anew_when_the_stream_is_half_open(server: Colle
         await running.picture.shows("b", "c", "d")
 
 
+ASKING = ReflectorSettings(backoff=FAST, page_size=2, ask_above_s=0.0)
+"""As if a list took long."""
+
+
+async def test_catching_up_with_a_long_list_asks_a_new_stream_where_the_collection_stands(
+    server: CollectionServer,
+) -> None:
+    async with following(server, settings=ASKING) as running:
+        await running.streaming()
+        server.version += 5  # Others wrote other things: no event of ours will ever carry this version.
+        catching_up = asyncio.create_task(running.reflector.catch_up())
+        await running.until(lambda: server.watches[-1]["timeoutSeconds"] == "3")
+        assert not catching_up.done()
+        await server.bookmark()
+        await catching_up
+        assert (running.reflector.counters.lists, running.reflector.counters.failures) == (1, 0)
+        await server.end_streams()
+        await running.until(lambda: server.watches[-1]["timeoutSeconds"] != "3")
+        await server.put("c")
+        await running.picture.shows("a", "b", "c")
+
+
+async def test_catching_up_lists_where_no_bookmark_comes_in_time(server: CollectionServer) -> None:
+    async with following(server, settings=ASKING) as running:
+        await running.streaming()
+        server.silent = True
+        await server.put("c")
+        await running.reflector.catch_up()
+        assert running.picture.names == ["a", "b", "c"]
+        assert running.reflector.counters.lists == 2
+
+
 async def test_catching_up_does_not_wait_for_the_pause_after_failures(server: CollectionServer) -> None:
     patient = ReflectorSettings(backoff=BackoffPolicy(first_s=3600, cap_s=3600), page_size=2)
     async with following(server, settings=patient) as running:

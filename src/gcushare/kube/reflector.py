@@ -46,8 +46,15 @@ _SLICE = 64
 _FAILURES_BEFORE_RELIST = 8
 """Failed resumes in a row after which the version is no longer trusted (a restored etcd answers timeouts for ever)."""
 
+_MOMENT_S = 0.2
+"""How long a watch is given to reach a version by itself; where events are many it does."""
+
+_ASKING_S = 3.0
+"""The time of a stream that is opened to be told where the collection stands: a server tells that in a bookmark two
+seconds before it ends a stream. Source: k8s.io/apiserver, ``cacheWatcher.nextBookmarkTime``."""
+
 _MAX_PATIENCE_S = 2.0
-"""How long a watch may take to reach a version at most; where events are many it is a fraction of a second."""
+"""How long that bookmark may take before everything is listed."""
 
 _HEALTHY_S = 1.0
 """A stream that lived this long, or carried anything, was healthy; others count as failures and are paced."""
@@ -83,6 +90,8 @@ class ReflectorSettings:
     """About how long the server should keep a stream; half of it is varied at random, so that streams end apart."""
     stall_s: float = 75.0
     """Silence after which a stream counts as dead; servers send a bookmark about every minute."""
+    ask_above_s: float = 1.5
+    """To catch up, a collection whose list takes longer than this is not listed before a bookmark was asked for."""
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
 
 
@@ -149,6 +158,7 @@ class Reflector(Generic[T]):
         self._lists_begun = 0
         self._list_took_s = 0.0
         self._turn: asyncio.Timeout | None = None
+        self._asks = False
         self.synced = asyncio.Event()
         """Set when the first list came to its end; stays set."""
         self.counters = ReflectorCounters()
@@ -172,14 +182,17 @@ class Reflector(Generic[T]):
             except TimeoutError:
                 if self._turn is None or not self._turn.expired():
                     raise
-                logger.info("listing anew resource=%s version=%s", self._resource.plural, self._version)
+                words = "listing anew" if self._must_list else "watching anew"
+                logger.info("%s resource=%s version=%s", words, self._resource.plural, self._version)
 
     async def catch_up(self) -> None:
         """Return once the picture holds whatever stood on the server when this was called; ``run`` must be running.
 
-        The server is asked for its version, which costs it next to nothing. The watch gets the time of a list to reach
-        that version, two seconds at most: on a quiet collection the next bookmark may be a minute away, and a half-open
-        stream brings none. Then everything is listed anew, at once, whatever the reflector was waiting for.
+        The server is asked for its version, which costs it next to nothing. Versions count the writes of the whole
+        cluster, so a watch of a quiet collection may not see that one before the next bookmark, a minute away, and a
+        half-open stream never. Where listing takes long, a new stream is opened that has its bookmark after a second,
+        and brings what the old one missed. Where that does not come either, everything is listed anew, at once,
+        whatever the reflector was waiting for.
 
         Raises:
             GcushareError: the server does not tell its version.
@@ -190,17 +203,29 @@ class Reflector(Generic[T]):
         self._goals.append(goal)
         try:
             self._check_goals()
-            try:
-                async with asyncio.timeout(min(self._list_took_s, _MAX_PATIENCE_S)):
-                    await goal.reached.wait()
-            except TimeoutError:
-                self._list_anew()
-                await goal.reached.wait()
+            if await self._reaches(goal, min(self._list_took_s, _MOMENT_S)):
+                return
+            if self._list_took_s > self._settings.ask_above_s and not self._must_list:
+                self._asks = True
+                self._end_turn()
+                if await self._reaches(goal, _MAX_PATIENCE_S):
+                    return
+            self._must_list = True
+            self._end_turn()
+            await goal.reached.wait()
         finally:
             self._goals.remove(goal)
 
-    def _list_anew(self) -> None:
-        self._must_list = True
+    async def _reaches(self, goal: _Goal, within_s: float) -> bool:
+        try:
+            async with asyncio.timeout(within_s):
+                await goal.reached.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _end_turn(self) -> None:
+        """Have the reflector leave whatever it is at, and begin a new turn."""
         if self._turn is not None:
             self._turn.reschedule(asyncio.get_running_loop().time())
 
@@ -273,11 +298,13 @@ class Reflector(Generic[T]):
         settings = self._settings
         started = self._clock.monotonic()
         handled = 0
+        timeout_s = _ASKING_S if self._asks else settings.watch_s * self._rng.uniform(0.75, 1.25)
+        self._asks = False
         async with self._client.watch(
             self._resource,
             self._selector,
             resource_version=self._version,
-            timeout_s=settings.watch_s * self._rng.uniform(0.75, 1.25),
+            timeout_s=timeout_s,
             stall_s=settings.stall_s,
         ) as events:
             self.counters.watches += 1

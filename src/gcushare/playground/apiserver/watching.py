@@ -24,6 +24,7 @@ from gcushare.playground.apiserver.storage import Change, ChangeType, Collection
 
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _DEFAULT_TIMEOUT_S = 1800.0
+_BOOKMARK_BEFORE_END_S = 2.0
 """kube-apiserver's --min-request-timeout, the least it grants a watch that names none."""
 
 
@@ -80,6 +81,12 @@ def _as_of(last_seen: Revision, now: Revision) -> Revision:
     obj: JsonObject = last_seen.copy()
     obj["metadata"]["resourceVersion"] = str(now.version)
     return Revision(now.key, now.version, obj, msgspec.json.encode(obj))
+
+
+def _next_bookmark(now: float, deadline: float, interval_s: float) -> float:
+    """When the next bookmark is due: after the interval, or two seconds before the end, as kube-apiserver has it."""
+    before_end = deadline - _BOOKMARK_BEFORE_END_S
+    return before_end if now < before_end < now + interval_s else now + interval_s
 
 
 @dataclass(slots=True, eq=False)
@@ -186,7 +193,8 @@ class _Stream:
 
     async def _follow(self, storage: Storage, cursor: int, bookmark_interval_s: float) -> None:
         now = asyncio.get_running_loop().time
-        deadline, bookmark_at = now() + self.plan.timeout_s, now() + bookmark_interval_s
+        deadline = now() + self.plan.timeout_s
+        bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
         while True:
             self.watcher.wake.clear()
             changes = self.collection.changes_since(cursor)
@@ -199,7 +207,7 @@ class _Stream:
                 raise Expired(cursor, storage.version)
             if self.plan.bookmarks and now() >= min(bookmark_at, deadline):
                 await self.response.write(self.renderer.bookmark(cursor, {}))
-                bookmark_at = now() + bookmark_interval_s
+                bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
             if now() >= deadline:
                 return
             await self._wait(min(bookmark_at if self.plan.bookmarks else deadline, deadline) - now())

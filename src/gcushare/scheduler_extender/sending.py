@@ -113,12 +113,7 @@ class Sender:
             GcushareError: that cannot be read now; everything stays as it is.
         """
         identity = unsettled.attempt.identity
-        try:
-            pod = await self._read(identity, deadline_s)
-        except NotFoundError as error:
-            self._lose(identity.uid)
-            raise _gone(identity) from error
-        found = judge(pod, identity.uid, unsettled.node)
+        pod, found = await self._find(identity, unsettled.node, deadline_s)
         if found is not Found.UNBOUND:
             raise self._end(identity, pod, found)
 
@@ -186,21 +181,34 @@ class Sender:
         """Read the pod after an answer that leaves its state open; returns when it is bound as we asked."""
         identity = attempt.identity
         try:
-            pod = await self._read(identity, deadline_s)
-        except NotFoundError as error:
-            self._lose(identity.uid)
-            raise _gone(identity) from error
+            pod, found = await self._find(identity, attempt.assignment.node, deadline_s)
+        except Refused:
+            raise
         except GcushareError as error:
             raise UnknownOutcomeError(f"{cause}; reading the pod failed as well: {error}") from error
-        match judge(pod, identity.uid, attempt.assignment.node):
+        match found:
             case Found.AS_ASKED:
                 self._take(identity.uid, pod)
             case Found.UNBOUND if isinstance(cause, UnknownOutcomeError):
                 raise cause
             case Found.UNBOUND:
                 raise RetryableError(f"pod {_name(identity)} changed while it was being bound: {cause}") from cause
-            case found:
+            case _:
                 raise self._end(identity, pod, found) from cause
+
+    async def _find(self, identity: PodIdentity, node: str, deadline_s: float) -> tuple[Pod, Found]:
+        """Read a pod, and say what that tells about binding it to a node.
+
+        Raises:
+            Refused: there is no pod of this name.
+            GcushareError: it cannot be read.
+        """
+        try:
+            pod = await self._read(identity, deadline_s)
+        except NotFoundError as error:
+            self._state.lose_pod(identity.uid)
+            raise _gone(identity) from error
+        return pod, judge(pod, identity.uid, node)
 
     async def _read(self, identity: PodIdentity, deadline_s: float) -> Pod:
         return await self._api.read_pod(identity.namespace, identity.name, timeout_s=self.patience_s(deadline_s))
@@ -209,7 +217,8 @@ class Sender:
         """Follow a pod that cannot be bound where we want it; returns what the scheduler is told."""
         if found is Found.GONE:
             if pod.metadata.uid != identity.uid:
-                self._lose(identity.uid)
+                # A uid does not come back, so no later state of it can be overwritten.
+                self._state.lose_pod(identity.uid)
             return _gone(identity)
         self._take(identity.uid, pod)
         return Refused(f"pod {_name(identity)} is bound to node {pod.spec.node_name!r} already")
@@ -218,10 +227,6 @@ class Sender:
         """Take a bound pod as it was read, unless the watch has told of it since."""
         if self._state.ledger.is_reserved(key):
             self._state.see_pod(pod)
-
-    def _lose(self, uid: str) -> None:
-        """A pod is gone: a uid does not come back, so no later state of it can be overwritten."""
-        self._state.lose_pod(uid)
 
     async def settle(self, *, older_than_s: float, busy: Collection[str]) -> None:
         """Read the pods whose reservations nobody confirmed for so long, and make the ledger follow what they say.
@@ -257,7 +262,7 @@ class Sender:
         log.info("reservation settled %s", fields(pod=_name(identity), node=unsettled.node, found=found.value))
         del self._unsettled[key]
         if pod is None or pod.metadata.uid != identity.uid:
-            self._lose(identity.uid)
+            self._state.lose_pod(identity.uid)
         elif pod.is_bound:
             self._state.see_pod(pod)
         ledger.roll_back(key)

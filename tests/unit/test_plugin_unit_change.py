@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.unit_change import Holders, check_unit_change, some_names
+from gcushare.core.wording import some_names
+from gcushare.device_plugin.unit_change import Holders, check_unit_change
 from gcushare.wire.device_ids import device_ids_of_card
 from gcushare.wire.inventory import encode_inventory
 from tests.unit.test_plugin_node_agent import Rig, make_rig
@@ -49,7 +50,7 @@ def test_a_unit_that_nobody_holds_or_that_stays_as_it_is_may_be_offered() -> Non
 
 
 def test_of_many_names_ten_are_told() -> None:
-    assert some_names([str(number) for number in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert some_names([str(number) for number in range(12)], 10) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
 def test_another_unit_is_refused_until_the_kubelets_record_was_read(tmp_path: Path) -> None:

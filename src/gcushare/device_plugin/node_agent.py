@@ -15,6 +15,7 @@ from typing import Protocol
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import PodRef
+from gcushare.core.wording import some_names
 from gcushare.device_plugin.allocating import Allocator
 from gcushare.device_plugin.cdi import CdiKeeper
 from gcushare.device_plugin.device_table import DeviceTable, WholeCardTable
@@ -25,7 +26,7 @@ from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
 from gcushare.device_plugin.records_due import RecordWrite
-from gcushare.device_plugin.unit_change import Holders, UnitDoubt, check_unit_change, some_names
+from gcushare.device_plugin.unit_change import MAX_NAMES, Holders, UnitDoubt, check_unit_change
 from gcushare.device_plugin.waiting import PodChanges
 from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.runtime.logs import fields
@@ -331,7 +332,7 @@ class NodeAgent:
         other = not entry.is_whole
         for index in sorted(book.cards_in_use(whole=other).intersection(entry.promise)):
             use = "is in use as a whole" if other else "is shared"
-            pods = some_names(book.users_of(index, whole=other)) or "a pod of this node"
+            pods = some_names(book.users_of(index, whole=other), MAX_NAMES) or "a pod of this node"
             self._parts.announcer.about_pod(
                 entry.ref,
                 "CardInOtherUse",

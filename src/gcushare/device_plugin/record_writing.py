@@ -15,6 +15,7 @@ from typing import Protocol
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.nodes import PodRef
+from gcushare.core.wording import some_names
 from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.records_due import RecordWrite
 from gcushare.device_plugin.waiting import wait_and_clear
@@ -112,9 +113,8 @@ class RecordWriter:
         )
         if not failed:
             return ""
-        names = ", ".join(str(each.pod) for each in failed[:_MAX_NAMES])
-        more = f" and {len(failed) - _MAX_NAMES} more" if len(failed) > _MAX_NAMES else ""
-        return f"the records of {len(failed)} pods ({names}{more}) cannot be written: {failed[0].error}"
+        names = some_names([str(each.pod) for each in failed], _MAX_NAMES)
+        return f"the records of {len(failed)} pods ({names}) cannot be written: {failed[0].error}"
 
     def set_inventory(self, inventory: Inventory) -> None:
         """Use these cards' uuids and sizes in records."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import Refused
 from gcushare.core.units import parse_memory_unit
+from gcushare.core.wording import some_names
 
 MAX_NAMES = 10
 """Pods named in one message."""
@@ -36,9 +37,9 @@ def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
             f"--memory-unit {before}"
         )
     if holders.pods:
+        names = some_names(sorted(holders.pods), MAX_NAMES)
         raise Refused(
-            f"{change} pods hold units of the old one ({some_names(sorted(holders.pods))}): delete these pods, or set "
-            f"--memory-unit {before}"
+            f"{change} pods hold units of the old one ({names}): delete these pods, or set --memory-unit {before}"
         )
 
 
@@ -66,12 +67,6 @@ class UnitDoubt:
             return str(refusal)
         self.unit = None
         return ""
-
-
-def some_names(names: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def _is_same(before: str, now: str) -> bool:

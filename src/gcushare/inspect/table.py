@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from gcushare.core.nodes import CardMode, CardState
+from gcushare.core.wording import some_names
 from gcushare.inspect.amounts import show_amount
 from gcushare.inspect.layout import Cell, Grid, Row, lay_out
 from gcushare.inspect.marks import Mark, legend, marks_of_card, signs, style_of
@@ -193,9 +194,7 @@ def _card_reason(summary: Summary, state: CardState) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    ordered = sorted(names, key=natural_key)
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(ordered[:_MAX_NAMED]) + more
+    return some_names(sorted(names, key=natural_key), _MAX_NAMED)
 
 
 def _count(number: int, word: str) -> str:

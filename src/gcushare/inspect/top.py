@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gcushare.core.wording import some_names
 from gcushare.inspect.commands import MAX_WARNINGS, Session, no_cards, require_cards, warn
 from gcushare.inspect.documents import to_json, to_yaml
 from gcushare.inspect.gathering import Wanted, gather_from_api
@@ -63,8 +64,7 @@ def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> 
     silent = [node for node in nodes_without_readings(summary, scraped.readings) if node not in asked]
     if silent:
         namespace = settings.plugins.plugin_namespace
-        more = f" and {len(silent) - MAX_WARNINGS} more" if len(silent) > MAX_WARNINGS else ""
-        subject = f"node{'s' if len(silent) > 1 else ''} {', '.join(silent[:MAX_WARNINGS])}{more}"
+        subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"
         problems[subject] = (
             f"no device plugin in namespace {namespace!r} tells what is in use there; --plugin-namespace and "
             "--plugin-selector say where the plugins are"

@@ -10,6 +10,7 @@ import msgspec
 from rich.text import Text
 
 from gcushare.core.units import GIB
+from gcushare.core.wording import some_names
 from gcushare.inspect.layout import Cell, Grid, Row, lay_out
 from gcushare.inspect.pod_use import PodUseRow
 from gcushare.inspect.summary import Summary
@@ -182,8 +183,7 @@ def _note(row: CardUseRow) -> str:
 
 
 def _pods(row: CardUseRow) -> str:
-    more = f" and {len(row.pods) - _MAX_PODS} more" if len(row.pods) > _MAX_PODS else ""
-    return ", ".join(row.pods[:_MAX_PODS]) + more
+    return some_names(row.pods, _MAX_PODS)
 
 
 def _gib(size: int | None) -> str:

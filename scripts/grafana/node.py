@@ -15,31 +15,23 @@ from scripts.grafana.model import (
     Unit,
     Variable,
 )
-
-_HERE = 'vendor=~"$vendor", node="$node"'
-_OF_POD = "vendor, card, pod_namespace, pod_name"
-_THIS_PLUGIN = f"on (job, instance) gcushare_plugin_pods{{{_HERE}}}"
-"""Joins figures that know no node to the plugin that serves them."""
+from scripts.grafana.node_kubelet import KUBELET
+from scripts.grafana.node_queries import HERE, OF_POD, by_card, by_pod, in_all, row_of_card
 
 
-def _card(metric: str) -> str:
-    return f"sum by (vendor, card) ({metric}{{{_HERE}}})"
-
-
-def _pod(metric: str) -> str:
-    return f"sum by ({_OF_POD}) ({metric}{{{_HERE}}})"
-
-
-def _sum(metric: str, condition: str = "") -> str:
-    return f"sum by (vendor) ({metric}{{{_HERE}}}{condition})"
-
-
-def _row_of_card(metric: str) -> str:
-    return f"max by (vendor, card, uuid, model) ({metric}{{{_HERE}}})"
-
-
-def _increase(metric: str, by: str = "vendor") -> str:
-    return f"sum by ({by}) (increase({metric}{{{_HERE}}}[$__rate_interval]))"
+def _lines_by_card(
+    title: str, metric: str, about: str, *, width: int, unit: Unit, maximum: float | None = None
+) -> Panel:
+    """A line for each card."""
+    return Panel(
+        kind=Kind.LINES,
+        title=title,
+        about=about,
+        queries=(Query(by_card(metric), "{{vendor}} {{card}}"),),
+        width=width,
+        unit=unit,
+        maximum=maximum,
+    )
 
 
 _GLANCE = Row(
@@ -49,7 +41,7 @@ _GLANCE = Row(
             kind=Kind.STAT,
             title="Registered with the kubelet",
             about="1 while the kubelet reads the plugin's list. At 0 no new pod can start here.",
-            queries=(Query(f"min by (resource) (gcushare_plugin_registered{{{_HERE}}})", "{{resource}}"),),
+            queries=(Query(f"min by (resource) (gcushare_plugin_registered{{{HERE}}})", "{{resource}}"),),
             width=4,
             height=5,
             steps=SOME_IS_GOOD,
@@ -58,7 +50,7 @@ _GLANCE = Row(
             kind=Kind.STAT,
             title="Cards",
             about="Cards that this node offers, sick and cordoned ones among them.",
-            queries=(Query(f"count by (vendor) (gcushare_card_units{{{_HERE}}})", "{{vendor}}"),),
+            queries=(Query(f"count by (vendor) (gcushare_card_units{{{HERE}}})", "{{vendor}}"),),
             width=4,
             height=5,
         ),
@@ -67,8 +59,8 @@ _GLANCE = Row(
             title="Sick or cordoned",
             about="Cards that take no new pods; those on them stay.",
             queries=(
-                Query(_sum("gcushare_card_healthy", " == bool 0"), "sick {{vendor}}"),
-                Query(_sum("gcushare_card_cordoned"), "cordoned {{vendor}}"),
+                Query(in_all("gcushare_card_healthy", " == bool 0"), "sick {{vendor}}"),
+                Query(in_all("gcushare_card_cordoned"), "cordoned {{vendor}}"),
             ),
             width=4,
             height=5,
@@ -80,7 +72,7 @@ _GLANCE = Row(
             about="Bytes that pods hold, of all memory of the cards.",
             queries=(
                 Query(
-                    f"{_sum('gcushare_card_granted_bytes')} / {_sum('gcushare_card_memory_bytes')}",
+                    f"{in_all('gcushare_card_granted_bytes')} / {in_all('gcushare_card_memory_bytes')}",
                     "{{vendor}}",
                 ),
             ),
@@ -99,7 +91,7 @@ _GLANCE = Row(
             ),
             queries=(
                 Query(
-                    f"{_sum('gcushare_card_memory_used_bytes')} / {_sum('gcushare_card_memory_bytes')}",
+                    f"{in_all('gcushare_card_memory_used_bytes')} / {in_all('gcushare_card_memory_bytes')}",
                     "{{vendor}}",
                 ),
             ),
@@ -113,7 +105,7 @@ _GLANCE = Row(
             kind=Kind.STAT,
             title="Pods",
             about="Pods of this node that ask for cards.",
-            queries=(Query(_sum("gcushare_plugin_pods"), "{{vendor}}"),),
+            queries=(Query(in_all("gcushare_plugin_pods"), "{{vendor}}"),),
             width=4,
             height=5,
         ),
@@ -128,16 +120,16 @@ _CARDS = Row(
             title="Cards",
             about="Units are the node's memory unit. healthy and cordoned: 1 is yes.",
             queries=(
-                Query(_row_of_card("gcushare_card_healthy"), "healthy"),
-                Query(_row_of_card("gcushare_card_cordoned"), "cordoned"),
-                Query(_row_of_card("gcushare_card_units"), "units"),
-                Query(_row_of_card("gcushare_card_granted_units"), "granted units"),
-                Query(_row_of_card("gcushare_card_reserved_units"), "kept back"),
-                Query(_row_of_card("gcushare_card_memory_bytes"), "memory"),
-                Query(_row_of_card("gcushare_card_granted_bytes"), "granted"),
-                Query(_row_of_card("gcushare_card_memory_used_bytes"), "used"),
-                Query(_row_of_card("gcushare_card_utilization_percent"), "utilization"),
-                Query(_row_of_card("gcushare_card_temperature_celsius"), "temperature"),
+                Query(row_of_card("gcushare_card_healthy"), "healthy"),
+                Query(row_of_card("gcushare_card_cordoned"), "cordoned"),
+                Query(row_of_card("gcushare_card_units"), "units"),
+                Query(row_of_card("gcushare_card_granted_units"), "granted units"),
+                Query(row_of_card("gcushare_card_reserved_units"), "kept back"),
+                Query(row_of_card("gcushare_card_memory_bytes"), "memory"),
+                Query(row_of_card("gcushare_card_granted_bytes"), "granted"),
+                Query(row_of_card("gcushare_card_memory_used_bytes"), "used"),
+                Query(row_of_card("gcushare_card_utilization_percent"), "utilization"),
+                Query(row_of_card("gcushare_card_temperature_celsius"), "temperature"),
             ),
             labels=("vendor", "card", "model", "uuid"),
             columns=(
@@ -157,7 +149,7 @@ _CARDS = Row(
             about="The share of each card's memory that pods hold: what this node looks like to the scheduler.",
             queries=(
                 Query(
-                    f"{_card('gcushare_card_granted_bytes')} / {_card('gcushare_card_memory_bytes')}",
+                    f"{by_card('gcushare_card_granted_bytes')} / {by_card('gcushare_card_memory_bytes')}",
                     "{{vendor}} {{card}}",
                 ),
             ),
@@ -166,19 +158,13 @@ _CARDS = Row(
             steps=FILLING,
             maximum=1,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Granted, by card",
-            about="Bytes that pods hold.",
-            queries=(Query(_card("gcushare_card_granted_bytes"), "{{vendor}} {{card}}"),),
-            width=6,
-            unit=Unit.BYTES,
+        _lines_by_card(
+            "Granted, by card", "gcushare_card_granted_bytes", "Bytes that pods hold.", width=6, unit=Unit.BYTES
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Really used, by card",
-            about="Bytes that the driver says are in use, its own among them.",
-            queries=(Query(_card("gcushare_card_memory_used_bytes"), "{{vendor}} {{card}}"),),
+        _lines_by_card(
+            "Really used, by card",
+            "gcushare_card_memory_used_bytes",
+            "Bytes that the driver says are in use, its own among them.",
             width=6,
             unit=Unit.BYTES,
         ),
@@ -191,36 +177,33 @@ _CARDS = Row(
             ),
             queries=(
                 Query(
-                    f"clamp_min({_card('gcushare_card_memory_used_bytes')} - {_card('gcushare_card_granted_bytes')}"
-                    f" - {_card('gcushare_card_reserved_bytes')}, 0)",
+                    f"clamp_min({by_card('gcushare_card_memory_used_bytes')} - {by_card('gcushare_card_granted_bytes')}"
+                    f" - {by_card('gcushare_card_reserved_bytes')}, 0)",
                     "{{vendor}} {{card}}",
                 ),
             ),
             width=6,
             unit=Unit.BYTES,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Utilization",
-            about="As the driver counts it; empty where its library does not tell.",
-            queries=(Query(_card("gcushare_card_utilization_percent"), "{{vendor}} {{card}}"),),
+        _lines_by_card(
+            "Utilization",
+            "gcushare_card_utilization_percent",
+            "As the driver counts it; empty where its library does not tell.",
             width=8,
             unit=Unit.PERCENT,
             maximum=100,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Temperature",
-            about="Empty where the driver's library does not tell.",
-            queries=(Query(_card("gcushare_card_temperature_celsius"), "{{vendor}} {{card}}"),),
+        _lines_by_card(
+            "Temperature",
+            "gcushare_card_temperature_celsius",
+            "Empty where the driver's library does not tell.",
             width=8,
             unit=Unit.CELSIUS,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Power",
-            about="Empty where the driver's library does not tell.",
-            queries=(Query(_card("gcushare_card_power_watts"), "{{vendor}} {{card}}"),),
+        _lines_by_card(
+            "Power",
+            "gcushare_card_power_watts",
+            "Empty where the driver's library does not tell.",
             width=8,
             unit=Unit.WATTS,
         ),
@@ -239,10 +222,10 @@ _PODS = Row(
             ),
             queries=(
                 Query(
-                    f"max by ({_OF_POD}) (gcushare_pod_granted_bytes{{{_HERE}}})",
+                    f"max by ({OF_POD}) (gcushare_pod_granted_bytes{{{HERE}}})",
                     "granted",
                 ),
-                Query(f"max by ({_OF_POD}) (gcushare_pod_memory_used_bytes{{{_HERE}}})", "used"),
+                Query(f"max by ({OF_POD}) (gcushare_pod_memory_used_bytes{{{HERE}}})", "used"),
             ),
             labels=("vendor", "card", "pod_namespace", "pod_name"),
             columns=(Column(name="granted", unit=Unit.BYTES), Column(name="used", unit=Unit.BYTES)),
@@ -252,7 +235,7 @@ _PODS = Row(
             kind=Kind.STACK,
             title="Granted, by namespace",
             about="Bytes of this node's cards.",
-            queries=(Query(f"sum by (pod_namespace) (gcushare_pod_granted_bytes{{{_HERE}}})", "{{pod_namespace}}"),),
+            queries=(Query(f"sum by (pod_namespace) (gcushare_pod_granted_bytes{{{HERE}}})", "{{pod_namespace}}"),),
             width=12,
             unit=Unit.BYTES,
         ),
@@ -260,7 +243,7 @@ _PODS = Row(
             kind=Kind.LINES,
             title="Really used, by pod",
             about="Bytes that the pod's processes hold of a card. Empty where the plugin runs without --pod-use.",
-            queries=(Query(_pod("gcushare_pod_memory_used_bytes"), "{{card}} {{pod_namespace}}/{{pod_name}}"),),
+            queries=(Query(by_pod("gcushare_pod_memory_used_bytes"), "{{card}} {{pod_namespace}}/{{pod_name}}"),),
             width=8,
             unit=Unit.BYTES,
         ),
@@ -270,123 +253,23 @@ _PODS = Row(
             about="Who takes from the neighbours. Empty where the plugin runs without --pod-use.",
             queries=(
                 Query(
-                    f"clamp_min({_pod('gcushare_pod_memory_used_bytes')}"
-                    f" - {_pod('gcushare_pod_memory_granted_bytes')}, 0)",
+                    f"clamp_min({by_pod('gcushare_pod_memory_used_bytes')}"
+                    f" - {by_pod('gcushare_pod_memory_granted_bytes')}, 0)",
                     "{{card}} {{pod_namespace}}/{{pod_name}}",
                 ),
             ),
             width=8,
             unit=Unit.BYTES,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Used by processes of no pod, by card",
-            about=(
+        _lines_by_card(
+            "Used by processes of no pod, by card",
+            "gcushare_card_memory_unattributed_bytes",
+            (
                 "Processes outside Kubernetes, or of pods that did not ask for a card. Empty where the plugin runs "
                 "without --pod-use."
             ),
-            queries=(Query(_card("gcushare_card_memory_unattributed_bytes"), "{{vendor}} {{card}}"),),
             width=8,
             unit=Unit.BYTES,
-        ),
-    ),
-)
-
-_KUBELET = Row(
-    "Plugin and kubelet",
-    (
-        Panel(
-            kind=Kind.LINES,
-            title="99 of 100 calls of the kubelet are answered within",
-            about="Waiting for a pod that the plugin has not seen yet is part of it.",
-            queries=(
-                Query(
-                    "histogram_quantile(0.99, sum by (call, le) ("
-                    f"rate(gcushare_plugin_call_seconds_bucket[$__rate_interval]) and {_THIS_PLUGIN}))",
-                    "{{call}}",
-                ),
-            ),
-            width=8,
-            unit=Unit.SECONDS,
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Calls of the kubelet",
-            about="By outcome: ok, or the family of the error. A refused pod fails with UnexpectedAdmissionError.",
-            queries=(
-                Query(
-                    "sum by (call, outcome) ("
-                    f"increase(gcushare_plugin_call_seconds_count[$__rate_interval]) and {_THIS_PLUGIN})",
-                    "{{call}} {{outcome}}",
-                ),
-            ),
-            width=8,
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Registrations",
-            about=(
-                "One at the start, and one for each restart of the kubelet. More are a list that it refuses, or two "
-                "plugins."
-            ),
-            queries=(Query(_increase("gcushare_plugin_registrations_total", "resource"), "{{resource}}"),),
-            width=8,
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Records on pods",
-            about="Written, corrected because the kubelet gave another card, and writes that failed.",
-            queries=(
-                Query(_increase("gcushare_plugin_record_writes_total"), "written {{vendor}}"),
-                Query(_increase("gcushare_plugin_record_corrections_total"), "corrected {{vendor}}"),
-                Query(_increase("gcushare_plugin_record_write_failures_total"), "failed {{vendor}}"),
-            ),
-            width=8,
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Looks at the kubelet's record",
-            about="podresources, or the checkpoint. Without them, which pod holds which card is a guess.",
-            queries=(
-                Query(_increase("gcushare_plugin_kubelet_record_reads_total"), "looks {{vendor}}"),
-                Query(_increase("gcushare_plugin_kubelet_record_failures_total"), "failed {{vendor}}"),
-            ),
-            width=8,
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Open questions",
-            about="Allocations that the kubelet's record has not shown yet, and containers with ids of another plugin.",
-            queries=(
-                Query(_sum("gcushare_plugin_unconfirmed_allocations"), "unconfirmed {{vendor}}"),
-                Query(_sum("gcushare_plugin_foreign_containers"), "foreign {{vendor}}"),
-            ),
-            width=8,
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Requests to the API server",
-            about="By answer; 0 is none, 403 a missing right.",
-            queries=(
-                Query(
-                    "sum by (verb, resource, code) ("
-                    f"rate(gcushare_plugin_api_requests_total[$__rate_interval]) and {_THIS_PLUGIN})",
-                    "{{verb}} {{resource}} {{code}}",
-                ),
-            ),
-            width=12,
-            unit=Unit.PER_SECOND,
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Age of the picture of the pods",
-            about=(
-                "Since the API server last proved it. Saw teeth of about a minute are healthy; pods bound since are "
-                "placed by the plugin itself."
-            ),
-            queries=(Query(f"max by (vendor) (gcushare_plugin_watch_age_seconds{{{_HERE}}})", "{{vendor}}"),),
-            width=12,
-            unit=Unit.SECONDS,
         ),
     ),
 )
@@ -401,6 +284,6 @@ NODE = Dashboard(
         ),
         Variable(name="node", label="Node", query='label_values(gcushare_plugin_registered{vendor=~"$vendor"}, node)'),
     ),
-    rows=(_GLANCE, _CARDS, _PODS, _KUBELET),
+    rows=(_GLANCE, _CARDS, _PODS, KUBELET),
     other=("Cluster", "gcushare-cluster"),
 )

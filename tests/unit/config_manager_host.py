@@ -118,9 +118,6 @@ class BreakingFiles:
     def names(self, directory: str) -> tuple[str, ...]:
         return self.inner.names(directory)
 
-    def is_one_filesystem(self, directory: str, other: str) -> bool:
-        return self.inner.is_one_filesystem(directory, other)
-
     def write(self, path: str, state: FileState) -> None:
         self._count(path)
         self.inner.write(path, state)

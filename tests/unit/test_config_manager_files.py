@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,25 +12,14 @@ from gcushare.config_manager.files import FileState, HostFileError, HostFiles, t
 from gcushare.config_manager.layout import Layout
 from gcushare.config_manager.record import Record, parse_record
 from gcushare.core.errors import ConfigError, Refused
+from gcushare.runtime.safe_directory import UnsafePathError
+from tests.limits import small_files
 
 UID, GID = os.getuid(), os.getgid()
 
 
 def state(content: bytes = b"new\n", mode: int = 0o640) -> FileState:
     return FileState(content, mode, UID, GID)
-
-
-@pytest.fixture
-def small_files() -> Iterator[None]:
-    """Let the system itself refuse to write more than 1000 bytes into a file, as a full disk does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_what_is_written_is_read_back_with_mode_and_owner(tmp_path: Path) -> None:
@@ -45,12 +31,10 @@ def test_what_is_written_is_read_back_with_mode_and_owner(tmp_path: Path) -> Non
     assert files.names("/") == ("f",)
 
 
-def test_a_write_that_the_system_cuts_off_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, small_files: None
-) -> None:
+def test_a_write_that_the_system_cuts_off_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     files = HostFiles(tmp_path)
     files.write("/f", state(b"old\n"))
-    with pytest.raises(HostFileError, match="cannot write '/f'") as caught:
+    with small_files(1000), pytest.raises(HostFileError, match="cannot write '/f'") as caught:
         files.write("/f", state(b"x" * 5000))
     assert isinstance(caught.value.__cause__, OSError)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"f": b"old\n"}
@@ -129,6 +113,24 @@ def test_linked_directories_are_followed_inside_the_root_only(tmp_path: Path) ->
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.parametrize("change", ["write", "remove", "replace from", "replace to"])
+def test_nothing_changes_in_a_directory_that_others_can_write(tmp_path: Path, change: str) -> None:
+    files = HostFiles(tmp_path)
+    for name in ("open", "closed"):
+        (tmp_path / name).mkdir()
+        files.write(f"/{name}/f", state(b"old\n"))
+    (tmp_path / "open").chmod(0o775)
+    changes = {
+        "write": lambda: files.write("/open/f", state()),
+        "remove": lambda: files.remove("/open/f"),
+        "replace from": lambda: files.replace("/open/f", "/closed/f"),
+        "replace to": lambda: files.replace("/closed/f", "/open/f"),
+    }
+    with pytest.raises(UnsafePathError, match="/open' can be written by others"):
+        changes[change]()
+    assert [(tmp_path / name / "f").read_bytes() for name in ("open", "closed")] == [b"old\n", b"old\n"]
+
+
 def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
@@ -151,8 +153,6 @@ def test_moving_replaces_in_one_step_and_needs_one_filesystem(tmp_path: Path) ->
     files.replace("/a/f", "/g")
     assert (tmp_path / "g").read_bytes() == b"1"
     assert files.names("/a") == ()
-    assert files.is_one_filesystem("/a", "/")
-    assert not HostFiles().is_one_filesystem("/proc", "/")
 
 
 def test_relative_paths_are_refused(tmp_path: Path) -> None:

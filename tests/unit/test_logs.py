@@ -13,6 +13,7 @@ import pytest
 from gcushare.runtime.groups import LogFormat, LogLevel, LogSettings
 from gcushare.runtime.log_lines import escape, fields, quote
 from gcushare.runtime.logs import setup_logging
+from tests.limits import small_files
 
 log = logging.getLogger("example-program")
 
@@ -81,13 +82,70 @@ def test_a_directory_that_cannot_be_written_is_a_warning_that_says_what_to_do(tm
 
 
 def test_a_full_disk_is_told_once_and_lines_go_on_to_stderr(tmp_path: Path) -> None:
-    (tmp_path / "example.log").symlink_to("/dev/full")
-
-    shown = write_lines(settings_for(tmp_path), "one", "two", "three")
+    with small_files(1000):
+        shown = write_lines(settings_for(tmp_path), "x" * 2000, "two", "three")
 
     assert shown.count("cannot be written") == 1
-    assert "No space left" in shown
-    assert all(word in shown for word in ("one", "two", "three"))
+    assert "File too large" in shown
+    assert all(word in shown for word in ("xxx", "two", "three"))
+
+
+def test_a_link_planted_as_log_file_is_never_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "kube-apiserver.yaml"
+    victim.write_text("kind: Pod\n")
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "example.log").symlink_to(victim)
+
+    shown = write_lines(settings_for(folder), "still here")
+
+    assert victim.read_text() == "kind: Pod\n"
+    assert "is a symbolic link" in shown
+    assert "still here" in shown
+
+
+def test_a_link_planted_before_a_rotation_is_never_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious\n")
+    folder = tmp_path / "logs"
+    stderr = io.StringIO()
+    with setup_logging(settings_for(folder, log_file_size=200, log_file_count=1), "example", stderr=stderr):
+        log.info("%s", "x" * 150)
+        (folder / "example.log").unlink()
+        (folder / "example.log").symlink_to(victim)
+        (folder / "example.log.1").symlink_to(victim)
+        for _ in range(3):
+            log.info("%s", "y" * 150)
+
+    assert victim.read_text() == "precious\n"
+
+
+def test_a_directory_that_a_group_can_write_gets_no_file_until_that_is_corrected(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    folder.chmod(0o2775)
+    stderr = io.StringIO()
+    with setup_logging(settings_for(folder), "example", stderr=stderr):
+        log.info("one")
+        assert list(folder.iterdir()) == []
+        folder.chmod(0o755)
+        log.info("two")
+
+    assert "can be written by others (mode 2775" in stderr.getvalue()
+    assert "is written again" in stderr.getvalue()
+    assert "two" in (folder / "example.log").read_text()
+
+
+def test_a_directory_opened_to_a_group_later_gets_no_rotated_file(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    stderr = io.StringIO()
+    with setup_logging(settings_for(folder, log_file_size=200, log_file_count=1), "example", stderr=stderr):
+        log.info("%s", "x" * 150)
+        folder.chmod(0o777)
+        log.info("%s", "y" * 150)
+
+    assert [path.name for path in folder.iterdir()] == ["example.log"]
+    assert "y" * 150 in stderr.getvalue()
 
 
 def test_a_file_that_can_be_written_again_says_how_many_lines_are_missing(tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""The local log file: bounded, rotated, and written only where nobody but the program's user and root can write."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from gcushare.runtime.safe_directory import SafeDirectory, open_directory
+
+
+class LocalLogFile(logging.Handler):
+    """A file whose trouble (a full disk, a directory gone or unsafe) stands on stderr once, not once per line.
+
+    Its directory is opened and checked again whenever the file is: at the start, at each rotation, and with every line
+    while it cannot be written. So lines come back by themselves once the cause is gone.
+    """
+
+    def __init__(self, file: Path, max_bytes: int, count: int, stderr: TextIO) -> None:
+        super().__init__()
+        self.file = file
+        self._max_bytes = max_bytes
+        self._count = count
+        self._stderr = stderr
+        self._descriptor: int | None = None
+        self._size = 0
+        self._lines_lost = 0
+        self._is_reported = False
+
+    def open(self) -> None:
+        """Open the file, making its directory where there is none.
+
+        Raises:
+            UnsafePathError: others could say where its lines go.
+            OSError: it cannot be opened.
+        """
+        # Whoever gets one of these reports it; lines that are lost from here on need no second warning.
+        self._is_reported = True
+        with open_directory(self.file.parent, make=True) as directory:
+            self._open_in(directory)
+        self._is_reported = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, rotating first where it would not fit any more."""
+        try:
+            line = f"{self.format(record)}\n".encode("utf-8", "replace")
+            self._write(self._ready_for(len(line)), line)
+        except Exception:
+            # As every handler of logging: a line that cannot be written must not end the program.
+            self.handleError(record)
+            return
+        if self._lines_lost:
+            self._warn(f"is written again, {self._lines_lost} lines are missing in it")
+            self._lines_lost, self._is_reported = 0, False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Count a line that is lost; say so with the first one."""
+        self._drop()
+        self._lines_lost += 1
+        if not self._is_reported:
+            self._is_reported = True
+            self._warn(f"cannot be written: {sys.exc_info()[1]}")
+
+    def close(self) -> None:
+        """Close the file; repeatable."""
+        self._drop()
+        super().close()
+
+    def _ready_for(self, length: int) -> int:
+        """Return the descriptor to write the next line to."""
+        if self._descriptor is not None and 0 < self._size and self._size + length > self._max_bytes:
+            self._drop()
+            with open_directory(self.file.parent) as directory:
+                self._rotate(directory)
+                return self._open_in(directory)
+        if self._descriptor is None:
+            with open_directory(self.file.parent) as directory:
+                return self._open_in(directory)
+        return self._descriptor
+
+    def _rotate(self, directory: SafeDirectory) -> None:
+        names = [self.file.name, *(f"{self.file.name}.{number}" for number in range(1, self._count + 1))]
+        for older, newer in reversed(list(zip(names[1:], names, strict=False))):
+            if directory.status(newer) is not None:
+                directory.rename(newer, directory, older, is_lasting=False)
+
+    def _open_in(self, directory: SafeDirectory) -> int:
+        descriptor = directory.open_to_append(self.file.name)
+        self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
+        return descriptor
+
+    def _write(self, descriptor: int, line: bytes) -> None:
+        while line:
+            written = os.write(descriptor, line)
+            self._size += written
+            line = line[written:]
+
+    def _drop(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+
+    def _warn(self, what: str) -> None:
+        self._stderr.write(f"warning: local log file {str(self.file)!r} {what}\n")

@@ -237,3 +237,18 @@ async def test_init_containers_restart_with_what_they_were_given() -> None:
         before = rig.visible("a", "c0")
         await rig.kubelet.restart_container(rig.pod("a")["metadata"]["uid"], "c0")
         assert rig.visible("a", "c0") == before == "2"
+
+
+async def test_no_socket_is_served_where_others_could_replace_it() -> None:
+    async with PluginRig() as rig:
+        await rig.end_plugin()
+        directory = rig.root / "device-plugins"
+        directory.chmod(0o777)
+        await rig.start_plugin()
+        await rig.until(
+            lambda: "device-plugins' can be written by others" in rig.problem("registration"),
+            "the directory is refused",
+        )
+        assert not (directory / "enflamegcushare.sock").exists()
+        directory.chmod(0o755)
+        await rig.until_units(128)

@@ -124,3 +124,16 @@ def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path
     file.path.mkdir()
     with pytest.raises(DeviceError, match="cannot be removed"):
         file.remove()
+
+
+def test_nothing_is_written_where_others_could_plant_a_link(tmp_path: Path) -> None:
+    file = CdiSpecFile(tmp_path / "cdi", ENFLAME)
+    file.path.parent.mkdir()
+    file.path.parent.chmod(0o777)
+    (tmp_path / "victim").write_text("precious")
+    file.path.with_suffix(".tmp").symlink_to(tmp_path / "victim")
+    with pytest.raises(DeviceError, match="can be written by others"):
+        file.write(inventory(0))
+    file.path.parent.chmod(0o755)
+    file.write(inventory(0))
+    assert ((tmp_path / "victim").read_text(), names(file.path)) == ("precious", ["0"])

@@ -20,6 +20,7 @@ import msgspec
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.runtime.logs import fields
+from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory, remove_file
 from gcushare.vendors import Vendor
 
 logger = logging.getLogger(__name__)
@@ -42,22 +43,15 @@ class CdiSpecFile:
         """Replace the file by these cards; repeatable.
 
         Raises:
-            DeviceError: the directory cannot be written; containers would not start with names that nobody defines.
+            DeviceError: the directory cannot be written, or others can write it; containers would not start with names that nobody defines.
         """
         content = msgspec.json.format(msgspec.json.encode(cdi_spec(self._vendor, inventory)), indent=2)
-        temporary = self.path.with_suffix(".tmp")
         try:
-            if self.path.exists() and self.path.read_bytes() == content:
-                return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-        except OSError as error:
-            with contextlib.suppress(OSError):  # what kept it from being written may keep it from being removed
-                temporary.unlink()
+            with open_directory(self.path.parent, make=True) as directory:
+                if directory.holds(self.path.name, content):
+                    return
+                directory.write(self.path.name, content, Attributes(), self.path.with_suffix(".tmp").name)
+        except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the CDI specification {self.path} cannot be written: {error}") from error
         logger.info("wrote the CDI specification %s", fields(file=self.path, cards=len(inventory.cards)))
 
@@ -68,10 +62,9 @@ class CdiSpecFile:
             DeviceError: the directory cannot be written.
         """
         try:
-            self.path.unlink()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
+            if not remove_file(self.path):
+                return False
+        except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the CDI specification {self.path} cannot be removed: {error}") from error
         logger.info("removed the CDI specification %s", fields(file=self.path))
         return True

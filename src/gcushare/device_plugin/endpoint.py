@@ -21,6 +21,7 @@ from gcushare.device_plugin.device_table import DeviceList
 from gcushare.device_plugin.kubelet_calls import probe_plugin, register_plugin
 from gcushare.device_plugin.service import MAX_REQUEST_BYTES
 from gcushare.runtime.logs import fields
+from gcushare.runtime.safe_directory import UnsafePathError, open_directory
 
 logger = logging.getLogger(__name__)
 
@@ -125,12 +126,13 @@ class Endpoint:
         """Listen on the plugin's socket.
 
         Raises:
-            RetryableError: another program serves it or the resource, or it cannot be created.
+            RetryableError: another program serves it or the resource, it cannot be created, or others could replace it.
         """
         await self.close()
         if self._find_rival is not None and (rival := await self._find_rival()):
             raise RetryableError(rival)
         socket = self._settings.socket
+        _check_directory(self._settings.directory)
         if socket.exists() and await probe_plugin(socket) is None:
             raise RetryableError(
                 f"another plugin serves {socket}: two would take the resource from each other again and again; "
@@ -195,6 +197,19 @@ class Endpoint:
             self.problem = f"registering again: {reason}"
             logger.warning("registering again %s", fields(resource=self._settings.resource, reason=reason))
             return
+
+
+def _check_directory(directory: Path) -> None:
+    """Whoever can write beside the kubelet's socket can answer in our place; the kubelet's own is for root alone.
+
+    Raises:
+        RetryableError: others can write there.
+    """
+    try:
+        with open_directory(directory):
+            return
+    except (OSError, UnsafePathError) as error:
+        raise RetryableError(f"the plugin's socket is not served: {error}") from error
 
 
 def _identity(path: Path) -> Identity:

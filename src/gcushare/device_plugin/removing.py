@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gcushare.core.errors import GcushareError, NotFoundError, Refused
+from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.cdi import CdiSpecFile
 from gcushare.device_plugin.kubelet_calls import probe_plugin
+from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 from gcushare.vendors import Vendor
 
 logger = logging.getLogger(__name__)
@@ -54,9 +55,10 @@ async def remove_from_node(traces: Traces, patcher: NodePatcher, tell: Callable[
     except GcushareError as error:
         failures.append(error)
     for socket in traces.sockets:
-        existed = socket.exists()
-        socket.unlink(missing_ok=True)
-        tell(_local_words(socket, removed=existed))
+        try:
+            tell(_local_words(socket, removed=remove_file(socket)))
+        except (OSError, UnsafePathError) as error:
+            failures.append(DeviceError(f"the socket {socket} cannot be removed: {error}"))
     try:
         await patcher.patch_annotations({traces.vendor.inventory_annotation: None})
         await patcher.patch_capacity({traces.vendor.count_resource: None})

@@ -76,7 +76,9 @@ def new_archive(path: Path, time: datetime, budget_bytes: int) -> Iterator[Archi
         raise ConfigError(f"{str(path)!r} exists already: name another file, it is never overwritten")
     partial = path.with_name(f".{path.name}.partial")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
+        # In /tmp somebody else may have put a link there; what a killed run of ours left is removed.
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
     except OSError as failure:
         raise ConfigError(f"{str(path)!r} cannot be written: {failure.strerror}; name a file elsewhere") from failure
     try:

@@ -81,6 +81,14 @@ class SafeDirectory:
             raise
         return descriptor
 
+    def holds(self, name: str, content: bytes) -> bool:
+        """Whether a regular file of this name has exactly this content."""
+        status = self.status(name)
+        if status is None or not stat.S_ISREG(status.st_mode) or status.st_size != len(content):
+            return False
+        with os.fdopen(self.open_to_read(name), "rb") as file:
+            return file.read(len(content) + 1) == content
+
     def write(self, name: str, content: bytes, attributes: Attributes, temporary: str) -> None:
         """Put a file there in one step: ``temporary`` beside it, fsync, rename, fsync of the directory.
 
@@ -177,6 +185,15 @@ def open_to_look(path: Path | str, *, root: Path = Path("/")) -> Iterator[SafeDi
     """Open a directory only to read in it: whoever may write there is of no concern. Raises ``OSError``."""
     with _opened(path, root, None) as descriptor:
         yield SafeDirectory(descriptor, str(path))
+
+
+def remove_file(path: Path) -> bool:
+    """Remove a file, link or socket; False where there was none. Raises as ``open_directory`` does."""
+    try:
+        with open_directory(path.parent) as directory:
+            return directory.remove(path.name)
+    except FileNotFoundError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

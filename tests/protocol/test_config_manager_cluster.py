@@ -16,7 +16,6 @@ from gcushare.config_manager.cluster import (
     ClusterReports,
     ClusterWishes,
     FirstSeen,
-    LeaseTurns,
     MirrorPods,
     NodeReport,
     find_extender,
@@ -26,9 +25,10 @@ from gcushare.config_manager.cluster import (
 from gcushare.config_manager.keeping import Desire, State
 from gcushare.config_manager.launching import HealthEndpoint
 from gcushare.config_manager.probing import Running
+from gcushare.config_manager.turns import LeaseTurns
 from gcushare.config_manager.wishes import ExtenderOptions, extender_settings
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
-from gcushare.kube import CONFIG_MAPS, NODES, KubeClient, KubeConfig, LeaseTimes, Patch, PatchKind, Resource
+from gcushare.kube import CONFIG_MAPS, NODES, ApiLease, KubeClient, KubeConfig, LeaseTimes, Patch, PatchKind, Resource
 from gcushare.playground.apiserver import ApiServer, ApiServerConfig
 
 NAMESPACE = "kube-system"
@@ -44,6 +44,10 @@ async def client() -> AsyncIterator[KubeClient]:
         KubeClient(KubeConfig(server=server.url, source="the test")) as opened,
     ):
         yield opened
+
+
+def turns(client: KubeClient, identity: str) -> LeaseTurns:
+    return LeaseTurns(ApiLease(client, NAMESPACE, STATE_NAME), identity, times=FAST)
 
 
 async def make_service(client: KubeClient, spec: dict[str, Any]) -> None:
@@ -134,7 +138,7 @@ async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) 
     order: list[str] = []
 
     async def change(name: str) -> None:
-        async with LeaseTurns(client, NAMESPACE, name, times=FAST).turn():
+        async with turns(client, name).turn():
             holding.append(name)
             assert holding == [name]
             order.append(name)
@@ -148,23 +152,23 @@ async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) 
 
 async def test_an_error_in_a_turn_passes_as_it_is_and_ends_the_turn(client: KubeClient) -> None:
     with pytest.raises(Refused, match="no"):
-        async with LeaseTurns(client, NAMESPACE, "one", times=FAST).turn():
+        async with turns(client, "one").turn():
             raise Refused("no")
-    async with asyncio.timeout(20), LeaseTurns(client, NAMESPACE, "two", times=FAST).turn():
+    async with asyncio.timeout(20), turns(client, "two").turn():
         pass
 
 
 async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
-    async with LeaseTurns(client, NAMESPACE, "one", times=FAST).turn():
-        waiting = asyncio.create_task(enter(LeaseTurns(client, NAMESPACE, "two", times=FAST)))
+    async with turns(client, "one").turn():
+        waiting = asyncio.create_task(enter(turns(client, "two")))
         await client.version()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
 
-async def enter(turns: LeaseTurns) -> None:
-    async with turns.turn():
+async def enter(waiting: LeaseTurns) -> None:
+    async with waiting.turn():
         raise AssertionError("it is not its turn")
 
 

@@ -23,6 +23,7 @@ from gcushare.config_manager.manifest import parse_manifest
 from gcushare.config_manager.probing import Running, Sighting, WaitLimits
 from gcushare.config_manager.systemd import parse_unit
 from gcushare.core.errors import GcushareError
+from gcushare.kube import Clock
 from gcushare.vendors.enflame import ENFLAME
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -170,6 +171,9 @@ class SchedulerDouble:
     refuses: str = ""
     starts: int = 0
     arguments: tuple[str, ...] = ()
+    config: bytes = b""
+    """What the running scheduler read when it started."""
+    on_start: Callable[[], None] = lambda: None
     problem: str = ""
     _seen: str = ""
     _pod: str = ""
@@ -184,6 +188,9 @@ class SchedulerDouble:
         if self.problem:
             return Sighting(None, self.problem)
         return Sighting(Running(f"scheduler-{self.starts}", self.arguments), "")
+
+    async def reload(self) -> None:
+        self.parsed()
 
     async def restart(self, unit: str) -> None:
         if unit != self.target:
@@ -206,6 +213,14 @@ class SchedulerDouble:
         file = self.parsed()
         words = [f"--{flag.name}={flag.value}" for flag in file.flags]
         self.arguments = ("kube-scheduler", *words)
+        self.config = b"".join(self._configs())
+        self.on_start()
+
+    def _configs(self) -> list[bytes]:
+        file = self.parsed()
+        paths = [file.host_path(flag.value) for flag in file.flags if flag.name in ("config", "policy-config-file")]
+        files = [self.root / path[1:] for path in paths if path is not None]
+        return [path.read_bytes() for path in files if path.is_file()]
 
     def text(self) -> str:
         return (self.root / self.target[1:]).read_bytes().decode("utf-8-sig")
@@ -260,7 +275,7 @@ class Host:
     version: str | None = None
     manifest: str | None = None
     lines: list[str] = field(default_factory=list)
-    clock: ManualClock = field(default_factory=ManualClock)
+    clock: Clock = field(default_factory=lambda: ManualClock())
     scheduler: SchedulerDouble = field(init=False)
     files: Files = field(init=False)
 

@@ -38,11 +38,16 @@ class VirtualTime:
         end_s = self.now_s + seconds
         await self.settle()
         while self._sleepers and self._sleepers[0][0] <= end_s:
-            self.now_s, _, woken = heapq.heappop(self._sleepers)
+            due_s, _, woken = heapq.heappop(self._sleepers)
+            self.now_s = max(self.now_s, due_s)
             if not woken.done():
                 woken.set_result(None)
             await self.settle()
-        self.now_s = end_s
+        self.now_s = max(self.now_s, end_s)
+
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass while nobody runs: the whole process was paused, or one call did not return."""
+        self.now_s += seconds
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.config_manager.executing import UNSHARED
 from gcushare.config_manager.extender import ExtenderSettings
 from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
 from gcushare.core.errors import RetryableError
+from gcushare.kube import Tenure
 from gcushare.runtime.shutdown import Shutdown
 from tests.unit.config_manager_host import (
     EXTENDER,
@@ -62,11 +64,11 @@ class Node:
         self.cluster.told.setdefault(self.name, []).append((state, reason))
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def turn(self) -> AsyncIterator[Tenure]:
         async with self.cluster.lock:
             self.cluster.holders.append(self.name)
             self.cluster.holder = self.name
-            yield
+            yield UNSHARED
             self.cluster.holder = ""
 
 

@@ -1,11 +1,9 @@
-"""What this program asks of the API server: the extender's address, the wish, turns, reports, the mirror pod."""
+"""What this program asks of the API server: the extender's address, the wish, reports, the mirror pod."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +16,7 @@ from gcushare.core.errors import ConfigError, NotFoundError, RemoteContractError
 from gcushare.kube import (
     CONFIG_MAPS,
     NODES,
-    ApiLease,
     KubeClient,
-    LeaderElector,
-    LeaseTimes,
     Patch,
     PatchKind,
     Resource,
@@ -144,37 +139,6 @@ async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
             told = _mapping(_decoded(str(value)))
             reports.append(NodeReport(node, str(told.get("state", "")), str(told.get("reason", ""))))
     return reports
-
-
-class LeaseTurns:
-    """Turns by one Lease: whoever holds it changes its node's scheduler."""
-
-    def __init__(self, client: KubeClient, namespace: str, identity: str, *, times: LeaseTimes | None = None) -> None:
-        self._lease = ApiLease(client, namespace, STATE_NAME)
-        self._identity = identity
-        self._times = times
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        mine = asyncio.Event()
-
-        def listen(leading: bool) -> None:
-            if leading:
-                mine.set()
-
-        elector = LeaderElector(self._lease, self._identity, times=self._times, listener=listen)
-        running = asyncio.create_task(elector.run(), name="turn of this node")
-        waiting = asyncio.create_task(mine.wait(), name="wait for the turn")
-        try:
-            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
-            yield
-        finally:
-            # Cancelling the elector gives the Lease up, so that the next node need not wait it out.
-            waiting.cancel()
-            running.cancel()
-            await asyncio.wait((running, waiting))
 
 
 class MirrorPods:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,10 +13,10 @@ from pathlib import Path
 from aiohttp import web
 
 from gcushare.config_manager.cluster import (
+    STATE_NAME,
     ClusterReports,
     ClusterWishes,
     FirstSeen,
-    LeaseTurns,
     MirrorPods,
     find_extender,
     read_reports,
@@ -30,8 +31,9 @@ from gcushare.config_manager.options import CommandSettings, PlaceSettings, RunS
 from gcushare.config_manager.plan import describe, render_diff
 from gcushare.config_manager.probing import HostProbe, ProcProcesses
 from gcushare.config_manager.systemd import UnitFile
+from gcushare.config_manager.turns import LeaseTurns
 from gcushare.core.errors import ConfigError, GcushareError, Refused
-from gcushare.kube import ConfigSources, KubeClient, Limits, SystemClock, load_config
+from gcushare.kube import ApiLease, ConfigSources, KubeClient, Limits, SystemClock, load_config
 from gcushare.runtime.exits import DONE, FAILED
 from gcushare.runtime.groups import KubeSettings
 from gcushare.runtime.health import Health, Heartbeat
@@ -168,7 +170,7 @@ async def keep(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
             manager=tools.manager,
             wishes=ClusterWishes(client, settings.extender.options(), settings.namespace),
             reports=ClusterReports(client, settings.namespace, settings.place.node_name),
-            turns=LeaseTurns(client, settings.namespace, identity),
+            turns=LeaseTurns(ApiLease(client, settings.namespace, STATE_NAME), identity),
             clock=SystemClock(),
             pace=Pace(interval_s=settings.interval),
             beat=(heart := Heartbeat("keeper", _SILENCE_S)).beat,
@@ -214,8 +216,9 @@ async def _prepare_apply(settings: CommandSettings, tools: Tools) -> Prepared:
 
 @asynccontextmanager
 async def _client(kube: KubeSettings) -> AsyncIterator[KubeClient]:
-    kubeconfig = None if kube.kubeconfig is None else Path(kube.kubeconfig)
-    config = load_config(ConfigSources(kubeconfig=kubeconfig, context=kube.kube_context))
+    # As $KUBECONFIG, whose value may name several files to be merged.
+    environ = {**os.environ, "KUBECONFIG": kube.kubeconfig or ""}
+    config = load_config(ConfigSources(context=kube.kube_context, environ=environ))
     limits = Limits(request_s=kube.kube_api_timeout)
     async with KubeClient(config, program="gcushare-config-manager", limits=limits) as client:
         yield client

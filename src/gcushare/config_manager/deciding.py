@@ -49,7 +49,8 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
     """
     goal = _goal(observed, wanted)
     changes = _changes(observed, goal)
-    is_restarted = goal.is_switched or (observed.layout.is_unit and goal.is_config_new)
+    # A unit whose last change was not seen to the end may never have been restarted: its file does not tell.
+    is_restarted = goal.is_switched or (observed.layout.is_unit and (goal.is_config_new or observed.is_unproven))
     steps: tuple[Step, ...] = changes
     if wanted.restart and (changes or observed.record is None or not observed.record.is_proven):
         steps += _proof(observed, goal, is_restarted)
@@ -72,12 +73,15 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
     steps: list[Step] = []
     if observed.has_trace:
         steps += _restored(observed, replace(state, content=pristine))
+    # With a record still there, the file may have been put back by a run that was cut off before the scheduler was seen.
+    if observed.has_trace or observed.record is not None:
         flag = observed.record.flag if observed.record is not None else "config"
         was = effective(observed.pristine.flags, flag)
         if layout.is_unit:
             steps.append(Restart(unit=layout.target))
         value = was.value if was is not None else None
-        steps.append(AwaitScheduler(flag=flag, value=value, restarted=True, required=False))
+        is_restarted = observed.has_trace or layout.is_unit
+        steps.append(AwaitScheduler(flag=flag, value=value, restarted=is_restarted, required=False))
         if observed.edited_since:
             notes.append(
                 f"{layout.target} was edited after gcushare changed it: only gcushare's own change was removed, the "

@@ -32,9 +32,36 @@ from gcushare.config_manager.probing import (
     wait_for_scheduler,
 )
 from gcushare.core.errors import ConflictError, GcushareError, Refused
-from gcushare.kube import Clock
+from gcushare.kube import Clock, Tenure
+from gcushare.runtime.safe_directory import UnsafePathError
 
 logger = logging.getLogger(__name__)
+
+STEP_S = 5.0
+"""What writing a file takes at most: some kilobytes, made to last on the disk."""
+RESTART_S = 60.0
+"""What restarting a scheduler takes: the kubelet looks every 20 s at worst, ends the old one within 30 s, starts the
+new one. Nobody else's turn may begin within it."""
+
+
+class TurnLostError(GcushareError):
+    """It is no longer this node's turn, so nothing more was changed; what is there is safe, the next turn goes on."""
+
+    def __init__(self, before: str) -> None:
+        super().__init__(
+            f"this node's turn ended before this step: {before}; nothing more was changed (the Lease was not renewed in "
+            "time: is the API server reached?), its next turn goes on from here"
+        )
+
+
+class Unshared:
+    """The turn of a command that an admin runs on one node: nobody takes it away."""
+
+    def holds(self, margin_s: float) -> bool:
+        return True
+
+
+UNSHARED = Unshared()
 
 
 class RolledBackError(GcushareError):
@@ -44,15 +71,20 @@ class RolledBackError(GcushareError):
 class Systemd(Protocol):
     """The host's service manager."""
 
+    async def reload(self) -> None:
+        """Read the units again. Raises ``GcushareError`` when that fails."""
+
     async def restart(self, unit: str) -> None:
-        """Read the units anew and restart the one in file ``unit``. Raises ``GcushareError`` when that fails."""
+        """Restart the unit in file ``unit``. Raises ``GcushareError`` when that fails."""
 
 
 class Systemctl:
     """systemd through its own command."""
 
-    async def restart(self, unit: str) -> None:
+    async def reload(self) -> None:
         await self._run("daemon-reload")
+
+    async def restart(self, unit: str) -> None:
         await self._run("restart", posixpath.basename(unit))
 
     async def _run(self, *arguments: str) -> None:
@@ -79,7 +111,7 @@ class Executor:
     say: Callable[[str], None]
     limits: WaitLimits = field(default_factory=WaitLimits)
 
-    async def apply(self, observed: Observed, plan: Plan, undo: Plan) -> None:
+    async def apply(self, observed: Observed, plan: Plan, undo: Plan, turn: Tenure = UNSHARED) -> None:
         """Carry out a plan that changes the scheduler, or leave everything as it was.
 
         ``undo`` is taken when an earlier run, cut off while it waited, left a change that turns out to be unhealthy.
@@ -88,17 +120,23 @@ class Executor:
             Refused: the scheduler is not well, or not to be seen, before anything is changed.
             ConflictError: somebody else changed the scheduler's file meanwhile; what we wrote elsewhere is harmless.
             RolledBackError: a step failed or the scheduler did not come up; all is back as it was.
+            TurnLostError: ``turn`` ended; what was done stays, a scheduler can start from it.
         """
         await self._check_before(observed, plan)
+        guarded = _Guarded(self.files, self.probe, observed, turn)
         try:
-            await self._carry_out(observed, plan)
-        except (SchedulerUnhealthyError, HostFileError, _RestartFailedError) as error:
+            await self._carry_out(observed, plan, guarded)
+        except (SchedulerUnhealthyError, HostFileError, UnsafePathError, _RestartFailedError) as error:
             logger.warning("change not kept target=%s reason=%s", observed.layout.target, error)
-            raise await self._rolled_back(observed, plan, undo, error) from error
+            raise await self._rolled_back(observed, plan, undo, error, guarded) from error
 
-    async def recover(self, observed: Observed, plan: Plan) -> None:
-        """Carry out a plan that takes our change away; when a step fails, running it again continues."""
-        await self._carry_out(observed, plan)
+    async def recover(self, observed: Observed, plan: Plan, turn: Tenure = UNSHARED) -> None:
+        """Carry out a plan that takes our change away; when a step fails, running it again continues.
+
+        Raises:
+            TurnLostError: ``turn`` ended, as above.
+        """
+        await self._carry_out(observed, plan, _Guarded(self.files, self.probe, observed, turn))
 
     async def _check_before(self, observed: Observed, plan: Plan) -> None:
         """Change nothing of a scheduler that is not well, or that nobody could tell to be so afterwards."""
@@ -109,26 +147,26 @@ class Executor:
         if problem:
             raise Refused(f"kube-scheduler is not well as it is, nothing was changed: {problem}")
 
-    async def _carry_out(self, observed: Observed, plan: Plan) -> None:
+    async def _carry_out(self, observed: Observed, plan: Plan, guarded: _Guarded) -> None:
         for line in plan.opening:
             self.say(line)
         endpoint = observed.pristine.health
         waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
         before = await self._instance(endpoint) if waits else ""
-        guarded = _Guarded(self.files, self.probe, observed.layout.target, observed.target_state)
         for step in plan.steps:
             if isinstance(step, AwaitScheduler):
                 await self._wait(step, endpoint, guarded, before)
             else:
                 guarded.check(step)
-                await self._do(step)
+                await self._do(step, guarded)
                 guarded.note(step)
             for line in step.lines:
                 self.say(line)
         for note in plan.notes:
             self.say(note)
 
-    async def _do(self, step: Step) -> None:
+    async def _do(self, step: Step, guarded: _Guarded) -> None:
+        guarded.check_turn(step)
         match step:
             case WriteFile(path=path, state=state):
                 self.files.write(path, state)
@@ -136,8 +174,8 @@ class Executor:
                 self.files.replace(source, target)
             case RemoveFile(path=path):
                 self.files.remove(path)
-            case Restart(unit=unit):
-                await self._restart(unit)
+            case Restart():
+                await self._restart(step, guarded)
             case AwaitScheduler():
                 raise ValueError("waiting needs to know what ran before")
             case _:
@@ -152,9 +190,13 @@ class Executor:
                 raise
             self.say(f"warning: {error}")
 
-    async def _restart(self, unit: str) -> None:
+    async def _restart(self, step: Restart, guarded: _Guarded) -> None:
         try:
-            await self.systemd.restart(unit)
+            await self.systemd.reload()
+            guarded.check_turn(step)
+            await self.systemd.restart(step.unit)
+        except TurnLostError:
+            raise
         except GcushareError as error:
             raise _RestartFailedError(str(error)) from error
 
@@ -162,7 +204,9 @@ class Executor:
         running = (await self.probe.look(endpoint)).running
         return "" if running is None else running.instance
 
-    async def _rolled_back(self, observed: Observed, plan: Plan, undo: Plan, reason: Exception) -> RolledBackError:
+    async def _rolled_back(
+        self, observed: Observed, plan: Plan, undo: Plan, reason: Exception, guarded: _Guarded
+    ) -> RolledBackError:
         """Put the files back, wait for the scheduler that was there before, and word what happened."""
         layout = observed.layout
         failures: list[str] = []
@@ -174,7 +218,9 @@ class Executor:
         for step in steps:
             # Each helps by itself: one that fails must not keep the others from being done.
             try:
-                await self._do(step)
+                await self._do(step, guarded)
+            except TurnLostError:
+                raise
             except GcushareError as error:
                 failures.append(str(error))
         if failures:
@@ -185,11 +231,13 @@ class Executor:
         return RolledBackError(f"{reason}; rolled back, {await self._state_after(observed, plan)}")
 
     def _steps_back(self, observed: Observed, plan: Plan, undo: Plan) -> tuple[Step, ...]:
-        waits = [step for step in plan.steps if isinstance(step, AwaitScheduler)]
-        if waits and not any(step.restarted for step in waits):
+        layout = observed.layout
+        waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
+        # A unit's scheduler reads a new configuration though its own file stays; a static pod's does not.
+        read = {layout.target, *(layout.own_configs if layout.is_unit else ())}
+        if waits and not any(_replaces(step, path) for step in plan.steps for path in read):
             # An earlier run made the change and was cut off while it waited: what was before it is not in memory.
             return tuple(step for step in undo.steps if not isinstance(step, AwaitScheduler))
-        layout = observed.layout
         now = {path: self.files.read(path) for path in observed.snapshot}
         steps = way_back(observed.snapshot, now, layout.target, layout.staging)
         restarts = tuple(step for step in plan.steps if isinstance(step, Restart))
@@ -214,14 +262,25 @@ class Executor:
 
 
 class _Guarded:
-    """Sees to it that nobody else's change of the scheduler's file is overwritten: kubeadm, an admin, another tool."""
+    """Sees to it that nothing is changed out of turn, and that nobody else's change of the scheduler's file is lost."""
 
-    def __init__(self, files: Files, probe: SchedulerProbe, target: str, state: FileState) -> None:
+    def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, turn: Tenure) -> None:
         self._files = files
         self._probe = probe
-        self._target = target
-        self._content = state.content
-        self._next = state.content
+        self._turn = turn
+        self._target = observed.layout.target
+        self._content = observed.target_state.content
+        self._next = self._content
+
+    def check_turn(self, step: Step) -> None:
+        """Check right before a step, whose effects must have ended before another node's turn can begin.
+
+        Raises:
+            TurnLostError: it is not, or not for long enough, this node's turn.
+        """
+        restarts = isinstance(step, Restart) or _replaces(step, self._target)
+        if not self._turn.holds(RESTART_S if restarts else STEP_S):
+            raise TurnLostError(describe(step))
 
     def check(self, step: Step) -> None:
         """Check before a step that would replace the file. Raises ``ConflictError`` when it is not as we know it."""
@@ -236,8 +295,13 @@ class _Guarded:
             self._content = self._next
 
     async def look(self, endpoint: HealthEndpoint) -> Sighting:
-        """Look at the scheduler that this file starts; there is nothing to wait for once it is another file."""
+        """Look at the scheduler that this file starts; there is nothing to wait for once it is another file.
+
+        Nor once the turn is over: others may change theirs then, and what is left to do waits for the next turn.
+        """
         self._compare()
+        if not self._turn.holds(0.0):
+            raise TurnLostError("wait until kube-scheduler is healthy")
         return await self._probe.look(endpoint)
 
     def _compare(self) -> None:

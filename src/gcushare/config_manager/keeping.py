@@ -14,7 +14,7 @@ from gcushare.config_manager.executing import RolledBackError
 from gcushare.config_manager.extender import ExtenderSettings
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.core.errors import GcushareError
-from gcushare.kube import Clock
+from gcushare.kube import Clock, Tenure
 from gcushare.runtime.shutdown import Shutdown
 
 logger = logging.getLogger(__name__)
@@ -55,8 +55,11 @@ class Reports(Protocol):
 class Turns(Protocol):
     """The cluster's order in which nodes change their schedulers."""
 
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait for this node's turn and hold it: never two schedulers of a cluster restart at once."""
+    def turn(self) -> AbstractAsyncContextManager[Tenure]:
+        """Wait for this node's turn: never two schedulers of a cluster restart at once.
+
+        It may be lost at any moment, so what is yielded is asked before every step that changes the host.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +131,10 @@ class Keeper:
             and self.clock.monotonic() < self._failed[1]
         ):
             return State.FAILED, self._failed[2]
-        async with self.turns.turn():
+        async with self.turns.turn() as turn:
             # The wait may have been long: decide again on what is there now.
             prepared = await self._prepared(desire)
-            await self._carried_out(desire, prepared)
+            await self._carried_out(desire, prepared, turn)
         self._failed = None
         return done, ""
 
@@ -140,12 +143,12 @@ class Keeper:
             return await self.manager.prepare_recover()
         return await self.manager.prepare_apply(await self.wishes.extender())
 
-    async def _carried_out(self, desire: Desire, prepared: Prepared) -> None:
+    async def _carried_out(self, desire: Desire, prepared: Prepared, turn: Tenure) -> None:
         if desire is Desire.RECOVER:
-            await self.manager.recover(prepared)
+            await self.manager.recover(prepared, turn)
             return
         try:
-            await self.manager.apply(prepared)
+            await self.manager.apply(prepared, turn)
         except RolledBackError as error:
             until = self.clock.monotonic() + self.pace.after_failure_s
             self._failed = (prepared.fingerprint, until, str(error))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gcushare.config_manager.deciding import Wanted, plan_apply, plan_recover
-from gcushare.config_manager.executing import Executor
+from gcushare.config_manager.executing import UNSHARED, Executor
 from gcushare.config_manager.extender import ExtenderSettings
 from gcushare.config_manager.launching import SchedulerFile
 from gcushare.config_manager.layout import Layout
@@ -16,6 +16,7 @@ from gcushare.config_manager.plan import Plan, outcome
 from gcushare.config_manager.record import sha256
 from gcushare.config_manager.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError
+from gcushare.kube import Tenure
 
 logger = logging.getLogger(__name__)
 
@@ -98,14 +99,14 @@ class Manager:
         plan = plan_recover(observed, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=plan)
 
-    async def apply(self, prepared: Prepared) -> None:
+    async def apply(self, prepared: Prepared, turn: Tenure = UNSHARED) -> None:
         """Carry out what ``prepare_apply`` decided. Raises as ``Executor.apply`` does."""
-        await self.executor.apply(prepared.observed, prepared.plan, prepared.undo)
+        await self.executor.apply(prepared.observed, prepared.plan, prepared.undo, turn)
         logger.info("scheduler configured %s", _facts(prepared))
 
-    async def recover(self, prepared: Prepared) -> None:
+    async def recover(self, prepared: Prepared, turn: Tenure = UNSHARED) -> None:
         """Carry out what ``prepare_recover`` decided."""
-        await self.executor.recover(prepared.observed, prepared.plan)
+        await self.executor.recover(prepared.observed, prepared.plan, turn)
         logger.info("scheduler recovered %s", _facts(prepared))
 
     async def _version(self, target: SchedulerFile) -> Version:

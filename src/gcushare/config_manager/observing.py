@@ -46,6 +46,11 @@ class Observed:
     notes: tuple[str, ...]
 
     @property
+    def is_unproven(self) -> bool:
+        """Whether the last change was cut off before the scheduler was seen well with it."""
+        return self.record is not None and not self.record.is_proven
+
+    @property
     def target_state(self) -> FileState:
         state = self.snapshot[self.layout.target]
         if state is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.config import ConfigSources, KubeConfig, load_config
-from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.election import ApiLease, LeaderElector, LeasePort, Tenure
 from gcushare.kube.errors import (
     AlreadyExistsError,
     GoneError,
@@ -60,6 +60,7 @@ __all__ = [
     "KubeClient",
     "KubeConfig",
     "LeaderElector",
+    "LeasePort",
     "LeaseTimes",
     "Limits",
     "Observer",
@@ -78,6 +79,7 @@ __all__ = [
     "Selector",
     "Sink",
     "SystemClock",
+    "Tenure",
     "TokenBucket",
     "UnauthorizedError",
     "UnknownOutcomeError",

@@ -19,6 +19,14 @@ from gcushare.wire.objects import Lease, LeaseSpec
 logger = logging.getLogger(__name__)
 
 
+class Tenure(Protocol):
+    """The right to act that an election gives for a while; whoever acts asks before each act, as `LeaderElector` says."""
+
+    def holds(self, margin_s: float) -> bool:
+        """Whether nobody else can have the right within ``margin_s``, which the act and its effects take."""
+        ...
+
+
 class LeasePort(Protocol):
     """Access to one lease; each call ends within ``timeout_s``, by an answer or an error of ours."""
 

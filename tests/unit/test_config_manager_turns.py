@@ -1,0 +1,276 @@
+"""Two config managers, one Lease: no step on a host at a moment at which the other node may have the turn.
+
+Time is virtual, the Lease is one that can be cut off from a node, and processes are paused in the middle of a plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.extender import ExtenderSettings
+from gcushare.config_manager.files import HostFiles
+from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
+from gcushare.config_manager.turns import TURN_TIMES, LeaseTurns
+from gcushare.core.errors import RetryableError
+from gcushare.wire.objects import Lease
+from tests.unit.config_manager_host import (
+    EXTENDER,
+    KUBEASZ,
+    MOVED_EXTENDER,
+    UNIT,
+    BreakingFiles,
+    Host,
+    host_with,
+)
+from tests.unit.kube_lease import LeaseAccess, LeaseServer
+from tests.unit.kube_time import VirtualTime
+
+LONG_S = 2 * TURN_TIMES.duration_s
+
+
+@dataclass
+class DatedLeaseServer(LeaseServer):
+    """Knows when the holder last proved itself: who holds the Lease is a matter of time."""
+
+    time: VirtualTime = field(default_factory=VirtualTime)
+    written_at: float = 0.0
+
+    def store(self, lease: Lease) -> Lease:
+        self.written_at = self.time.now_s
+        return super().store(lease)
+
+    @property
+    def turn_of(self) -> str:
+        """Whose turn it is now; empty once another may take it."""
+        over = self.time.now_s >= self.written_at + TURN_TIMES.duration_s
+        return "" if over else (self.holder or "")
+
+
+@dataclass
+class Node:
+    """One node with its manager; ``change`` is asked after each change of its host with the number of it."""
+
+    world: World
+    name: str
+    host: Host
+    access: LeaseAccess
+    keeper: Keeper = field(init=False)
+    change: Callable[[int], None] = lambda _number: None
+    told: list[tuple[State, str]] = field(default_factory=list)
+    changes: int = 0
+
+    def __post_init__(self) -> None:
+        self.host.files = BreakingFiles(self.host.files, self._before, after=self._after)
+        self.host.scheduler.on_start = lambda: self.world.starts.append((self.world.time.now_s, self.name))
+        clock = self.world.time.clock()
+        self.host.clock = clock
+        self.keeper = Keeper(
+            manager=self.host.manager,
+            wishes=self,
+            reports=self,
+            turns=LeaseTurns(self.access, self.name, clock=clock, rng=random.Random(self.name)),
+            clock=clock,
+            pace=Pace(),
+        )
+
+    def _before(self, _count: int, path: str) -> None:
+        assert self.world.server.turn_of == self.name, f"{self.name} changes {path} out of turn"
+
+    def _after(self) -> None:
+        self.changes += 1
+        self.change(self.changes)
+
+    async def desire(self) -> Desire:
+        self._reach()
+        return self.world.wanted
+
+    async def extender(self) -> ExtenderSettings:
+        self._reach()
+        return self.world.extender
+
+    async def report(self, state: State, reason: str) -> None:
+        self._reach()
+        self.told.append((state, reason))
+
+    def _reach(self) -> None:
+        if self.access.cut:
+            raise RetryableError("the API server does not answer")
+
+    async def state(self) -> str | None:
+        return await self.keeper.check()
+
+
+@dataclass
+class World:
+    """One cluster."""
+
+    root: Path
+    time: VirtualTime = field(default_factory=VirtualTime)
+    wanted: Desire = Desire.APPLY
+    extender: ExtenderSettings = EXTENDER
+    starts: list[tuple[float, str]] = field(default_factory=list)
+    server: DatedLeaseServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.server = DatedLeaseServer(time=self.time)
+
+    def node(self, name: str, make: Callable[[Path], Host]) -> Node:
+        return Node(self, name, make(self.root / name), LeaseAccess(self.server, self.time.clock()))
+
+    async def rounds(self, *nodes: Node, seconds: float = LONG_S) -> None:
+        """Let the nodes go round once, all at once."""
+        async with self.running(*nodes) as tasks:
+            await self.time.pass_(seconds)
+            assert all(task.done() for task in tasks), "a round does not end"
+
+    @asynccontextmanager
+    async def running(self, *nodes: Node) -> AsyncIterator[list[asyncio.Task[None]]]:
+        tasks = [asyncio.create_task(node.keeper.round(), name=node.name) for node in nodes]
+        try:
+            yield tasks
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def static_pod(root: Path) -> Host:
+    return host_with(root, "kubeadm-1.29.yaml")
+
+
+def unit(root: Path) -> Host:
+    host = Host(root, target=UNIT, version="v1.23.1")
+    host.put(UNIT, KUBEASZ)
+    return host
+
+
+async def fresh(_world: World, *_nodes: Node) -> None:
+    return
+
+
+async def moved(world: World, *nodes: Node) -> None:
+    await world.rounds(*nodes)
+    world.extender = MOVED_EXTENDER
+
+
+async def unwanted(world: World, *nodes: Node) -> None:
+    await world.rounds(*nodes)
+    world.wanted = Desire.RECOVER
+
+
+STORIES = {
+    "apply, static pod": (static_pod, fresh),
+    "apply, unit": (unit, fresh),
+    "extender moved, static pod": (static_pod, moved),
+    "extender moved, unit": (unit, moved),
+    "recover, static pod": (static_pod, unwanted),
+    "recover, unit": (unit, unwanted),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_manager_paused_at_any_step_goes_on_only_in_its_next_turn(tmp_path: Path, story: str) -> None:
+    number = 1
+    while await _finishes_after_a_pause(tmp_path / str(number), story, number):
+        number += 1
+    assert number > 3, "the plan has no steps"
+
+
+async def _finishes_after_a_pause(root: Path, story: str, number: int) -> bool:
+    """Pause one manager after so many changes; False where the plan has fewer."""
+    make, prepare = STORIES[story]
+    world = World(root)
+    one, two = world.node("one", make), world.node("two", make)
+    await prepare(world, one, two)
+    last = one.changes + number
+
+    def pause(changes: int) -> None:
+        if changes == last:
+            world.time.stand_still(TURN_TIMES.renew_deadline_s + 0.1)
+
+    one.change = pause
+    await world.rounds(one)
+    assert one.host.scheduler.find_start_problem() == "", number
+    if one.changes < last:
+        return False
+    assert one.changes == last, f"a step was done out of turn after change {number}"
+    await world.rounds(two, one, seconds=2 * LONG_S)
+    await world.rounds(one)
+    assert await one.state() is None, number
+    assert _scheduler_facts(one) == _scheduler_facts(two), number
+    return True
+
+
+def _scheduler_facts(node: Node) -> tuple[object, ...]:
+    """What runs, and which files lie there (without the record, which remembers the interruption)."""
+    assert node.host.scheduler.problem == ""
+    files = {path: state for path, state in node.host.tree().items() if not path.endswith("config-manager.json")}
+    return node.host.scheduler.arguments, node.host.scheduler.config, files
+
+
+@pytest.mark.parametrize("make", [pytest.param(static_pod, id="static pod"), pytest.param(unit, id="unit")])
+async def test_a_node_cut_off_does_not_put_its_scheduler_back_while_another_has_its_turn(
+    tmp_path: Path, make: Callable[[Path], Host]
+) -> None:
+    world = World(tmp_path)
+    one, two = world.node("one", make), world.node("two", make)
+    before = one.host.tree()
+    for node in (one, two):
+        node.host.scheduler.refuses = "10.96.1.37"
+    async with world.running(one, two) as (first, second):
+        await world.time.pass_(10)
+        assert world.server.turn_of == "one"
+        one.access.cut = True
+        await world.time.pass_(TURN_TIMES.renew_deadline_s + 5)
+        assert first.done()
+        restarts = one.host.scheduler.starts
+        await world.time.pass_(TURN_TIMES.duration_s)
+        assert (world.server.turn_of, second.done()) == ("two", False)
+        await world.time.pass_(300)
+        assert second.done()
+        assert one.host.scheduler.starts == restarts
+    assert "this node's turn ended" in (await one.state() or "")
+    assert "rolled back" in (await two.state() or "")
+
+    one.access.cut = False
+    await world.rounds(one, seconds=400)
+    assert "rolled back" in (await one.state() or "")
+    assert one.host.tree() == before
+
+
+async def test_a_restart_that_was_begun_in_time_is_over_before_another_begins(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    one, two = world.node("one", static_pod), world.node("two", static_pod)
+    async with world.running(one, two):
+        await world.time.pass_(1)
+        one.access.cut = True
+        await world.time.pass_(LONG_S)
+    began = {name: moment for moment, name in reversed(world.starts)}
+    assert began["two"] - began["one"] > 60
+
+
+async def test_the_turn_is_handed_on_at_once_when_a_change_is_done(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    nodes = [world.node(name, static_pod) for name in ("one", "two", "three")]
+    await world.rounds(*nodes, seconds=TURN_TIMES.duration_s / 2)
+    assert [node.told for node in nodes] == [[(State.APPLIED, "")]] * 3
+
+
+def test_the_hosts_files_are_those_that_the_manager_changes(tmp_path: Path) -> None:
+    """A negative control: a change out of turn is noticed."""
+    world = World(tmp_path)
+    node = world.node("one", static_pod)
+    assert isinstance(node.host.files, BreakingFiles)
+    assert isinstance(node.host.files.inner, HostFiles)
+    with pytest.raises(AssertionError, match="out of turn"):
+        node.host.files.remove("/etc/kubernetes/x")

@@ -144,8 +144,7 @@ def crash_at(number: int, root: Path) -> Callable[[int, str], None]:
 
     def fail(count: int, path: str) -> None:
         if count == number:
-            if not path.startswith("/etc/kubernetes/manifests"):
-                (root / temporary_path(path)[1:]).write_bytes(b"torn")
+            (root / temporary_path(path)[1:]).write_bytes(b"torn")
             raise Crash(number)
 
     return fail
@@ -274,6 +273,7 @@ class Host:
     restart: bool = True
     version: str | None = None
     manifest: str | None = None
+    directory: str = "/etc/kubernetes"
     lines: list[str] = field(default_factory=list)
     clock: Clock = field(default_factory=lambda: ManualClock())
     scheduler: SchedulerDouble = field(init=False)
@@ -301,7 +301,11 @@ class Host:
             say=self.lines.append,
             limits=WaitLimits(),
         )
-        place = Place(unit=self.target) if is_unit else Place(manifest=self.manifest)
+        place = (
+            Place(directory=self.directory, unit=self.target)
+            if is_unit
+            else Place(directory=self.directory, manifest=self.manifest)
+        )
         return Manager(place=place, executor=executor, find_version=no_version, restart=self.restart)
 
     def put(self, path: str, content: str | bytes, mode: int = 0o600) -> None:

@@ -100,7 +100,8 @@ def test_no_container_can_gain_rights_or_write_to_its_root(mode: str) -> None:
             where = f"{name}/{container['name']}"
             assert context["readOnlyRootFilesystem"] is True, where
             assert context["allowPrivilegeEscalation"] is False, where
-            assert context["capabilities"] == {"drop": ["ALL"]}, where
+            given = {"add": ["CHOWN"]} if container["name"] == "log-directory" else {}
+            assert context["capabilities"] == {"drop": ["ALL"], **given}, where
             assert context["seccompProfile"] == {"type": "RuntimeDefault"}, where
             assert "privileged" not in context, where
 
@@ -113,6 +114,16 @@ def test_only_those_run_as_root_whose_files_belong_to_root() -> None:
         if container["securityContext"]["runAsUser"] == 0
     }
     assert roots == {"gcushare-device-plugin", "gcushare-config-manager", "log-directory"}
+
+
+def test_only_root_gets_the_directory_that_others_log_in() -> None:
+    logs = "/var/log/topscloud/gcushare"
+    for name, spec in pod_specs(rendered(UMBRELLA_CHART)).items():
+        paths = {volume["name"]: volume.get("hostPath", {}).get("path", "") for volume in spec.get("volumes", ())}
+        for container in containers(spec):
+            mounted = {paths[mount["name"]] for mount in container.get("volumeMounts", ())}
+            if container["securityContext"]["runAsUser"] != 0:
+                assert logs not in mounted, f"{name}/{container['name']}"
 
 
 def test_what_of_the_host_is_mounted_is_what_is_documented() -> None:
@@ -129,12 +140,36 @@ def test_what_of_the_host_is_mounted_is_what_is_documented() -> None:
             "/usr/lib/libefml.so",
             logs,
         },
-        "gcushare-config-manager": {"/etc/kubernetes", logs},
-        "gcushare-scheduler-extender": {logs},
+        "gcushare-config-manager": {"/etc/kubernetes/manifests", "/etc/kubernetes/gcushare", logs},
+        "gcushare-scheduler-extender": {logs, f"{logs}/gcushare-scheduler-extender"},
     }
     text = DOCUMENT.read_text()
     for path in set().union(*mounted.values()):
         assert f"`{path}`" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "mounted"),
+    [
+        pytest.param((), {"/etc/kubernetes/manifests", "/etc/kubernetes/gcushare"}, id="default"),
+        pytest.param(("filesDir=/etc/kubernetes",), {"/etc/kubernetes"}, id="one directory, for renames within it"),
+        pytest.param(("manifest=/srv/pods/s.yaml",), {"/srv/pods", "/etc/kubernetes/gcushare"}, id="another manifest"),
+        pytest.param(
+            ("readOnlyPaths={/srv/scheduler}",),
+            {"/etc/kubernetes/manifests", "/etc/kubernetes/gcushare", "/srv/scheduler (read-only)"},
+            id="an admin's configuration",
+        ),
+    ],
+)
+def test_the_config_manager_sees_its_own_files_and_the_static_pods(values: tuple[str, ...], mounted: set[str]) -> None:
+    objects = rendered(EXTENDER_CHART, "logs.hostPath=", *(f"configManager.{value}" for value in values))
+    spec = pod_specs(objects)["DaemonSet/gcushare-config-manager"]
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    (container,) = spec["containers"]
+    mounts = [mount for mount in container["volumeMounts"] if mount["name"] in paths]
+    assert {paths[mount["name"]] + " (read-only)" * mount.get("readOnly", False) for mount in mounts} == mounted
+    assert all(mount["mountPath"] == f"/host{paths[mount['name']]}" for mount in mounts)
+    assert f"--files-dir={paths['files']}" in container["args"]
 
 
 def test_a_privileged_plugin_sees_the_hosts_devices_and_may_not_write_to_sys() -> None:

@@ -121,6 +121,8 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "podDisruptionBudget.enabled": ("false", "replicaCount: 2"),
     "configManager.name": ("manager", ""),
     "configManager.kubernetesDir": ("/var/lib/control", ""),
+    "configManager.filesDir": ("/var/lib/gcushare", ""),
+    "configManager.readOnlyPaths": ("[/etc/kubernetes/scheduler]", ""),
     "configManager.manifest": ("/etc/kubernetes/manifests/s.yaml", ""),
     "configManager.schedulerVersion": ("v1.28.3", ""),
     "configManager.interval": ("30s", ""),

@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gcushare.config_manager.executing import RolledBackError
+from gcushare.config_manager.files import HostFiles
 from gcushare.core.errors import ConfigError, ConflictError, NotFoundError, Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
@@ -429,3 +430,57 @@ async def test_recovering_works_also_when_the_admins_configuration_is_gone(tmp_p
     lines = await host.recover()
     assert host.get(MANIFEST) == corpus_text("existing-config-1.28.yaml")
     assert any(line.startswith("warning: kube-scheduler did not come up") for line in lines)
+
+
+OWN = "/etc/kubernetes/gcushare"
+
+
+def _in_own_directory(root: Path) -> Host:
+    host = host_with(root, "kubeadm-1.29.yaml")
+    host.directory = OWN
+    (root / OWN[1:]).mkdir()
+    return host
+
+
+async def test_with_a_directory_of_our_own_nothing_else_of_the_control_plane_is_touched(tmp_path: Path) -> None:
+    host = _in_own_directory(tmp_path)
+    before = host.tree()
+    seen: set[str] = set()
+    files = host.files = BreakingFiles(HostFiles(tmp_path), lambda _number, path: seen.add(path))
+    await host.apply()
+    assert f"--config={OWN}/scheduler-extender-config-v1.23+.yaml" in host.scheduler.arguments
+    await host.recover()
+    assert host.tree() == before
+    assert files.changes > 0
+    assert {path for path in seen if not path.startswith(f"{OWN}/")} == {MANIFEST}
+
+
+async def test_a_manifest_made_beside_the_scheduler_own_one_is_passed_over_by_the_kubelet(tmp_path: Path) -> None:
+    host = _in_own_directory(tmp_path)
+    seen: set[str] = set()
+
+    def look() -> None:
+        seen.update(path.name for path in (tmp_path / MANIFEST[1:]).parent.iterdir())
+
+    host.files = BreakingFiles(HostFiles(tmp_path), lambda _number, _path: look(), after=look)
+    await host.apply()
+    assert {name for name in seen if not name.startswith(".")} == {"kube-scheduler.yaml"}
+
+
+@pytest.mark.parametrize(("first", "then"), [("/etc/kubernetes", OWN), (OWN, "/etc/kubernetes")])
+async def test_a_change_whose_files_lie_elsewhere_is_not_changed_again_but_named(
+    tmp_path: Path, first: str, then: str
+) -> None:
+    host = _in_own_directory(tmp_path)
+    host.directory = first
+    await host.apply()
+    before = host.tree()
+    host.directory = then
+    for act in (host.apply, host.recover):
+        with pytest.raises(Refused, match=f"recover it there first \\(--files-dir {first};"):
+            await act()
+    assert host.tree() == before
+    host.directory = first
+    await host.recover()
+    host.directory = then
+    await host.apply()

@@ -43,6 +43,19 @@ async def _fresh_config(root: Path) -> Host:
     return host_with(root, "kubeadm-1.29.yaml")
 
 
+async def _own_directory(root: Path) -> Host:
+    host = await _fresh_config(root)
+    host.directory = "/etc/kubernetes/gcushare"
+    (root / host.directory[1:]).mkdir()
+    return host
+
+
+async def _applied_in_own_directory(root: Path) -> Host:
+    host = await _own_directory(root)
+    await host.apply()
+    return host
+
+
 async def _with_admins_config(root: Path) -> Host:
     return host_with(root, "existing-config-1.28.yaml")
 
@@ -81,6 +94,9 @@ async def _applied_and_edited(root: Path) -> Host:
 STORIES = {
     "apply, policy": Story(_fresh_policy, Host.apply),
     "apply, configuration": Story(_fresh_config, Host.apply),
+    "apply, own directory": Story(_own_directory, Host.apply),
+    "extender moved, own directory": Story(_applied_in_own_directory, lambda host: host.apply(MOVED_EXTENDER)),
+    "recover, own directory": Story(_applied_in_own_directory, Host.recover, is_recovery=True),
     "apply, merged": Story(_with_admins_config, Host.apply),
     "apply, unit": Story(_unit, Host.apply),
     "extender moved": Story(_applied, lambda host: host.apply(MOVED_EXTENDER)),

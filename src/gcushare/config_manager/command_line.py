@@ -35,8 +35,8 @@ _UNINSTALL = "Have every node recover, and wait until all have: what the chart d
 _NOTES = (
     "Files: the configuration /etc/kubernetes/scheduler-extender-config.json (a Policy, below 1.23) or "
     "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml, the backup /etc/kubernetes/kube-scheduler.back.yaml (or "
-    "kube-scheduler.back.service), the record /etc/kubernetes/gcushare-config-manager.json. An existing configuration "
-    "is merged into ours and itself left as it is."
+    "kube-scheduler.back.service), the record /etc/kubernetes/gcushare-config-manager.json. With --files-dir they "
+    "lie there instead. An existing configuration is merged into ours and itself left as it is."
 )
 
 

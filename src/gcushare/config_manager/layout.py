@@ -22,7 +22,7 @@ class Layout:
     """The files of one scheduler: ``target`` is its static pod manifest or, with ``is_unit``, its systemd unit."""
 
     directory: str
-    """Where our own files go: /etc/kubernetes."""
+    """Where our own files go: /etc/kubernetes, or a directory of our own."""
     target: str
     is_unit: bool = False
 
@@ -42,8 +42,13 @@ class Layout:
 
     @property
     def staging(self) -> str | None:
-        """Where the edited manifest is made before it is renamed into place; a unit needs no such place."""
-        return None if self.is_unit else f"{self.directory}/{MANIFEST_NAME}"
+        """Where the edited manifest is made before it is renamed into place; None makes it beside the target.
+
+        Beside it, under a name that the kubelet passes over, is where it must be made unless our directory holds the
+        kubelet's: a rename does not work from one mount of a pod to another.
+        """
+        holds_it = posixpath.dirname(posixpath.dirname(self.target)) == self.directory
+        return None if self.is_unit or not holds_it else f"{self.directory}/{MANIFEST_NAME}"
 
     @property
     def record(self) -> str:

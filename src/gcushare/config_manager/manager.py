@@ -29,8 +29,11 @@ class Place:
     """Where the scheduler of this node is started from."""
 
     directory: str = "/etc/kubernetes"
+    """Where our own files go."""
+    manifests: str = "/etc/kubernetes/manifests"
+    """The kubelet's static pods."""
     manifest: str | None = None
-    """None looks for it in ``manifests/`` below the directory."""
+    """None looks for it in ``manifests``."""
     unit: str | None = None
     """A systemd unit instead of a manifest."""
     version: Version | None = None
@@ -73,10 +76,8 @@ class Manager:
         """Find the scheduler's file. Raises as ``find_manifest`` does."""
         if self.place.unit is not None:
             return Layout(self.place.directory, self.place.unit, is_unit=True)
-        directory = f"{self.place.directory}/manifests"
-        return Layout(
-            self.place.directory, self.place.manifest or find_manifest(self.executor.files, directory), is_unit=False
-        )
+        target = self.place.manifest or find_manifest(self.executor.files, self.place.manifests)
+        return Layout(self.place.directory, target)
 
     async def prepare_apply(self, extender: ExtenderSettings) -> Prepared:
         """Decide what applying would do, touching nothing."""

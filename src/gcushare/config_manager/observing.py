@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from gcushare.config_manager.arguments import CONFIG, POLICY_FILE
 from gcushare.config_manager.files import Files, FileState, temporary_path
 from gcushare.config_manager.launching import SchedulerFile, own_flag
-from gcushare.config_manager.layout import MANIFEST_NAME, Layout
+from gcushare.config_manager.layout import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
 from gcushare.config_manager.manifest import PodManifest, parse_manifest, runs_scheduler
 from gcushare.config_manager.plan import Snapshot
 from gcushare.config_manager.record import Record, parse_record, sha256
@@ -112,6 +113,7 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         As ``read_target`` does, and ``ConfigError`` or ``Refused`` when the admin's configuration cannot be read.
     """
     target_state, target = read_target(files, layout)
+    _check_directory(layout, target)
     snapshot = {path: files.read(path) for path in layout.own_files} | {layout.target: target_state}
     record, notes = _read_record(snapshot[layout.record], layout)
     pristine, has_trace, edited = _without_us(layout, target, snapshot, record)
@@ -134,6 +136,19 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         torn=_find_torn(files, layout),
         notes=notes,
     )
+
+
+def _check_directory(layout: Layout, target: SchedulerFile) -> None:
+    """Undoing a change needs the record and the backup that lie beside its configuration."""
+    for flag in target.flags:
+        directory, name = posixpath.split(flag.value)
+        is_ours = flag.name in (CONFIG, POLICY_FILE) and name in (POLICY_NAME, CONFIG_NAME)
+        if is_ours and directory != layout.directory:
+            raise Refused(
+                f"{layout.target}: --{flag.name}={flag.value} was set by a gcushare-config-manager that keeps its files in "
+                f"{directory!r}, not in {layout.directory!r}: recover it there first (--files-dir {directory}; the "
+                "chart's configManager.filesDir)"
+            )
 
 
 def _find_torn(files: Files, layout: Layout) -> tuple[str, ...]:
@@ -205,7 +220,10 @@ def _read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseCon
         )
     state = files.read(path)
     if state is None:
-        raise ConfigError(f"{path!r}, which kube-scheduler reads by --{flag.name}, does not exist here")
+        raise ConfigError(
+            f"{path!r}, which kube-scheduler reads by --{flag.name}, does not exist here; a pod must be given it (the "
+            "chart's configManager.readOnlyPaths)"
+        )
     return BaseConfig(path, _text(state, path))
 
 

@@ -25,7 +25,14 @@ class PlaceSettings:
     kubernetes_dir: str = setting(
         parsers.text("DIR", accepted="an absolute path"),
         default="/etc/kubernetes",
-        help="Where gcushare's own files go; static pods are looked for in manifests/ below it.",
+        help="Where the control plane keeps its files; static pods are looked for in manifests/ below it.",
+    )
+    files_dir: str | None = setting(
+        parsers.optional(parsers.text("DIR", accepted="an absolute path"), "that of --kubernetes-dir"),
+        default=None,
+        help="Where gcushare's own files go. A directory of its own lets a pod mount that and manifests/, and not the "
+        "cluster's keys beside them; the edited manifest is then made in manifests/, under a name that the kubelet "
+        "passes over.",
     )
     manifest: str | None = setting(
         parsers.optional(parsers.text("FILE", accepted="an absolute path"), "it is looked for"),
@@ -81,7 +88,8 @@ class PlaceSettings:
 
     def place(self) -> Place:
         return Place(
-            directory=self.kubernetes_dir,
+            directory=self.files_dir or self.kubernetes_dir,
+            manifests=f"{self.kubernetes_dir}/manifests",
             manifest=self.manifest,
             unit=self.unit,
             version=None if self.scheduler_version is None else parse_version(self.scheduler_version),

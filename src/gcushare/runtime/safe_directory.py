@@ -127,6 +127,38 @@ class SafeDirectory:
         """Say what a link names."""
         return os.readlink(_bare(name), dir_fd=self._descriptor)
 
+    def make_directory(self, name: str) -> None:
+        """Make a directory for its owner to write in and everybody to read."""
+        os.mkdir(_bare(name), 0o755, dir_fd=self._descriptor)
+
+    def give(self, name: str, uid: int, mode: int) -> None:
+        """Give an entry of ours to a user and set who may write it; nothing where it is so already.
+
+        Raises:
+            UnsafePathError: it is a link, a file with a second name, or neither ours nor that user's.
+        """
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(_bare(name), flags, dir_fd=self._descriptor)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise UnsafePathError(f"{self.shown(name)!r} is a symbolic link: remove it") from error
+        try:
+            status = os.fstat(descriptor)
+            if status.st_uid not in (os.geteuid(), uid) or (not stat.S_ISDIR(status.st_mode) and status.st_nlink != 1):
+                raise UnsafePathError(
+                    f"{self.shown(name)!r} belongs to uid {status.st_uid} or has a second name, expected is an entry of "
+                    f"uid {os.geteuid()} or {uid}: remove it"
+                )
+            # The mode first: once it is another user's, only a capability could change it.
+            if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
+                os.fchmod(descriptor, mode)
+            if status.st_uid != uid:
+                os.fchown(descriptor, uid, uid)
+        finally:
+            os.close(descriptor)
+
     def link(self, name: str, target: str) -> None:
         """Make a symbolic link, for people and programs that read."""
         os.symlink(target, _bare(name), dir_fd=self._descriptor)

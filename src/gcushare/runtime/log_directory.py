@@ -1,0 +1,84 @@
+"""Give a program that is not root its own log directory on the host: what the extender's init container runs as root.
+
+    python3 -m gcushare.runtime.log_directory DIRECTORY PROGRAM UID
+
+``DIRECTORY`` stays root's, so that the logs of programs that are root lie where nobody else can write. ``PROGRAM`` gets
+a directory of its own below it, and the name under which its log is known becomes a link there, for whoever reads.
+
+Logs that an earlier version left go along. What goes wrong is printed, and is no failure: a log that cannot be written
+is no reason not to schedule. Needs no capability but CHOWN.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gcushare.core.errors import GcushareError
+from gcushare.runtime.safe_directory import SafeDirectory, UnsafePathError, open_directory
+
+_MODE = 0o755
+
+
+def prepare(directory: Path, program: str, uid: int) -> None:
+    """Make the directories as above; repeatable.
+
+    Raises:
+        UnsafePathError: somebody else owns one of them, or put something else in its place.
+        OSError: a step failed.
+    """
+    with open_directory(directory.parent) as above:
+        # Earlier versions let the program's group write here.
+        above.give(directory.name, os.geteuid(), _MODE)
+    with open_directory(directory) as logs:
+        if logs.status(program) is None:
+            logs.make_directory(program)
+        _move_older(logs, directory, program, uid)
+        logs.give(program, uid, _MODE)
+        _link(logs, program)
+
+
+def _move_older(logs: SafeDirectory, directory: Path, program: str, uid: int) -> None:
+    """Move the program's logs of earlier versions, unless its directory is its own already: they went before."""
+    status = logs.status(program)
+    if status is None or status.st_uid == uid != os.geteuid():
+        return
+    with open_directory(directory / program) as own:
+        for name in logs.names():
+            found = logs.status(name)
+            if not name.startswith(f"{program}.log") or found is None or not stat.S_ISREG(found.st_mode):
+                continue
+            if found.st_uid not in (os.geteuid(), uid) or found.st_nlink != 1 or own.status(name) is not None:
+                continue
+            logs.rename(name, own, name)
+            if found.st_uid != uid:
+                own.give(name, uid, 0o644)
+
+
+def _link(logs: SafeDirectory, program: str) -> None:
+    name, target = f"{program}.log", f"{program}/{program}.log"
+    found = logs.status(name)
+    if found is not None and stat.S_ISLNK(found.st_mode):
+        if logs.read_link(name) == target:
+            return
+        logs.remove(name)
+    elif found is not None:
+        raise UnsafePathError(f"{logs.shown(name)!r} is in the way of a link to {target!r}: move it away")
+    logs.link(name, target)
+
+
+def main(arguments: Sequence[str], say: Callable[[str], object] = sys.stdout.write) -> int:
+    """Run it for the arguments above."""
+    directory, program, uid = arguments
+    try:
+        prepare(Path(directory), program, int(uid))
+    except (OSError, GcushareError) as error:
+        say(f"{program} may not be able to write its log in {directory}: {error}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""The extender's log directory on a host: its own below root's, whatever an earlier version or a stranger left there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gcushare.runtime.log_directory import main, prepare
+from gcushare.runtime.safe_directory import UnsafePathError
+
+NAME = "gcushare-scheduler-extender"
+USER = 65532 if os.geteuid() == 0 else os.geteuid()
+"""Only root gives directories away; others check the rest of it."""
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    made = tmp_path / "gcushare"
+    made.mkdir()
+    return made
+
+
+def owner_and_mode(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_uid, stat.S_IMODE(status.st_mode)
+
+
+def test_the_program_gets_a_directory_and_readers_find_its_log_where_they_know_it(logs: Path) -> None:
+    for _ in range(2):
+        prepare(logs, NAME, USER)
+    assert owner_and_mode(logs) == (os.geteuid(), 0o755)
+    assert owner_and_mode(logs / NAME) == (USER, 0o755)
+    (logs / NAME / f"{NAME}.log").write_text("a line\n")
+    assert (logs / f"{NAME}.log").read_text() == "a line\n"
+
+
+def test_what_an_earlier_version_left_goes_along_and_the_group_loses_the_directory(logs: Path) -> None:
+    logs.chmod(0o2775)
+    for name in (f"{NAME}.log", f"{NAME}.log.1", "gcushare-device-plugin.log"):
+        (logs / name).write_text(name)
+    prepare(logs, NAME, USER)
+    assert owner_and_mode(logs) == (os.geteuid(), 0o755)
+    assert sorted(path.name for path in logs.iterdir()) == ["gcushare-device-plugin.log", NAME, f"{NAME}.log"]
+    for name in (f"{NAME}.log", f"{NAME}.log.1"):
+        assert owner_and_mode(logs / NAME / name) == (USER, 0o644)
+    assert (logs / f"{NAME}.log").read_text() == f"{NAME}.log"
+
+
+@pytest.mark.parametrize("entry", [NAME, f"{NAME}.log"])
+def test_a_planted_link_gives_nothing_away(tmp_path: Path, logs: Path, entry: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    (logs / entry).symlink_to(victim)
+    if entry == NAME:
+        with pytest.raises(UnsafePathError, match="symbolic link"):
+            prepare(logs, NAME, USER)
+    else:
+        prepare(logs, NAME, USER)
+        assert os.readlink(logs / entry) == f"{NAME}/{NAME}.log"
+    assert owner_and_mode(victim) == (os.geteuid(), 0o700)
+
+
+def test_a_second_name_of_another_file_is_not_given_away(tmp_path: Path, logs: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    (logs / f"{NAME}.log").hardlink_to(victim)
+    with pytest.raises(UnsafePathError, match="in the way"):
+        prepare(logs, NAME, USER)
+    assert owner_and_mode(victim) == (os.geteuid(), 0o600)
+
+
+def test_a_log_that_cannot_be_written_is_said_and_no_failure(tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert main([str(tmp_path / "none" / "gcushare"), NAME, "65532"], lines.append) == 0
+    (line,) = lines
+    assert "may not be able to write its log" in line

@@ -179,6 +179,17 @@ async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
         assert await asyncio.wait_for(loop.wait(), 20) == 0
 
 
+@pytest.mark.parametrize("how", ["variable", "flag"])
+async def test_several_kubeconfig_files_are_merged_as_kubectl_does(tmp_path: Path, how: str) -> None:
+    first = tmp_path / "first"
+    first.write_text("apiVersion: v1\nkind: Config\n")
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as server:
+        listed = f"{first}:{server.kubeconfig(tmp_path / 'second')}"
+        flags, environ = ([f"--kubeconfig={listed}"], {}) if how == "flag" else ([], {"KUBECONFIG": listed})
+        answer = await call("uninstall", *flags, environ={"HOME": "/nowhere", **environ})
+    assert answer == (0, ["0 nodes recovered: none"], "")
+
+
 async def test_a_loop_without_its_nodes_name_ends_at_once(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="), stderr=asyncio.subprocess.PIPE, env={}

@@ -273,7 +273,7 @@ class Host:
     restart: bool = True
     version: str | None = None
     manifest: str | None = None
-    directory: str = "/etc/kubernetes"
+    directory: str | None = None
     lines: list[str] = field(default_factory=list)
     clock: Clock = field(default_factory=lambda: ManualClock())
     scheduler: SchedulerDouble = field(init=False)

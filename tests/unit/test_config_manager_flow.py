@@ -480,7 +480,8 @@ async def test_a_change_whose_files_lie_elsewhere_is_not_changed_again_but_named
         with pytest.raises(Refused, match=f"recover it there first \\(--files-dir {first};"):
             await act()
     assert host.tree() == before
-    host.directory = first
+    host.directory = None
     await host.recover()
+    assert "--config" not in " ".join(host.scheduler.arguments)
     host.directory = then
     await host.apply()

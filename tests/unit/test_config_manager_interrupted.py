@@ -46,7 +46,7 @@ async def _fresh_config(root: Path) -> Host:
 async def _own_directory(root: Path) -> Host:
     host = await _fresh_config(root)
     host.directory = "/etc/kubernetes/gcushare"
-    (root / host.directory[1:]).mkdir()
+    (root / "etc/kubernetes/gcushare").mkdir()
     return host
 
 

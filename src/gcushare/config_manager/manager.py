@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gcushare.config_manager.deciding import Wanted, plan_apply, plan_recover
 from gcushare.config_manager.executing import UNSHARED, Executor
 from gcushare.config_manager.extender import ExtenderSettings
 from gcushare.config_manager.launching import SchedulerFile
 from gcushare.config_manager.layout import Layout
-from gcushare.config_manager.observing import Observed, find_manifest, observe, read_target
+from gcushare.config_manager.observing import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan import Plan, outcome
 from gcushare.config_manager.record import sha256
 from gcushare.config_manager.versions import Version, accepted_versions, parse_version
@@ -28,8 +28,9 @@ VersionSource = Callable[[SchedulerFile], Awaitable[str | None]]
 class Place:
     """Where the scheduler of this node is started from."""
 
-    directory: str = "/etc/kubernetes"
-    """Where our own files go."""
+    directory: str | None = None
+    """Where our own files go; None: where the last change put them, else ``usual_directory``."""
+    usual_directory: str = "/etc/kubernetes"
     manifests: str = "/etc/kubernetes/manifests"
     """The kubelet's static pods."""
     manifest: str | None = None
@@ -73,11 +74,14 @@ class Manager:
     restart: bool = True
 
     def layout(self) -> Layout:
-        """Find the scheduler's file. Raises as ``find_manifest`` does."""
-        if self.place.unit is not None:
-            return Layout(self.place.directory, self.place.unit, is_unit=True)
-        target = self.place.manifest or find_manifest(self.executor.files, self.place.manifests)
-        return Layout(self.place.directory, target)
+        """Find the scheduler's file, and where our own are. Raises as ``find_manifest`` and ``read_target`` do."""
+        place, files = self.place, self.executor.files
+        target = place.unit or place.manifest or find_manifest(files, place.manifests)
+        layout = Layout(place.directory or place.usual_directory, target, is_unit=place.unit is not None)
+        if place.directory is not None:
+            return layout
+        _, scheduler = read_target(files, layout)
+        return replace(layout, directory=find_directory(scheduler) or layout.directory)
 
     async def prepare_apply(self, extender: ExtenderSettings) -> Prepared:
         """Decide what applying would do, touching nothing."""

@@ -138,17 +138,24 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
     )
 
 
-def _check_directory(layout: Layout, target: SchedulerFile) -> None:
-    """Undoing a change needs the record and the backup that lie beside its configuration."""
+def find_directory(target: SchedulerFile) -> str | None:
+    """Find the directory in which the configuration lies that we, or another of us, gave the scheduler."""
     for flag in target.flags:
         directory, name = posixpath.split(flag.value)
-        is_ours = flag.name in (CONFIG, POLICY_FILE) and name in (POLICY_NAME, CONFIG_NAME)
-        if is_ours and directory != layout.directory:
-            raise Refused(
-                f"{layout.target}: --{flag.name}={flag.value} was set by a gcushare-config-manager that keeps its files in "
-                f"{directory!r}, not in {layout.directory!r}: recover it there first (--files-dir {directory}; the "
-                "chart's configManager.filesDir)"
-            )
+        if flag.name in (CONFIG, POLICY_FILE) and name in (POLICY_NAME, CONFIG_NAME):
+            return directory
+    return None
+
+
+def _check_directory(layout: Layout, target: SchedulerFile) -> None:
+    """Undoing a change needs the record and the backup that lie beside its configuration."""
+    directory = find_directory(target)
+    if directory not in (None, layout.directory):
+        raise Refused(
+            f"{layout.target}: a gcushare-config-manager that keeps its files in {directory!r}, not in "
+            f"{layout.directory!r}, changed it: recover it there first (--files-dir {directory}; the chart's "
+            "configManager.filesDir)"
+        )
 
 
 def _find_torn(files: Files, layout: Layout) -> tuple[str, ...]:

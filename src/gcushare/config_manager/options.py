@@ -28,7 +28,7 @@ class PlaceSettings:
         help="Where the control plane keeps its files; static pods are looked for in manifests/ below it.",
     )
     files_dir: str | None = setting(
-        parsers.optional(parsers.text("DIR", accepted="an absolute path"), "that of --kubernetes-dir"),
+        parsers.optional(parsers.text("DIR", accepted="an absolute path"), "where the last change put them, or --kubernetes-dir"),
         default=None,
         help="Where gcushare's own files go. A directory of its own lets a pod mount that and manifests/, and not the "
         "cluster's keys beside them; the edited manifest is then made in manifests/, under a name that the kubelet "
@@ -88,7 +88,8 @@ class PlaceSettings:
 
     def place(self) -> Place:
         return Place(
-            directory=self.files_dir or self.kubernetes_dir,
+            directory=self.files_dir,
+            usual_directory=self.kubernetes_dir,
             manifests=f"{self.kubernetes_dir}/manifests",
             manifest=self.manifest,
             unit=self.unit,

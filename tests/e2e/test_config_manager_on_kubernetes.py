@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from gcushare.config_manager.probing import ask_health
@@ -99,17 +100,22 @@ def _remove_files(folder: Path) -> None:
         file.unlink()
 
 
+@pytest.mark.parametrize("directory", ["/etc/kubernetes", "/etc/kubernetes/gcushare"])
 async def test_a_static_scheduler_is_configured_uses_the_extender_and_is_put_back(
-    control_plane: ControlPlane, scheduler_port: int
+    control_plane: ControlPlane, scheduler_port: int, directory: str
 ) -> None:
-    etc = control_plane.root / "host" / "etc" / "kubernetes"
+    host = control_plane.root / "host"
+    etc = host / "etc" / "kubernetes"
+    files = host / directory[1:]
+    files.mkdir(exist_ok=True)
     before = {path.name: path.read_bytes() for path in _files(etc)}
     async with Scheduling(control_plane) as scheduling:
         await scheduling.create_nodes([node("cards", 16, 16)])
         await scheduling.start_extender()
-        lines = await manage(control_plane, "apply", f"--extender-url={scheduling.extender_url}")
+        words = (f"--files-dir={directory}", f"--extender-url={scheduling.extender_url}")
+        lines = await manage(control_plane, "apply", *words)
         assert lines[-1].startswith("modify kube-scheduler config finish")
-        assert before["kube-scheduler.yaml"] == (etc / "kube-scheduler.back.yaml").read_bytes()
+        assert before["kube-scheduler.yaml"] == (files / "kube-scheduler.back.yaml").read_bytes()
         await scheduling.create_pods([pod("shared", 12), pod("beside", 12)])
         await scheduling.until_bound("shared", "beside", deadline_s=60)
         assert {card_of(scheduling.pod(name)) for name in ("shared", "beside")} == {(0,), (1,)}

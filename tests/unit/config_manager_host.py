@@ -275,7 +275,7 @@ class Host:
     manifest: str | None = None
     directory: str | None = None
     lines: list[str] = field(default_factory=list)
-    clock: Clock = field(default_factory=lambda: ManualClock())
+    clock: Clock = field(default_factory=ManualClock)
     scheduler: SchedulerDouble = field(init=False)
     files: Files = field(init=False)
 
@@ -286,6 +286,11 @@ class Host:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG)
         self.put("/srv/scheduler/policy.json", ADMIN_POLICY)
+
+    @property
+    def manual_clock(self) -> ManualClock:
+        assert isinstance(self.clock, ManualClock)
+        return self.clock
 
     @property
     def manager(self) -> Manager:

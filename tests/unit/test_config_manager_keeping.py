@@ -133,7 +133,7 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
     ((state, reason),) = cluster.told["cp-1"]
     assert (state, "rolled back" in reason) == (State.FAILED, True)
     assert await loop.check() == reason
-    host.clock.seconds += PACE.after_failure_s
+    host.manual_clock.seconds += PACE.after_failure_s
     await loop.round()
     assert len(cluster.holders) == 2
     cluster.settings = MOVED_EXTENDER

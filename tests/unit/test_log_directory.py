@@ -1,4 +1,4 @@
-"""The extender's log directory on a host: its own below root's, whatever an earlier version or a stranger left there."""
+"""The extender's log directory on a host: its own below root's, whatever an earlier version or others left there."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_planted_link_gives_nothing_away(tmp_path: Path, logs: Path, entry: st
             prepare(logs, NAME, USER)
     else:
         prepare(logs, NAME, USER)
-        assert os.readlink(logs / entry) == f"{NAME}/{NAME}.log"
+        assert (logs / entry).readlink() == Path(NAME, f"{NAME}.log")
     assert owner_and_mode(victim) == (os.geteuid(), 0o700)
 
 

@@ -198,7 +198,7 @@ def test_a_file_is_named_without_a_directory(folder: Path, name: str) -> None:
 
 
 def test_no_descriptor_is_left_open(folder: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     append(folder, "f")
     write(folder, "g")
     folder.chmod(0o777)
@@ -207,4 +207,4 @@ def test_no_descriptor_is_left_open(folder: Path) -> None:
     folder.chmod(0o755)
     with pytest.raises(FileNotFoundError):
         append(folder / "none" / "deeper", "f")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -73,7 +73,7 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
     steps: list[Step] = []
     if observed.has_trace:
         steps += _restored(observed, replace(state, content=pristine))
-    # With a record still there, the file may have been put back by a run that was cut off before the scheduler was seen.
+    # With a record still there, a run that put the file back may have been cut off before it saw the scheduler.
     if observed.has_trace or observed.record is not None:
         flag = observed.record.flag if observed.record is not None else "config"
         was = effective(observed.pristine.flags, flag)

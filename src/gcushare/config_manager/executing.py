@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeGuard, assert_never
 
 from gcushare.config_manager.arguments import effective
-from gcushare.config_manager.files import Files, FileState, HostFileError
+from gcushare.config_manager.files import Files, HostFileError
 from gcushare.config_manager.launching import HealthEndpoint
 from gcushare.config_manager.observing import Observed, read_target
 from gcushare.config_manager.plan import (
@@ -49,8 +49,8 @@ class TurnLostError(GcushareError):
 
     def __init__(self, before: str) -> None:
         super().__init__(
-            f"this node's turn ended before this step: {before}; nothing more was changed (the Lease was not renewed in "
-            "time: is the API server reached?), its next turn goes on from here"
+            f"this node's turn ended before this step: {before}; nothing more was changed (the Lease was not renewed "
+            "in time: is the API server reached?), its next turn goes on from here"
         )
 
 

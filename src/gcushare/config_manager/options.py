@@ -28,7 +28,9 @@ class PlaceSettings:
         help="Where the control plane keeps its files; static pods are looked for in manifests/ below it.",
     )
     files_dir: str | None = setting(
-        parsers.optional(parsers.text("DIR", accepted="an absolute path"), "where the last change put them, or --kubernetes-dir"),
+        parsers.optional(
+            parsers.text("DIR", accepted="an absolute path"), "where the last change put them, or --kubernetes-dir"
+        ),
         default=None,
         help="Where gcushare's own files go. A directory of its own lets a pod mount that and manifests/, and not the "
         "cluster's keys beside them; the edited manifest is then made in manifests/, under a name that the kubelet "

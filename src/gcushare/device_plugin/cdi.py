@@ -43,7 +43,8 @@ class CdiSpecFile:
         """Replace the file by these cards; repeatable.
 
         Raises:
-            DeviceError: the directory cannot be written, or others can write it; containers would not start with names that nobody defines.
+            DeviceError: the directory cannot be written, or others can write it; containers would not start with names
+                that nobody defines.
         """
         content = msgspec.json.format(msgspec.json.encode(cdi_spec(self._vendor, inventory)), indent=2)
         try:

@@ -62,7 +62,7 @@ class WhereSettings:
         parsers.optional(parsers.path("FILE"), "only what the API server knows"),
         default=None,
         help="The configuration that kube-scheduler reads, where it lies on this machine: on a control-plane node "
-        "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml. The API server does not know its contents.",
+        "/etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml. The API server does not know its contents.",
     )
 
     def find_conflicts(self) -> Iterator[str]:
@@ -156,7 +156,7 @@ DOCTOR_PROGRAM = Program(
         (f"{DOCTOR} -o json | jq -r '.findings[].id'", "for programs"),
         (f"{DOCTOR} --fix", "and remove what a plugin left behind, after asking"),
         (
-            f"{DOCTOR} --scheduler-config /etc/kubernetes/scheduler-extender-config-v1.23+.yaml",
+            f"{DOCTOR} --scheduler-config /etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml",
             "on a control-plane node",
         ),
     ),

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tenure(Protocol):
-    """The right to act that an election gives for a while; whoever acts asks before each act, as `LeaderElector` says."""
+    """The right to act that an election gives for a while; asked before each act, as `LeaderElector` says."""
 
     def holds(self, margin_s: float) -> bool:
         """Whether nobody else can have the right within ``margin_s``, which the act and its effects take."""

@@ -44,7 +44,7 @@ class LogSettings:
         parsers.optional(parsers.path("DIR"), "no file is written"),
         default=Path("/var/log/topscloud/gcushare"),
         help="Directory of the local log file, which survives the container; the file is named after the program. "
-        "A directory that cannot be written is a warning, not an error.",
+        "A directory that cannot be written, or that others can write, is a warning, not an error.",
     )
     log_file_size: int = setting(
         parsers.size_bytes(64 * 1024, 1 << 30),

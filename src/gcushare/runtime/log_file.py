@@ -70,7 +70,7 @@ class LocalLogFile(logging.Handler):
 
     def _ready_for(self, length: int) -> int:
         """Return the descriptor to write the next line to."""
-        if self._descriptor is not None and 0 < self._size and self._size + length > self._max_bytes:
+        if self._descriptor is not None and self._size > 0 and self._size + length > self._max_bytes:
             self._drop()
             with open_directory(self.file.parent) as directory:
                 self._rotate(directory)

@@ -148,8 +148,8 @@ class SafeDirectory:
             status = os.fstat(descriptor)
             if status.st_uid not in (os.geteuid(), uid) or (not stat.S_ISDIR(status.st_mode) and status.st_nlink != 1):
                 raise UnsafePathError(
-                    f"{self.shown(name)!r} belongs to uid {status.st_uid} or has a second name, expected is an entry of "
-                    f"uid {os.geteuid()} or {uid}: remove it"
+                    f"{self.shown(name)!r} belongs to uid {status.st_uid} or has a second name, expected is an entry "
+                    f"of uid {os.geteuid()} or {uid}: remove it"
                 )
             # The mode first: once it is another user's, only a capability could change it.
             if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
@@ -166,7 +166,7 @@ class SafeDirectory:
     def names(self) -> tuple[str, ...]:
         """List the entries, sorted."""
         with self._readable() as descriptor:
-            return tuple(sorted(os.listdir(descriptor)))
+            return tuple(sorted(os.listdir(descriptor)))  # noqa: PTH208 - pathlib knows no descriptors
 
     def sync(self) -> None:
         """Make renames and removals last."""
@@ -262,7 +262,7 @@ def _opened(path: Path | str, root: Path, rule: _Checked | None) -> Iterator[int
         base = os.open("/", _SEARCH)
         held.callback(os.close, base)
         if root != Path("/"):
-            base = _descend(base, PurePosixPath(os.path.abspath(root)), rule, is_end=False)
+            base = _descend(base, PurePosixPath(root.absolute()), rule, is_end=False)
             held.callback(os.close, base)
         found = _descend(base, PurePosixPath("/", path), rule, is_end=True)
         held.callback(os.close, found)
@@ -336,7 +336,9 @@ def _check_own_file(descriptor: int, shown: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise UnsafePathError(f"{shown!r} is not a regular file: remove it")
     if status.st_nlink != 1:
-        raise UnsafePathError(f"{shown!r} has another name elsewhere (a hard link), which would be written too: remove it")
+        raise UnsafePathError(
+            f"{shown!r} has another name elsewhere (a hard link), which would be written too: remove it"
+        )
     if status.st_uid not in _trusted():
         raise UnsafePathError(f"{shown!r} belongs to uid {status.st_uid}, expected is {_words()}: remove it")
     if status.st_mode & _BY_OTHERS and status.st_uid == os.geteuid():

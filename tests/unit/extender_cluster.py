@@ -7,6 +7,8 @@ import enum
 from collections import deque
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
@@ -36,7 +38,11 @@ class Cluster:
     """Pods by (namespace, name). ``mishaps`` befall the next Bindings, ``read_mishaps`` the next reads, in order."""
 
     def __init__(self, *pods: Pod) -> None:
-        self.pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
+        self.version = 100
+        """The store's; each write has the next one."""
+        self.pods: dict[tuple[str, str], Pod] = {}
+        for pod in pods:
+            self.put(pod)
         self.mishaps: deque[Mishap] = deque()
         self.read_mishaps: deque[Mishap] = deque()
         self.bindings: list[tuple[PodIdentity, str]] = []
@@ -102,8 +108,10 @@ class Cluster:
         return found
 
     def put(self, pod: Pod) -> None:
-        """Store a pod."""
-        self.pods[pod.metadata.namespace, pod.metadata.name] = pod
+        """Store a pod, at a version of its own."""
+        self.version += 1
+        meta = replace(pod.metadata, resource_version=str(self.version))
+        self.pods[meta.namespace, meta.name] = replace(pod, metadata=meta)
 
     def arrive(self) -> None:
         """Let lost Bindings arrive after all."""

@@ -220,7 +220,7 @@ async def test_a_pod_that_went_while_nobody_watched_waits_no_more() -> None:
     rig = brief_rig(a_pod("a", 4))
     await rig.bind()
     rig.cluster.pods.clear()
-    rig.state.keep_pods(frozenset())
+    rig.state.keep_pods(frozenset(), "500")
     await rig.service.settle(older_than_s=0.0)
 
     assert (rig.used(), dict(rig.state.waiting)) == ([0, 0], {})

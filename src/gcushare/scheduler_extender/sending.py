@@ -5,7 +5,8 @@ stay reserved, whoever asks again meanwhile and whatever else fails. A pod is bo
 same Binding again is harmless.
 
 What was read is taken only while the reservation stands. It ends when the watch tells of the pod, and the watch may
-have told of a later state than an answer that was longer on its way.
+have told of a later state than an answer that was longer on its way. Once taken, it stands until the watch comes to the
+version that was read; where the watch does not in time, the pod is read again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gcushare.core.nodes import Assignment
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
 from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.ahead import ReadAhead
 from gcushare.scheduler_extender.outcomes import BindTimes, Found, NotLeader, judge
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state import VendorState
@@ -226,7 +228,7 @@ class Sender:
     def _take(self, key: str, pod: Pod) -> None:
         """Take a bound pod as it was read, unless the watch has told of it since."""
         if self._state.ledger.is_reserved(key):
-            self._state.see_pod(pod)
+            self._state.take_read(pod, self._monotonic())
 
     async def settle(self, *, older_than_s: float, busy: Collection[str]) -> None:
         """Read the pods whose reservations nobody confirmed for so long, and make the ledger follow what they say.
@@ -245,6 +247,9 @@ class Sender:
         for start in range(0, len(due), _READS_AT_ONCE):
             some = due[start : start + _READS_AT_ONCE]
             await asyncio.gather(*(self._settle_one(key, unsettled, busy) for key, unsettled in some))
+        ahead = [read for read in self._state.ahead.due(now_s, older_than_s) if read.identity.uid not in busy]
+        for start in range(0, len(ahead), _READS_AT_ONCE):
+            await asyncio.gather(*(self._read_again(read) for read in ahead[start : start + _READS_AT_ONCE]))
 
     async def _settle_one(self, key: str, unsettled: Unsettled, busy: Collection[str]) -> None:
         identity, ledger = unsettled.attempt.identity, self._state.ledger
@@ -264,8 +269,30 @@ class Sender:
         if pod is None or pod.metadata.uid != identity.uid:
             self._state.lose_pod(identity.uid)
         elif pod.is_bound:
-            self._state.see_pod(pod)
+            self._state.take_read(pod, self._monotonic())
         ledger.roll_back(key)
+
+    async def _read_again(self, read: ReadAhead) -> None:
+        """Look again at a pod that was read and that the watch does not confirm."""
+        identity, state = read.identity, self._state
+        pod: Pod | None = None
+        try:
+            pod = await self._read(identity, self._monotonic() + self._times.attempt_s)
+        except NotFoundError:
+            pass  # As when another pod has its name.
+        except GcushareError as error:
+            log.warning("pod ahead of the watch cannot be read %s", fields(pod=_name(identity), reason=error))
+            return
+        if not state.ahead.holds(read):
+            return  # The watch told of it while it was read.
+        if pod is None or pod.metadata.uid != identity.uid:
+            state.lose_pod(identity.uid)
+        elif pod.is_bound and pod.metadata.resource_version != read.told:
+            state.take_read(pod, self._monotonic())
+        else:
+            # The watch told the same, or the store went back to a time before the Binding: the watch is right again.
+            state.lose_pod(identity.uid)
+            state.see_pod(pod)
 
 
 def _gone(identity: PodIdentity) -> Refused:

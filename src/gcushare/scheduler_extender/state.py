@@ -1,7 +1,8 @@
 """One vendor's state: what the watches of Nodes and Pods said, reduced to what the ledger and the answers need.
 
 It is a function of the objects seen, whatever their order, and of the reservations of bindings under way. Whole
-objects are not kept: 50,000 pods would not fit the memory that an extender should take.
+objects are not kept: 50,000 pods would not fit the memory that an extender should take. A pod that was read is ahead
+of the watch, and stays as it was read until the watch comes to that version (see `ahead`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gcushare.core.fitting import ChangeLog, FitIndexes
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.ahead import ReadsAhead
 from gcushare.scheduler_extender.asked_nodes import AskedNodes
 from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
 from gcushare.scheduler_extender.pod_names import PodNames
@@ -61,7 +63,9 @@ class VendorState:
         """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as anybody knows."""
         self._whole_nodes: set[str] = set()
         self.bound: dict[str, Assignment] = {}
-        """What the watch last said that bound, unfinished pods hold, by uid; the source of the recount."""
+        """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
+        self.ahead = ReadsAhead()
+        """Pods that were read and that the watch has not told of since."""
         self.names = PodNames()
         """The pods of ``waiting``, ``parked`` and ``bound``."""
         self.asked = AskedNodes()
@@ -146,7 +150,16 @@ class VendorState:
     # Pods
 
     def see_pod(self, pod: Pod) -> None:
-        """Take a pod as it is now. Pods that ask for nothing of this vendor leave no trace."""
+        """Take a pod as the watch tells it. Pods that ask for nothing of this vendor leave no trace."""
+        if not self.ahead.hides(pod):
+            self._take_pod(pod)
+
+    def take_read(self, pod: Pod, now_s: float) -> None:
+        """Take a bound pod as it was read at ``now_s``, a monotonic time; older words of the watch are ignored."""
+        self.ahead.note(pod, now_s)
+        self._take_pod(pod)
+
+    def _take_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         if not pod.spec.node_name:
             self._see_unbound(pod)
@@ -169,15 +182,21 @@ class VendorState:
 
     def lose_pod(self, uid: str) -> None:
         """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
+        self.ahead.forget(uid)
         self._stop_waiting(uid)
         self.pod_problems.pop(uid, None)
         self._release(uid)
 
-    def keep_pods(self, uids: frozenset[str]) -> None:
-        """Lose every pod that is not among ``uids``. Reservations stay: whoever holds them settles them."""
-        known = self.waiting.keys() | self.parked.keys() | self.bound.keys()
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+        """Lose every pod that is not among ``uids``, all that existed at ``version``.
+
+        Reservations stay: whoever holds them settles them. So do pods that were read at a later version than the
+        list's: they may be younger than it.
+        """
+        known = self.waiting.keys() | self.parked.keys() | self.bound.keys() | self.ahead.uids
         for uid in known - uids - self.ledger.reserved:
-            self.lose_pod(uid)
+            if not self.ahead.outlives(uid, version):
+                self.lose_pod(uid)
 
     def _stop_waiting(self, uid: str) -> None:
         for pods in (self.waiting, self.parked):

@@ -53,7 +53,7 @@ async def test_asked_again_for_the_same_node_the_same_binding_is_sent() -> None:
     await doubtful(rig, done=False)
     await rig.bind("b")
     await rig.bind("a")
-    (_, _, sent), *_ = rig.cluster.late
+    (_, _, sent, _), *_ = rig.cluster.late
     written = rig.cluster.pods["default", "a"].metadata.annotations
     assert written == sent
     rig.check_truth()

@@ -123,7 +123,7 @@ class BindService:
             if doubt is not None and doubt.node != arguments.node:
                 await self._sender.look(doubt, deadline_s)
             attempt, is_doubtful = self._prepare(arguments, asking)
-            await self._sender.send(attempt, deadline_s, is_doubtful=is_doubtful)
+            await self._sender.send(attempt, deadline_s, version=asking.version, is_doubtful=is_doubtful)
         except GcushareError as error:
             log.warning(
                 "not bound %s",

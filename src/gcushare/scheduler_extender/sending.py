@@ -43,6 +43,15 @@ class Attempt:
     annotations: dict[str, str]
 
 
+@dataclass(slots=True, eq=False)
+class _Errand:
+    """An attempt on its way. ``version``: where the pod last stood, as far as is known; a Binding is for that pod."""
+
+    attempt: Attempt
+    version: str
+    deadline_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Unsettled:
     """A reservation whose binding ended here and that the watch has not confirmed yet."""
@@ -119,16 +128,19 @@ class Sender:
         if found is not Found.UNBOUND:
             raise self._end(identity, pod, found)
 
-    async def send(self, attempt: Attempt, deadline_s: float, *, is_doubtful: bool) -> None:
+    async def send(self, attempt: Attempt, deadline_s: float, *, version: str, is_doubtful: bool) -> None:
         """Send a Binding until its outcome is known or the time is up.
 
+        ``version``: the pod's, from before this call. A Binding that leaves this process late, because the process was
+        paused, does nothing to a pod that has changed since; the API server sees to that.
         ``is_doubtful``: the same Binding was sent before, and nobody knows what became of it.
         """
         wait_s, is_sure = _FIRST_WAIT_S, not is_doubtful
+        errand = _Errand(attempt, version, deadline_s)
         try:
             while True:
                 try:
-                    await self._send_once(attempt, deadline_s)
+                    await self._send_once(errand)
                     break
                 except RetryableError as error:
                     is_sure = is_sure and not isinstance(error, UnknownOutcomeError)
@@ -160,34 +172,37 @@ class Sender:
         if self._state.ledger.is_reserved(uid):
             self._unsettled[uid] = Unsettled(attempt, is_acknowledged, self._monotonic())
 
-    async def _send_once(self, attempt: Attempt, deadline_s: float) -> None:
+    async def _send_once(self, errand: _Errand) -> None:
         """Send the Binding once and, where the answer does not say what became of it, read the pod."""
+        attempt = errand.attempt
         try:
             self.check_leader()
             await self._api.bind_pod(
                 attempt.identity,
                 attempt.assignment.node,
                 attempt.annotations,
-                timeout_s=self.patience_s(deadline_s),
+                resource_version=errand.version,
+                timeout_s=self.patience_s(errand.deadline_s),
             )
         except NotFoundError as error:
             raise _gone(attempt.identity) from error
         except ConflictError as error:
             self.conflicts += 1
-            await self._resolve(attempt, error, deadline_s)
+            await self._resolve(errand, error)
         except UnknownOutcomeError as error:
             self.unknown_outcomes += 1
-            await self._resolve(attempt, error, deadline_s)
+            await self._resolve(errand, error)
 
-    async def _resolve(self, attempt: Attempt, cause: GcushareError, deadline_s: float) -> None:
+    async def _resolve(self, errand: _Errand, cause: GcushareError) -> None:
         """Read the pod after an answer that leaves its state open; returns when it is bound as we asked."""
-        identity = attempt.identity
+        identity = errand.attempt.identity
         try:
-            pod, found = await self._find(identity, attempt.assignment.node, deadline_s)
+            pod, found = await self._find(identity, errand.attempt.assignment.node, errand.deadline_s)
         except Refused:
             raise
         except GcushareError as error:
             raise UnknownOutcomeError(f"{cause}; reading the pod failed as well: {error}") from error
+        errand.version = pod.metadata.resource_version
         match found:
             case Found.AS_ASKED:
                 self._take(identity.uid, pod)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
@@ -18,6 +18,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fitting import ChangeLog, FitIndexes
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.nodes import Assignment, PodRef
+from gcushare.kube.versions import is_at_least
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ahead import ReadsAhead
 from gcushare.scheduler_extender.asked_nodes import AskedNodes
@@ -246,8 +247,10 @@ class VendorState:
     def remember(self, asking: Asking) -> None:
         """Keep what a filtered pod asks for until its watch event arrives."""
         uid = asking.pod.uid
-        if uid in self.waiting or uid in self.parked:
-            return
+        for pods in (self.waiting, self.parked):
+            if (known := pods.get(uid)) is not None:
+                pods[uid] = _at_newest(known, asking.version)
+                return
         self._remembered[uid] = asking
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
@@ -294,6 +297,14 @@ class VendorState:
                 yield drift
         if (wrong := self.ledger.recount_node(name)) is not None:
             yield wrong
+
+
+def _at_newest(known: WaitingPod, version: str) -> WaitingPod:
+    """A waiting pod at a version that the scheduler knows, where the watch is late; what it asks for never changes."""
+    asking = known.asking
+    if asking is None or asking.version == version or not is_at_least(version, asking.version):
+        return known
+    return replace(known, asking=replace(asking, version=version))
 
 
 def _slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

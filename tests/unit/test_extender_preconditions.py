@@ -27,7 +27,7 @@ def refused_by_the_scheduler(pod: Pod) -> Pod:
 async def test_a_replica_that_was_paused_past_its_lease_binds_nothing() -> None:
     """It stood still with the Binding ready to leave; the scheduler gave up, and the next leader gave the card away."""
     rig = Rig(a_pod("a", 12), a_pod("b", 12), cards=(16,))
-    rig.cluster.bindings_travel = asyncio.Event()
+    resumed = rig.cluster.bindings_travel = asyncio.Event()
     binding = asyncio.create_task(rig.bind("a"))
     while not rig.cluster.bindings:  # noqa: ASYNC110 - a few turns of the loop
         await asyncio.sleep(0)
@@ -36,7 +36,7 @@ async def test_a_replica_that_was_paused_past_its_lease_binds_nothing() -> None:
     cluster.put(refused_by_the_scheduler(cluster.pods["default", "a"]))
     record = encode_record(rig.state.vendor, on_card(0, 12))
     cluster.accept(PodIdentity("default", "b", "uid-b"), "node-1", record, "")
-    cluster.bindings_travel.set()
+    resumed.set()
     with pytest.raises(NotLeader):
         await binding
 

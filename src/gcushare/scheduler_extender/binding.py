@@ -212,8 +212,14 @@ class BindService:
             raise
 
     def _reserve(self, arguments: BindArguments, asking: Asking) -> Attempt:
-        ledger = self._state.ledger
-        ledger.reserve(asking.pod, arguments.node, asking.request.cards, asking.card_policy)
+        ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
+        left = nominations.room_left(asking, node)
+        try:
+            ledger.reserve(asking.pod, node, asking.request.cards, asking.card_policy, left=left)
+        except Refused as error:
+            if not left:
+                raise
+            raise Refused(f"{error}; room of node {node} is {nominations.words(asking, node)}") from error
         assignment = ledger.stamp(arguments.pod_uid, self._now_ns())
         cards = ledger.nodes[arguments.node].cards
         record = PodRecord(

@@ -23,6 +23,7 @@ from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ahead import ReadsAhead
 from gcushare.scheduler_extender.asked_nodes import AskedNodes
 from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
+from gcushare.scheduler_extender.nominations import Nominations
 from gcushare.scheduler_extender.pod_names import PodNames
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.nodes import node_cards
@@ -67,6 +68,8 @@ class VendorState:
         """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
         self.ahead = ReadsAhead()
         """Pods that were read and that the watch has not told of since."""
+        self.nominations = Nominations(self.ledger)
+        """The preemptors for which room is kept."""
         self.names = PodNames()
         """The pods of ``waiting``, ``parked`` and ``bound``."""
         self.asked = AskedNodes()
@@ -180,6 +183,7 @@ class VendorState:
             self.bound[uid] = assignment
             self.names.note(assignment.pod)
             self.ledger.apply(assignment)
+            (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
 
     def lose_pod(self, uid: str) -> None:
         """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
@@ -205,6 +209,7 @@ class VendorState:
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
         self.asked.forget(uid)
+        self.nominations.forget(uid)
 
     def _see_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -227,10 +232,12 @@ class VendorState:
             here[uid] = WaitingPod(asking.pod, asking)
             there.pop(uid, None)
             self.names.note(asking.pod)
+            self.nominations.see(asking, pod.status.nominated_node_name)
 
     def _release(self, uid: str) -> None:
         if (held := self.bound.pop(uid, None)) is not None:
             self.names.forget(held.pod)
+        self.nominations.leaving.discard(uid)
         self.ledger.forget(uid)
 
     def _note_pod_problem(self, pod: Pod, problem: str) -> None:

@@ -32,7 +32,8 @@ def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) ->
     """Assign a pod to a node, merging the binding's annotations into the pod in the same write.
 
     Raises:
-        ApiFailure: 404 no such pod, 409 bound already, deleting, another uid or version, 400 another name, 500 no target.
+        ApiFailure: 404 no such pod, 400 another name, 500 no target, and
+            409 bound already, deleting, another uid or version.
     """
     if dig(binding, "metadata", "name", default=key.name) != key.name:
         raise failures.bad_request("name in URL does not match name in Binding object")

@@ -47,7 +47,7 @@ def crowded() -> VendorState:
 
 def leave(state: VendorState, name: str = "victim") -> None:
     """Have somebody ask for a pod's deletion; it holds its card until it is gone."""
-    meta = {"deletionTimestamp": "2026-01-01T00:00:10Z"}
+    meta: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:10Z"}
     state.see_pod(convert(pod_document(name, 12, node="node-1", record=on_card(0, 12), **meta)))
 
 

@@ -53,8 +53,10 @@ def pod(name: str, namespace: str = "default", **spec: object) -> JsonObject:
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"containers": [container], **spec}}
 
 
-def _binding(name: str, uid: str | None, node: str = "node-1", **annotations: str) -> JsonObject:
+def _binding(name: str, uid: str | None, node: str = "node-1", *, version: str = "", **annotations: str) -> JsonObject:
     metadata: JsonObject = {"name": name, "namespace": "default", "annotations": annotations}
+    if version:
+        metadata["resourceVersion"] = version
     if uid is not None:
         metadata["uid"] = uid
     return {"metadata": metadata, "target": {"kind": "Node", "name": node}}
@@ -106,6 +108,8 @@ CONVERSATION: tuple[Exchange, ...] = (
     Exchange("not JSON", "POST", _PODS, b"{"),
     Exchange("a pod of another kind", "POST", _PODS, {"kind": "Node", "metadata": {"name": "x"}}),
     Exchange("bind another uid", "POST", f"{_PODS}/train/binding", _binding("train", _OTHER)),
+    Exchange("bind an old version", "POST", f"{_PODS}/train/binding", _binding("train", "{uid}", version="1")),
+    Exchange("bind no version", "POST", f"{_PODS}/train/binding", _binding("train", None, version="first")),
     Exchange("bind to no node", "POST", f"{_PODS}/train/binding", _binding("train", None, "")),
     Exchange("bind a pod that is not there", "POST", f"{_PODS}/nobody/binding", _binding("nobody", None)),
     Exchange("bind under another name", "POST", f"{_PODS}/train/binding", _binding("other", None)),

@@ -107,6 +107,18 @@ async def test_a_bindings_annotations_replace_what_the_author_of_the_pod_wrote(c
     assert bound.metadata.annotations == {"enflame.com/gcu-device-id": "0", "kept": "yes"}
 
 
+async def test_a_pod_that_was_written_since_is_not_bound(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    before = (await read(client, pod)).metadata.resource_version
+    await client.patch_pod_annotations(pod, {"written": "since"})
+    with pytest.raises(ConflictError):
+        await client.bind_pod(pod, "node-1", {}, resource_version=before)
+    now = await read(client, pod)
+    assert not now.is_bound
+    await client.bind_pod(pod, "node-1", {}, resource_version=now.metadata.resource_version)
+    assert (await read(client, pod)).is_bound
+
+
 async def test_a_pod_that_is_being_deleted_is_not_bound(client: KubeClient) -> None:
     body = {"metadata": {"name": "ends", "finalizers": ["example.com/wait"]}, "spec": _spec()}
     made = await client.create(PODS, body, namespace="default")

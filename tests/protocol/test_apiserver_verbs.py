@@ -103,6 +103,18 @@ async def test_card_capacity_is_added_to_a_nodes_status_by_json_patch(api: Api) 
     assert taken.body["status"]["capacity"] == {MEMORY: "16", "enflame.com/gcu-count": "8"}
 
 
+async def test_a_binding_for_an_earlier_version_is_a_conflict(api: Api) -> None:
+    made = (await api.create(PODS, pod("p"))).body
+    before = made["metadata"]["resourceVersion"]
+    written = {**made, "metadata": {**made["metadata"], "annotations": {"written": "since"}}}
+    assert (await api.call("PUT", f"{PODS}/p", written)).code == 200
+    late = {"metadata": {"name": "p", "resourceVersion": before}, "target": {"kind": "Node", "name": "n1"}}
+    answer = await api.call("POST", f"{PODS}/p/binding", late)
+
+    assert (answer.code, answer.body["reason"]) == (409, "Conflict")
+    assert "nodeName" not in (await api.get(f"{PODS}/p")).body["spec"]
+
+
 async def test_a_binding_is_one_request_and_one_event(api: Api, server: ApiServer) -> None:
     created = (await api.create(PODS, memory_pod("p", 4))).body
     binding = {

@@ -40,7 +40,7 @@ class Picture:
         self.deleted_count += 1
         self._changed.set()
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         self.pods = {uid: pod for uid, pod in self.pods.items() if uid in uids}
         self.retained_count += 1
         self._changed.set()

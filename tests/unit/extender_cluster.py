@@ -7,6 +7,8 @@ import enum
 from collections import deque
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
@@ -36,21 +38,35 @@ class Cluster:
     """Pods by (namespace, name). ``mishaps`` befall the next Bindings, ``read_mishaps`` the next reads, in order."""
 
     def __init__(self, *pods: Pod) -> None:
-        self.pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
+        self.version = 100
+        """The store's; each write has the next one."""
+        self.pods: dict[tuple[str, str], Pod] = {}
+        for pod in pods:
+            self.put(pod)
         self.mishaps: deque[Mishap] = deque()
         self.read_mishaps: deque[Mishap] = deque()
         self.bindings: list[tuple[PodIdentity, str]] = []
         self.reads = 0
-        self.late: list[tuple[PodIdentity, str, Mapping[str, str]]] = []
+        self.late: list[tuple[PodIdentity, str, Mapping[str, str], str]] = []
         """Bindings that were lost to their sender and may still arrive."""
+        self.bindings_travel: asyncio.Event | None = None
+        """Set aside until this is set: Bindings, as when whoever sends them stands still."""
         self.reads_travel: asyncio.Event | None = None
         """Set aside until this is set: answers to reads, which then tell of an earlier state."""
 
     async def bind_pod(
-        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+        self,
+        pod: PodIdentity,
+        node: str,
+        annotations: Mapping[str, str],
+        *,
+        resource_version: str = "",
+        timeout_s: float | None = None,
     ) -> None:
         """Bind as the API server does, after and before whatever befalls the request."""
         self.bindings.append((pod, node))
+        if self.bindings_travel is not None:
+            await self.bindings_travel.wait()
         mishap = self.mishaps.popleft() if self.mishaps else Mishap.NONE
         match mishap:
             case Mishap.NOT_SENT:
@@ -62,12 +78,12 @@ class Cluster:
             case Mishap.BROKEN:
                 raise RuntimeError("a fault of our own")
             case Mishap.LOST_BEFORE:
-                self.late.append((pod, node, annotations))
+                self.late.append((pod, node, annotations, resource_version))
                 raise UnknownOutcomeError("connection lost; it may have taken effect")
             case Mishap.HANGS_BEFORE:
-                self.late.append((pod, node, annotations))
+                self.late.append((pod, node, annotations, resource_version))
                 await self._hang(timeout_s)
-        self.accept(pod, node, annotations)
+        self.accept(pod, node, annotations, resource_version)
         if mishap is Mishap.LOST_AFTER:
             raise UnknownOutcomeError("connection lost; it may have taken effect")
         if mishap is Mishap.HANGS_AFTER:
@@ -77,13 +93,15 @@ class Cluster:
         await asyncio.sleep(timeout_s or 0.0)
         raise UnknownOutcomeError("no answer in time; it may have taken effect")
 
-    def accept(self, identity: PodIdentity, node: str, annotations: Mapping[str, str]) -> None:
+    def accept(self, identity: PodIdentity, node: str, annotations: Mapping[str, str], version: str) -> None:
         """Bind, or refuse as the API server does."""
         pod = self.pods.get((identity.namespace, identity.name))
         if pod is None:
             raise NotFoundError(f"pods {identity.name!r} not found")
         if pod.metadata.uid != identity.uid or pod.is_bound or pod.is_being_deleted:
             raise ConflictError(f"pod {identity.name} is already assigned, deleted or another")
+        if version and version != pod.metadata.resource_version:
+            raise ConflictError(f"pod {identity.name} is not at version {version} any more")
         self.put(self._bound(pod, node, annotations))
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
@@ -102,14 +120,16 @@ class Cluster:
         return found
 
     def put(self, pod: Pod) -> None:
-        """Store a pod."""
-        self.pods[pod.metadata.namespace, pod.metadata.name] = pod
+        """Store a pod, at a version of its own."""
+        self.version += 1
+        meta = replace(pod.metadata, resource_version=str(self.version))
+        self.pods[meta.namespace, meta.name] = replace(pod, metadata=meta)
 
     def arrive(self) -> None:
         """Let lost Bindings arrive after all."""
-        for identity, node, record in self.late:
+        for identity, node, record, version in self.late:
             try:
-                self.accept(identity, node, record)
+                self.accept(identity, node, record, version)
             except GcushareError:
                 continue  # Too late: as the API server would answer to nobody.
         self.late.clear()

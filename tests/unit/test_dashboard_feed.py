@@ -144,7 +144,7 @@ def test_a_waiting_pod_that_is_deleted_leaves() -> None:
     watched = Watched()
     watched.see(a_pod("x", 4))
     mark = watched.feed.mark
-    watched.pods.retained(frozenset())
+    watched.pods.retained(frozenset(), "100")
 
     assert watched.news(mark) == {"left": ["uid-x"]}
 

@@ -53,7 +53,7 @@ async def test_asked_again_for_the_same_node_the_same_binding_is_sent() -> None:
     await doubtful(rig, done=False)
     await rig.bind("b")
     await rig.bind("a")
-    (_, _, sent), *_ = rig.cluster.late
+    (_, _, sent, _), *_ = rig.cluster.late
     written = rig.cluster.pods["default", "a"].metadata.annotations
     assert written == sent
     rig.check_truth()
@@ -220,7 +220,7 @@ async def test_a_pod_that_went_while_nobody_watched_waits_no_more() -> None:
     rig = brief_rig(a_pod("a", 4))
     await rig.bind()
     rig.cluster.pods.clear()
-    rig.state.keep_pods(frozenset())
+    rig.state.keep_pods(frozenset(), "500")
     await rig.service.settle(older_than_s=0.0)
 
     assert (rig.used(), dict(rig.state.waiting)) == ([0, 0], {})

@@ -28,11 +28,17 @@ class SlowCluster(Cluster):
         self.may_bind = asyncio.Event()
 
     async def bind_pod(
-        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+        self,
+        pod: PodIdentity,
+        node: str,
+        annotations: Mapping[str, str],
+        *,
+        resource_version: str = "",
+        timeout_s: float | None = None,
     ) -> None:
         self.asked.set()
         await self.may_bind.wait()
-        await super().bind_pod(pod, node, annotations, timeout_s=timeout_s)
+        await super().bind_pod(pod, node, annotations, resource_version=resource_version, timeout_s=timeout_s)
 
 
 def service_of(cluster: SlowCluster) -> BindService:

@@ -104,6 +104,22 @@ def test_a_reader_that_fell_behind_the_log_is_told_so() -> None:
     assert changes_log.since(changes_log.position) == set()
 
 
+def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:
+    """Autoscaled nodes never come back under their names: what an index holds is bounded by the nodes that fit."""
+    ledger = Ledger()
+    index = FitIndex(ledger, ChangeLog(ledger), Shape(asks(4), "spread"))
+    for number in range(40):
+        for name in (f"spot-{number}", *(f"calm-{each}" for each in range(20))):
+            ledger.set_node(name, cards(16), GIB_UNIT)
+        index.refresh()
+        assert index.score(f"spot-{number}") > 0
+        ledger.remove_node(f"spot-{number}")
+        index.refresh()
+
+    assert index._scores.keys() <= set(ledger.nodes)
+    assert index.score("spot-3") == 0
+
+
 def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
     ledger = Ledger()
     index = FitIndex(ledger, ChangeLog(ledger), Shape(asks(4), "binpack"))

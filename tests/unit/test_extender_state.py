@@ -267,8 +267,8 @@ class TestSinks:
         for name in ("a", "b"):
             pods.applied(bound(name))
         pods.applied(a_pod("c"))
-        nodes.retained(frozenset({"uid-of-node-1"}))
-        pods.retained(frozenset({"uid-b"}))
+        nodes.retained(frozenset({"uid-of-node-1"}), "100")
+        pods.retained(frozenset({"uid-b"}), "100")
 
         assert set(state.ledger.nodes) == {"node-1"}
         assert set(state.bound) == {"uid-b"}
@@ -281,7 +281,7 @@ class TestSinks:
         anew = a_node("node-1", 8)
         meta = ObjectMeta(name="node-1", uid="second", annotations=anew.metadata.annotations)
         sink.applied(Node(metadata=meta, status=anew.status))
-        sink.retained(frozenset({"second"}))
+        sink.retained(frozenset({"second"}), "100")
 
         assert largest(state) == 8
 
@@ -298,7 +298,7 @@ class TestSinks:
     def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _: (0,))
-        PodSink([state]).retained(frozenset())
+        PodSink([state]).retained(frozenset(), "100")
 
         assert state.ledger.is_reserved("uid-a")
 

@@ -91,6 +91,7 @@ class FitIndex:
         self.fit_version = 0
         """Rises whenever the set of fitting nodes changes."""
         self._scores: dict[str, int] = {}
+        """Of the fitting nodes whose score is not 0."""
         self.moves = NameLog()
         """The nodes whose score changed."""
         self._hopeful: set[str] | None = None
@@ -165,7 +166,7 @@ class FitIndex:
                 ranks[name] = rank
         self._ranks = ranks
         self._ranked = sorted(zip(ranks.values(), ranks.keys(), strict=True))
-        self._scores = {name: _score(rank) for name, rank in ranks.items()}
+        self._scores = {name: score for name, rank in ranks.items() if (score := _score(rank))}
         self.moves.forget()
         self.fit_version += 1
         self._hopeful = None
@@ -190,9 +191,13 @@ class FitIndex:
 
     def _follow_score(self, name: str, rank: float | None) -> None:
         score = 0 if rank is None else _score(rank)
-        if score != self._scores.get(name, 0):
+        if score == self._scores.get(name, 0):
+            return
+        if score:
             self._scores[name] = score
-            self.moves.note(name)
+        else:
+            del self._scores[name]  # Nodes come and go under ever new names.
+        self.moves.note(name)
 
     def _follow_hope(self, name: str, node: NodeState | None, hopeful: set[str]) -> None:
         hopes = node is not None and can_ever_fit(node, self.shape.request)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from gcushare.core.cards import BOTH_MODES, InventoryCard
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nominations import NOTHING_KEPT, RoomLeft
 from gcushare.core.placement import CardPolicy, choose_cards
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import MemoryUnit
@@ -93,8 +94,18 @@ class Ledger:
 
     # Grants
 
-    def reserve(self, pod: PodRef, node_name: str, request: CardRequest, policy: CardPolicy) -> Assignment:
+    def reserve(
+        self,
+        pod: PodRef,
+        node_name: str,
+        request: CardRequest,
+        policy: CardPolicy,
+        *,
+        left: RoomLeft = NOTHING_KEPT,
+    ) -> Assignment:
         """Choose the request's cards and hold them until ``apply`` confirms or ``roll_back`` returns them.
+
+        ``left``: what of the cards is not kept for pods that go before this one.
 
         Raises:
             ConflictError: the pod already holds cards.
@@ -105,7 +116,7 @@ class Ledger:
         node = self._nodes.get(node_name)
         if node is None or not node.known:
             raise Refused(f"node {node_name!r} has no cards that the scheduler extender knows of")
-        chosen = choose_cards(node, request, policy)
+        chosen = choose_cards(node, request, policy, left)
         if chosen is None:
             raise Refused(describe_shortage(node, request))
         grants = tuple(CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in chosen)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.nominations import NOTHING_KEPT, RoomLeft, can_hold_beside
 from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE, LOOSE, CardPlace, choose_close_cards, choose_loose_cards, closeness
 
@@ -72,12 +73,15 @@ def _preferring_close(node: NodeState, request: CardRequest, base: float) -> flo
     return (closeness(places, request.cards) + base) / 3
 
 
-def choose_cards(node: NodeState, request: CardRequest, policy: CardPolicy) -> tuple[CardState, ...] | None:
+def choose_cards(
+    node: NodeState, request: CardRequest, policy: CardPolicy, left: RoomLeft = NOTHING_KEPT
+) -> tuple[CardState, ...] | None:
     """Choose the request's cards on one node; None when it does not fit. Walks the node's cards, not its pods.
 
     For whole cards the request's own policy decides, and ``policy`` only between cards that are equally good to it.
+    ``left``: what of the cards is not kept for others.
     """
-    able = [state for state in node.cards.values() if state.can_hold(request)]
+    able = [state for state in node.cards.values() if can_hold_beside(state, request, left)]
     if len(able) < request.cards:
         return None
     if request.whole:

@@ -66,7 +66,7 @@ class PodSink:
         """Take in that a pod is gone."""
         self._agent.pod_gone(obj)
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         """Take in that a full list ended."""
         self._agent.pods_retained(uids)
 
@@ -84,7 +84,7 @@ class NodeSink:
     def deleted(self, obj: Node) -> None:
         """Wait for it to come back: the kubelet creates its Node again."""
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         """Nothing else is watched."""
 
 

@@ -170,7 +170,7 @@ class _NodeSink:
         self._picture.lose_node(obj.metadata.name)
         self._changed.set()
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         gone = {self._names.pop(uid) for uid in self._names.keys() - uids}
         for name in gone - set(self._names.values()):
             self._picture.lose_node(name)
@@ -196,7 +196,7 @@ class _PodSink:
             self._picture.lose_pod(obj.uid)
             self._changed.set()
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         for uid in self._picture.pods.keys() - uids:
             self._picture.lose_pod(uid)
         self._changed.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.collections import Sink
 from gcushare.kube.config import ConfigSources, KubeConfig, load_config
 from gcushare.kube.election import ApiLease, LeaderElector, LeasePort, Tenure
 from gcushare.kube.errors import (
@@ -23,7 +24,7 @@ from gcushare.kube.lease import LeaseTimes
 from gcushare.kube.overrides import Overrides
 from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
 from gcushare.kube.patches import Patch, PatchKind, PodIdentity, Precondition
-from gcushare.kube.reflector import Reflector, ReflectorCounters, ReflectorSettings, Sink
+from gcushare.kube.reflector import Reflector, ReflectorCounters, ReflectorSettings
 from gcushare.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -235,21 +235,28 @@ class KubeClient:
         await self._transport.send(Request("DELETE", path, "delete", resource.plural, body, _JSON))
 
     async def bind_pod(
-        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+        self,
+        pod: PodIdentity,
+        node: str,
+        annotations: Mapping[str, str],
+        *,
+        resource_version: str = "",
+        timeout_s: float | None = None,
     ) -> None:
         """Bind a pod and record its cards, in one request that does both or neither.
 
+        ``resource_version``: the pod must still stand at it; empty asks nothing.
         ``timeout_s`` binds the server too: it gives up what it has not done by then, so that nothing takes effect late.
 
         Raises:
-            ConflictError: the pod is bound already, is being deleted, or is another pod of that name.
+            ConflictError: the pod is bound already, is being deleted, has changed, or is another pod of that name.
             NotFoundError: there is no such pod.
             UnknownOutcomeError: it may be bound: read the pod before deciding again.
         """
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="binding")
         if timeout_s is not None:
             path += f"?timeout={max(1, int(timeout_s * 1000))}ms"
-        body = _ENCODER.encode(binding(pod, node, annotations))
+        body = _ENCODER.encode(binding(pod, node, annotations, resource_version))
         await self._transport.post(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
 
     async def patch_pod_annotations(

@@ -47,9 +47,16 @@ class PodIdentity:
     uid: str
 
 
-def binding(pod: PodIdentity, node: str, annotations: Mapping[str, str]) -> JsonObject:
-    """Build a Binding; the server merges its annotations into the pod in the step that sets the node."""
+def binding(pod: PodIdentity, node: str, annotations: Mapping[str, str], resource_version: str = "") -> JsonObject:
+    """Build a Binding; the server merges its annotations into the pod in the step that sets the node.
+
+    It is refused where the uid is not the pod's, or the version, if one is given, not its current one.
+    Source: ``BindingREST`` in pkg/registry/core/pod/storage, which takes both as preconditions from Kubernetes 1.23 on;
+    servers before it read neither.
+    """
     metadata: JsonObject = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if resource_version:
+        metadata["resourceVersion"] = resource_version
     if annotations:
         metadata["annotations"] = dict(annotations)
     return {

@@ -5,8 +5,11 @@ What a sink may rely on, whatever the connection does:
 - every object that exists is ``applied`` with its newest state, sooner or later; an object may be applied again
   unchanged, so applying must replace what is known by the same uid and never add to it;
 - an object that went away is ``deleted``, or missing from the uids of a later ``retained``;
-- ``retained`` closes each list: whatever the sink holds besides those uids is gone. Until it comes, objects that went
-  away while the watch was down are still held: room is reported as taken for a moment, never as free.
+- ``retained`` closes each list: whatever the sink holds besides those uids was gone at the list's version. Until it
+  comes, objects that went away while the watch was down are still held: room is reported as taken for a moment, never
+  as free;
+- of one object nothing older comes after something newer. A sink that knows objects from elsewhere as well (a read, an
+  answer to a write) has to compare ages itself: a list may be older than its end, by all the time that its pages took.
 
 The reflector itself keeps no objects and, outside a list, no names: memory is the sink's choice, through ``decode``.
 """
@@ -19,13 +22,13 @@ import random
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
-from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.collections import CollectionApi, Sink
 from gcushare.kube.errors import GoneError
 from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
@@ -36,7 +39,6 @@ from gcushare.wire.objects import ObjectHead, ObjectMeta
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 
 _HEAD = msgspec.json.Decoder(ObjectHead)
 
@@ -58,22 +60,6 @@ _MAX_PATIENCE_S = 2.0
 
 _HEALTHY_S = 1.0
 """A stream that lived this long, or carried anything, was healthy; others count as failures and are paced."""
-
-
-class Sink(Protocol[T_contra]):
-    """Whose picture it is. Called from the reflector's task, never concurrently; what it raises ends the reflector."""
-
-    def applied(self, obj: T_contra) -> None:
-        """Learn an object's newest state."""
-        ...
-
-    def deleted(self, obj: T_contra) -> None:
-        """Learn that an object is gone; ``obj`` is its last state."""
-        ...
-
-    def retained(self, uids: frozenset[str]) -> None:
-        """Learn that a full list ended: nothing else exists."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +117,7 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        client: KubeClient,
+        client: CollectionApi,
         resource: Resource[Any],
         sink: Sink[T],
         *,
@@ -278,7 +264,7 @@ class Reflector(Generic[T]):
                         await asyncio.sleep(0)
                 version = page.metadata.resource_version
                 self._prove_alive()
-        self._sink.retained(frozenset(uids))
+        self._sink.retained(frozenset(uids), version)
         self._version, self._must_list, self._page_size = version, False, self._settings.page_size
         self.counters.lists += 1
         self._list_took_s = self._clock.monotonic() - started

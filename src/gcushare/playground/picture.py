@@ -73,7 +73,7 @@ class Picture:
         self.objects.pop(key_of(obj), None)
         self._changed.set()
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         """Take in that nothing else exists."""
         self.objects = {key: obj for key, obj in self.objects.items() if obj["metadata"]["uid"] in uids}
         self._changed.set()

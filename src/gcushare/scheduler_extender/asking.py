@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gcushare.core.fitting import Shape
 from gcushare.core.nodes import PodRef
@@ -31,6 +31,8 @@ class Asking:
     request: PodRequest
     shape: Shape
     card_policy_name: str
+    version: str = field(default="", compare=False)
+    """The pod's resourceVersion when this was read; a Binding is for the pod as it was then."""
 
     @property
     def card_policy(self) -> CardPolicy:
@@ -51,4 +53,4 @@ def read_asking(pod: Pod, vendor: Vendor, policies: Policies) -> Asking | None:
     if request.cards.whole and wishes.whole_card_policy is None:
         request = replace(request, cards=replace(request.cards, whole_policy=policies.whole_card))
     shape = Shape(request.cards, wishes.node_policy or policies.node)
-    return Asking(pod_ref(pod), request, shape, wishes.card_policy or policies.card)
+    return Asking(pod_ref(pod), request, shape, wishes.card_policy or policies.card, pod.metadata.resource_version)

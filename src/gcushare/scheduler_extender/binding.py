@@ -123,7 +123,7 @@ class BindService:
             if doubt is not None and doubt.node != arguments.node:
                 await self._sender.look(doubt, deadline_s)
             attempt, is_doubtful = self._prepare(arguments, asking)
-            await self._sender.send(attempt, deadline_s, is_doubtful=is_doubtful)
+            await self._sender.send(attempt, deadline_s, version=asking.version, is_doubtful=is_doubtful)
         except GcushareError as error:
             log.warning(
                 "not bound %s",
@@ -212,8 +212,14 @@ class BindService:
             raise
 
     def _reserve(self, arguments: BindArguments, asking: Asking) -> Attempt:
-        ledger = self._state.ledger
-        ledger.reserve(asking.pod, arguments.node, asking.request.cards, asking.card_policy)
+        ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
+        left = nominations.room_left(asking, node)
+        try:
+            ledger.reserve(asking.pod, node, asking.request.cards, asking.card_policy, left=left)
+        except Refused as error:
+            if not left:
+                raise
+            raise Refused(f"{error}; room of node {node} is {nominations.words(asking, node)}") from error
         assignment = ledger.stamp(arguments.pod_uid, self._now_ns())
         cards = ledger.nodes[arguments.node].cards
         record = PodRecord(

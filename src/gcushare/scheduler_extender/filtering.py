@@ -7,7 +7,7 @@ numbers) is prepared only when no node fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gcushare.core.fitting import FitIndex
@@ -27,7 +27,11 @@ from gcushare.wire.extender import (
     encode_node_items_answer,
     encode_reasons,
     encode_scores,
+    join_reasons,
 )
+
+KEPT_REASON = "card memory is kept for a pod that preempts others there"
+"""Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
 
 Refusals = Callable[[Asking], None]
 """Told of each pod that fits none of the nodes asked about; must return at once."""
@@ -100,6 +104,8 @@ class FilterService:
     def _filter_names(self, names: NameList, asking: Asking) -> Answer:
         index = self._state.indexes.get(asking.shape)
         reason = self._reason(asking)
+        if closed := self._state.nominations.closed_to(asking) & names.names.keys():
+            return self._filter_beside(names, asking, closed)
         if self._best is None:
             if any(map(index.fits, names.order)):
                 return self._answer(names.answer_all(index, reason), "fits")
@@ -110,19 +116,43 @@ class FilterService:
         self._refuse(asking, names)
         return self._refusal(names.answer_none(index, reason), asking)
 
+    def _filter_beside(self, names: NameList, asking: Asking, closed: Collection[str]) -> Answer:
+        """Answer while room of some nodes is kept for preemptors; rare, so that nothing is prepared for it."""
+        index, reason = self._state.indexes.get(asking.shape), self._reason(asking)
+        open_names = {name: None for name in names.order if name not in closed}
+        fitting = index.best(open_names, len(open_names) if self._best is None else self._best)
+        kept = [name for name in names.order if name in closed]
+        if fitting and self._best is not None:
+            return self._answer(encode_filter_answer(map(encode_name, fitting)), "fits")
+        chosen = frozenset(fitting)
+        failed = join_reasons(
+            encode_reasons(map(encode_name, kept), KEPT_REASON),
+            encode_reasons((encode_name(name) for name in open_names if name not in chosen), reason),
+        )
+        body = encode_filter_answer(map(encode_name, fitting), failed)
+        if fitting:
+            return self._answer(body, "fits")
+        self._refuse(asking, names)
+        return self._refusal(body, asking)
+
     def _filter_items(self, items: list[NodeItem], asking: Asking | None) -> Answer:
         """Answer a scheduler that does not know us to cache nodes: it sends whole nodes and wants them back."""
         if asking is None:
             return self._answer(encode_node_items_answer((item.raw for item in items), b"{}", b"{}"), "not_asking")
         index: FitIndex = self._state.indexes.get(asking.shape)
-        fitting = [item for item in items if index.fits(item.name)]
+        closed = self._state.nominations.closed_to(asking)
+        fitting = [item for item in items if index.fits(item.name) and item.name not in closed]
         if fitting and self._best is not None:
             chosen = set(index.best({item.name: None for item in fitting}, self._best))
             fitting = [item for item in fitting if item.name in chosen]
         failed = b"{}"
         if not fitting or self._best is None:
             refused = dict.fromkeys(item.name for item in items if not index.fits(item.name))
-            failed = encode_reasons(map(encode_name, refused), self._reason(asking))
+            kept = dict.fromkeys(item.name for item in items if item.name in closed)
+            failed = join_reasons(
+                encode_reasons(map(encode_name, kept), KEPT_REASON),
+                encode_reasons(map(encode_name, refused), self._reason(asking)),
+            )
         body = encode_node_items_answer((item.raw for item in fitting), failed, b"{}")
         if fitting or not items:
             return self._answer(body, "fits" if fitting else "empty")

@@ -15,9 +15,15 @@ class PodApi(Protocol):
     """The API server's pods. Raises the errors of ``gcushare.kube.errors``."""
 
     async def bind_pod(
-        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+        self,
+        pod: PodIdentity,
+        node: str,
+        annotations: Mapping[str, str],
+        *,
+        resource_version: str = "",
+        timeout_s: float | None = None,
     ) -> None:
-        """Bind a pod and write its record, both or neither."""
+        """Bind a pod and write its record, both or neither; neither where it is not at ``resource_version`` now."""
         ...
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
@@ -61,10 +67,16 @@ class KubePods:
         self._client = client
 
     async def bind_pod(
-        self, pod: PodIdentity, node: str, annotations: Mapping[str, str], *, timeout_s: float | None = None
+        self,
+        pod: PodIdentity,
+        node: str,
+        annotations: Mapping[str, str],
+        *,
+        resource_version: str = "",
+        timeout_s: float | None = None,
     ) -> None:
         """POST the Binding."""
-        await self._client.bind_pod(pod, node, annotations, timeout_s=timeout_s)
+        await self._client.bind_pod(pod, node, annotations, resource_version=resource_version, timeout_s=timeout_s)
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
         """GET the pod."""

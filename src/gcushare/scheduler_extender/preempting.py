@@ -57,6 +57,7 @@ class PreemptService:
             if not kept:
                 raise Refused(f"{text}; ending those of the others would not make room")
             log.info("preempt left nodes out %s", fields(pod=asking.pod, reason=text))
+        self._state.nominations.expect(asking, {name: uids for name, (uids, _) in kept.items()})
         return Answer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
 
     async def _weigh(

@@ -5,7 +5,8 @@ stay reserved, whoever asks again meanwhile and whatever else fails. A pod is bo
 same Binding again is harmless.
 
 What was read is taken only while the reservation stands. It ends when the watch tells of the pod, and the watch may
-have told of a later state than an answer that was longer on its way.
+have told of a later state than an answer that was longer on its way. Once taken, it stands until the watch comes to the
+version that was read; where the watch does not in time, the pod is read again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gcushare.core.nodes import Assignment
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
 from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.ahead import ReadAhead
 from gcushare.scheduler_extender.outcomes import BindTimes, Found, NotLeader, judge
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state import VendorState
@@ -39,6 +41,15 @@ class Attempt:
     identity: PodIdentity
     assignment: Assignment
     annotations: dict[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class _Errand:
+    """An attempt on its way. ``version``: where the pod last stood, as far as is known; a Binding is for that pod."""
+
+    attempt: Attempt
+    version: str
+    deadline_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +128,19 @@ class Sender:
         if found is not Found.UNBOUND:
             raise self._end(identity, pod, found)
 
-    async def send(self, attempt: Attempt, deadline_s: float, *, is_doubtful: bool) -> None:
+    async def send(self, attempt: Attempt, deadline_s: float, *, version: str, is_doubtful: bool) -> None:
         """Send a Binding until its outcome is known or the time is up.
 
+        ``version``: the pod's, from before this call. A Binding that leaves this process late, because the process was
+        paused, does nothing to a pod that has changed since; the API server sees to that.
         ``is_doubtful``: the same Binding was sent before, and nobody knows what became of it.
         """
         wait_s, is_sure = _FIRST_WAIT_S, not is_doubtful
+        errand = _Errand(attempt, version, deadline_s)
         try:
             while True:
                 try:
-                    await self._send_once(attempt, deadline_s)
+                    await self._send_once(errand)
                     break
                 except RetryableError as error:
                     is_sure = is_sure and not isinstance(error, UnknownOutcomeError)
@@ -158,34 +172,37 @@ class Sender:
         if self._state.ledger.is_reserved(uid):
             self._unsettled[uid] = Unsettled(attempt, is_acknowledged, self._monotonic())
 
-    async def _send_once(self, attempt: Attempt, deadline_s: float) -> None:
+    async def _send_once(self, errand: _Errand) -> None:
         """Send the Binding once and, where the answer does not say what became of it, read the pod."""
+        attempt = errand.attempt
         try:
             self.check_leader()
             await self._api.bind_pod(
                 attempt.identity,
                 attempt.assignment.node,
                 attempt.annotations,
-                timeout_s=self.patience_s(deadline_s),
+                resource_version=errand.version,
+                timeout_s=self.patience_s(errand.deadline_s),
             )
         except NotFoundError as error:
             raise _gone(attempt.identity) from error
         except ConflictError as error:
             self.conflicts += 1
-            await self._resolve(attempt, error, deadline_s)
+            await self._resolve(errand, error)
         except UnknownOutcomeError as error:
             self.unknown_outcomes += 1
-            await self._resolve(attempt, error, deadline_s)
+            await self._resolve(errand, error)
 
-    async def _resolve(self, attempt: Attempt, cause: GcushareError, deadline_s: float) -> None:
+    async def _resolve(self, errand: _Errand, cause: GcushareError) -> None:
         """Read the pod after an answer that leaves its state open; returns when it is bound as we asked."""
-        identity = attempt.identity
+        identity = errand.attempt.identity
         try:
-            pod, found = await self._find(identity, attempt.assignment.node, deadline_s)
+            pod, found = await self._find(identity, errand.attempt.assignment.node, errand.deadline_s)
         except Refused:
             raise
         except GcushareError as error:
             raise UnknownOutcomeError(f"{cause}; reading the pod failed as well: {error}") from error
+        errand.version = pod.metadata.resource_version
         match found:
             case Found.AS_ASKED:
                 self._take(identity.uid, pod)
@@ -226,7 +243,7 @@ class Sender:
     def _take(self, key: str, pod: Pod) -> None:
         """Take a bound pod as it was read, unless the watch has told of it since."""
         if self._state.ledger.is_reserved(key):
-            self._state.see_pod(pod)
+            self._state.take_read(pod, self._monotonic())
 
     async def settle(self, *, older_than_s: float, busy: Collection[str]) -> None:
         """Read the pods whose reservations nobody confirmed for so long, and make the ledger follow what they say.
@@ -245,6 +262,9 @@ class Sender:
         for start in range(0, len(due), _READS_AT_ONCE):
             some = due[start : start + _READS_AT_ONCE]
             await asyncio.gather(*(self._settle_one(key, unsettled, busy) for key, unsettled in some))
+        ahead = [read for read in self._state.ahead.due(now_s, older_than_s) if read.identity.uid not in busy]
+        for start in range(0, len(ahead), _READS_AT_ONCE):
+            await asyncio.gather(*(self._read_again(read) for read in ahead[start : start + _READS_AT_ONCE]))
 
     async def _settle_one(self, key: str, unsettled: Unsettled, busy: Collection[str]) -> None:
         identity, ledger = unsettled.attempt.identity, self._state.ledger
@@ -264,8 +284,30 @@ class Sender:
         if pod is None or pod.metadata.uid != identity.uid:
             self._state.lose_pod(identity.uid)
         elif pod.is_bound:
-            self._state.see_pod(pod)
+            self._state.take_read(pod, self._monotonic())
         ledger.roll_back(key)
+
+    async def _read_again(self, read: ReadAhead) -> None:
+        """Look again at a pod that was read and that the watch does not confirm."""
+        identity, state = read.identity, self._state
+        pod: Pod | None = None
+        try:
+            pod = await self._read(identity, self._monotonic() + self._times.attempt_s)
+        except NotFoundError:
+            pass  # As when another pod has its name.
+        except GcushareError as error:
+            log.warning("pod ahead of the watch cannot be read %s", fields(pod=_name(identity), reason=error))
+            return
+        if not state.ahead.holds(read):
+            return  # The watch told of it while it was read.
+        if pod is None or pod.metadata.uid != identity.uid:
+            state.lose_pod(identity.uid)
+        elif pod.is_bound and pod.metadata.resource_version != read.told:
+            state.take_read(pod, self._monotonic())
+        else:
+            # The watch told the same, or the store went back to a time before the Binding: the watch is right again.
+            state.lose_pod(identity.uid)
+            state.see_pod(pod)
 
 
 def _gone(identity: PodIdentity) -> Refused:

@@ -36,8 +36,8 @@ class PodObserver(Protocol):
         """Take note that a pod is gone."""
         ...
 
-    def keep_pods(self, uids: frozenset[str]) -> None:
-        """Lose every pod that is not among ``uids``."""
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+        """Lose every pod that is not among ``uids``, all that existed at ``version``."""
         ...
 
 
@@ -58,7 +58,7 @@ class NodeSink:
         """Learn that a node is gone."""
         self._lose(obj.metadata.name)
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         """Learn that no other nodes exist."""
         for name in [name for name, uid in self._uid_of.items() if uid not in uids]:
             self._lose(name)
@@ -85,7 +85,7 @@ class PodSink:
         for state in self._states:
             state.lose_pod(obj.metadata.uid)
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         """Learn that no other pods exist."""
         for state in self._states:
-            state.keep_pods(uids)
+            state.keep_pods(uids, version)

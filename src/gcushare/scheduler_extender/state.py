@@ -1,7 +1,8 @@
 """One vendor's state: what the watches of Nodes and Pods said, reduced to what the ledger and the answers need.
 
 It is a function of the objects seen, whatever their order, and of the reservations of bindings under way. Whole
-objects are not kept: 50,000 pods would not fit the memory that an extender should take.
+objects are not kept: 50,000 pods would not fit the memory that an extender should take. A pod that was read is ahead
+of the watch, and stays as it was read until the watch comes to that version (see `ahead`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
@@ -17,9 +18,12 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fitting import ChangeLog, FitIndexes
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.nodes import Assignment, PodRef
+from gcushare.kube.versions import is_at_least
 from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.ahead import ReadsAhead
 from gcushare.scheduler_extender.asked_nodes import AskedNodes
 from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
+from gcushare.scheduler_extender.nominations import Nominations
 from gcushare.scheduler_extender.pod_names import PodNames
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.nodes import node_cards
@@ -61,7 +65,11 @@ class VendorState:
         """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as anybody knows."""
         self._whole_nodes: set[str] = set()
         self.bound: dict[str, Assignment] = {}
-        """What the watch last said that bound, unfinished pods hold, by uid; the source of the recount."""
+        """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
+        self.ahead = ReadsAhead()
+        """Pods that were read and that the watch has not told of since."""
+        self.nominations = Nominations(self.ledger)
+        """The preemptors for which room is kept."""
         self.names = PodNames()
         """The pods of ``waiting``, ``parked`` and ``bound``."""
         self.asked = AskedNodes()
@@ -146,7 +154,16 @@ class VendorState:
     # Pods
 
     def see_pod(self, pod: Pod) -> None:
-        """Take a pod as it is now. Pods that ask for nothing of this vendor leave no trace."""
+        """Take a pod as the watch tells it. Pods that ask for nothing of this vendor leave no trace."""
+        if not self.ahead.hides(pod):
+            self._take_pod(pod)
+
+    def take_read(self, pod: Pod, now_s: float) -> None:
+        """Take a bound pod as it was read at ``now_s``, a monotonic time; older words of the watch are ignored."""
+        self.ahead.note(pod, now_s)
+        self._take_pod(pod)
+
+    def _take_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         if not pod.spec.node_name:
             self._see_unbound(pod)
@@ -166,18 +183,25 @@ class VendorState:
             self.bound[uid] = assignment
             self.names.note(assignment.pod)
             self.ledger.apply(assignment)
+            (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
 
     def lose_pod(self, uid: str) -> None:
         """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
+        self.ahead.forget(uid)
         self._stop_waiting(uid)
         self.pod_problems.pop(uid, None)
         self._release(uid)
 
-    def keep_pods(self, uids: frozenset[str]) -> None:
-        """Lose every pod that is not among ``uids``. Reservations stay: whoever holds them settles them."""
-        known = self.waiting.keys() | self.parked.keys() | self.bound.keys()
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+        """Lose every pod that is not among ``uids``, all that existed at ``version``.
+
+        Reservations stay: whoever holds them settles them. So do pods that were read at a later version than the
+        list's: they may be younger than it.
+        """
+        known = self.waiting.keys() | self.parked.keys() | self.bound.keys() | self.ahead.uids
         for uid in known - uids - self.ledger.reserved:
-            self.lose_pod(uid)
+            if not self.ahead.outlives(uid, version):
+                self.lose_pod(uid)
 
     def _stop_waiting(self, uid: str) -> None:
         for pods in (self.waiting, self.parked):
@@ -185,6 +209,7 @@ class VendorState:
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
         self.asked.forget(uid)
+        self.nominations.forget(uid)
 
     def _see_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -207,10 +232,12 @@ class VendorState:
             here[uid] = WaitingPod(asking.pod, asking)
             there.pop(uid, None)
             self.names.note(asking.pod)
+            self.nominations.see(asking, pod.status.nominated_node_name)
 
     def _release(self, uid: str) -> None:
         if (held := self.bound.pop(uid, None)) is not None:
             self.names.forget(held.pod)
+        self.nominations.leaving.discard(uid)
         self.ledger.forget(uid)
 
     def _note_pod_problem(self, pod: Pod, problem: str) -> None:
@@ -227,8 +254,10 @@ class VendorState:
     def remember(self, asking: Asking) -> None:
         """Keep what a filtered pod asks for until its watch event arrives."""
         uid = asking.pod.uid
-        if uid in self.waiting or uid in self.parked:
-            return
+        for pods in (self.waiting, self.parked):
+            if (known := pods.get(uid)) is not None:
+                pods[uid] = _at_newest(known, asking.version)
+                return
         self._remembered[uid] = asking
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
@@ -275,6 +304,14 @@ class VendorState:
                 yield drift
         if (wrong := self.ledger.recount_node(name)) is not None:
             yield wrong
+
+
+def _at_newest(known: WaitingPod, version: str) -> WaitingPod:
+    """A waiting pod at a version that the scheduler knows, where the watch is late; what it asks for never changes."""
+    asking = known.asking
+    if asking is None or asking.version == version or not is_at_least(version, asking.version):
+        return known
+    return replace(known, asking=replace(asking, version=version))
 
 
 def _slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

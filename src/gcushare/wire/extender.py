@@ -260,6 +260,13 @@ def encode_reasons(names: Iterable[bytes], reason: str) -> bytes:
     return b"{" + joined + tail + b"}" if joined else b"{}"
 
 
+def join_reasons(some: bytes, others: bytes) -> bytes:
+    """Write two maps of `encode_reasons` as one; their names must differ."""
+    if some == b"{}" or others == b"{}":
+        return others if some == b"{}" else some
+    return some[:-1] + b"," + others[1:]
+
+
 def encode_host(name: bytes) -> bytes:
     """Write the part of a score that is the same every time; ``name`` is encoded."""
     return b'{"Host":%b,"Score":' % name

@@ -32,7 +32,8 @@ def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) ->
     """Assign a pod to a node, merging the binding's annotations into the pod in the same write.
 
     Raises:
-        ApiFailure: 404 no such pod, 409 bound already, deleting or another uid, 400 another name, 500 no target.
+        ApiFailure: 404 no such pod, 400 another name, 500 no target, and
+            409 bound already, deleting, another uid or version.
     """
     if dig(binding, "metadata", "name", default=key.name) != key.name:
         raise failures.bad_request("name in URL does not match name in Binding object")
@@ -42,7 +43,7 @@ def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) ->
         raise failures.ApiFailure(500, "", "target.name: Required value")
 
     def assign(pod: JsonObject) -> JsonObject:
-        _check_bindable(pod, key, dig(binding, "metadata", "uid", default=""))
+        _check_bindable(pod, key, metadata(binding))
         pod["spec"]["nodeName"] = node
         if added := dig(binding, "metadata", "annotations"):
             metadata(pod)["annotations"] = {**(metadata(pod).get("annotations") or {}), **added}
@@ -52,10 +53,12 @@ def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) ->
     registry.rewrite(PODS, key, assign, dry_run=dry_run)
 
 
-def _check_bindable(pod: JsonObject, key: Key, uid: str) -> None:
-    if uid and uid != uid_of(pod):
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {uid_of(pod)}"
-        raise failures.conflict(PODS, key.name, why)
+def _check_bindable(pod: JsonObject, key: Key, asked: JsonObject) -> None:
+    for word, name in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+        wanted, found = asked.get(name), metadata(pod).get(name)
+        if wanted and wanted != found:
+            why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+            raise failures.conflict(PODS, key.name, why)
     if is_deleting(pod):
         why = f"pod {key.name} is being deleted, cannot be assigned to a host"
     elif assigned := dig(pod, "spec", "nodeName"):

@@ -228,7 +228,7 @@ class _PodSink:
     def deleted(self, obj: PodInfo) -> None:
         self._owner.pod_gone(obj.uid)
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         self._owner.pods_retained(uids)
 
 
@@ -242,5 +242,5 @@ class _NodeSink:
     def deleted(self, obj: NodeInfo) -> None:
         self._owner.node_gone(obj.name)
 
-    def retained(self, uids: frozenset[str]) -> None:
+    def retained(self, uids: frozenset[str], version: str) -> None:
         self._owner.nodes_retained(uids)

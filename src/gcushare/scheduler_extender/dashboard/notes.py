@@ -115,7 +115,7 @@ class Notes:
         if self._waiting.pop(uid, None) is not None:
             self._touch_pod(uid)
 
-    def keep_pods(self, uids: frozenset[str]) -> None:
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
         """Lose every pod that is not among ``uids``."""
         for uid in self.pods.keys() - uids:
             self.lose_pod(uid)

@@ -1,0 +1,233 @@
+"""Room that victims leave is the preemptor's: others of its priority or below get what is left beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import Refused
+from gcushare.core.nodes import NodeState
+from gcushare.core.nominations import compute_room_left, fits_beside
+from gcushare.scheduler_extender.asking import Asking, read_asking
+from gcushare.scheduler_extender.filtering import KEPT_REASON, FilterService
+from gcushare.scheduler_extender.nominations import EXPECTED_S, KEPT_S, MAX_NOMINEES, Nominations
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.wire.extender import BindArguments
+from gcushare.wire.objects import Pod
+from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
+from tests.extender_objects import Document, a_node, filter_body, on_card, pod_document, state_of
+from tests.unit.extender_binds import Rig
+from tests.unit.extender_desk import dispatcher_of
+
+HIGH, LOW = 100, 0
+
+
+def convert(document: Document) -> Pod:
+    return msgspec.convert(document, Pod)
+
+
+def wanting(name: str, units: int, priority: int, *, nominated: str = "", **options: Any) -> Document:
+    document = pod_document(name, units, **options)
+    document["spec"]["priority"] = priority
+    if nominated:
+        document["status"]["nominatedNodeName"] = nominated
+    return document
+
+
+def crowded() -> VendorState:
+    """Two cards of 16 on node-1: victim holds 12 of card 0, and other 12 of card 1."""
+    state = state_of(a_node("node-1", 16, 16))
+    for name, index in (("victim", 0), ("other", 1)):
+        state.see_pod(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
+    return state
+
+
+def leave(state: VendorState, name: str = "victim") -> None:
+    """Have somebody ask for a pod's deletion; it holds its card until it is gone."""
+    meta: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:10Z"}
+    state.see_pod(convert(pod_document(name, 12, node="node-1", record=on_card(0, 12), **meta)))
+
+
+def filtered(state: VendorState, document: Document) -> tuple[list[str], dict[str, str]]:
+    """The nodes that filter names, and why it refused the others."""
+    answer = json.loads(dispatcher_of((state, None)).filter(filter_body(document, ["node-1"])).body)
+    return answer["NodeNames"] or [], answer["FailedNodes"] or {}
+
+
+async def preempt(state: VendorState, document: Document, *victims: str) -> None:
+    meta = {"node-1": {"Pods": [{"UID": f"uid-{name}"} for name in victims], "NumPDBViolations": 0}}
+    await dispatcher_of((state, None)).preempt(json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode())
+
+
+class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
+    @staticmethod
+    def emptied() -> VendorState:
+        state = crowded()
+        state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        leave(state)
+        state.lose_pod("uid-victim")
+        return state
+
+    @pytest.mark.parametrize("priority", [pytest.param(LOW, id="lower"), pytest.param(HIGH, id="equal")])
+    def test_another_pod_is_refused_with_a_reason_of_its_own(self, priority: int) -> None:
+        assert filtered(self.emptied(), wanting("thief", 8, priority)) == ([], {"node-1": KEPT_REASON})
+
+    def test_the_preemptor_fits(self) -> None:
+        assert filtered(self.emptied(), wanting("preemptor", 16, HIGH)) == (["node-1"], {})
+
+    def test_a_pod_of_a_higher_priority_may_take_it(self) -> None:
+        assert filtered(self.emptied(), wanting("urgent", 16, HIGH + 1)) == (["node-1"], {})
+
+    def test_what_is_left_beside_it_is_given(self) -> None:
+        assert filtered(self.emptied(), wanting("small", 4, LOW)) == (["node-1"], {})
+
+    @pytest.mark.parametrize(
+        ("best", "failed"), [pytest.param(None, {"node-1", "node-3"}, id="all"), pytest.param(20, set(), id="the best")]
+    )
+    def test_nodes_where_nothing_is_kept_are_named(self, best: int | None, failed: set[str]) -> None:
+        state = self.emptied()
+        state.see_node(a_node("node-2", 16))
+        state.see_node(a_node("node-3", 4))
+        desk = dispatcher_of((state, FilterService(state, best=best, refusals=lambda _: None)))
+        answer = json.loads(desk.filter(filter_body(wanting("thief", 8, LOW), ["node-1", "node-2", "node-3"])).body)
+
+        assert answer["NodeNames"] == ["node-2"]
+        assert set(answer["FailedNodes"]) == failed
+
+    @pytest.mark.parametrize("how", ["gone", "bound", "nominated elsewhere", "nominated no more"])
+    def test_it_is_free_once_the_preemptor_needs_it_no_more(self, how: str) -> None:
+        state = self.emptied()
+        match how:
+            case "gone":
+                state.lose_pod("uid-preemptor")
+            case "bound":
+                state.see_node(a_node("node-2", 16))
+                state.see_pod(convert(wanting("preemptor", 16, HIGH, node="node-2", record=on_card(0, 16))))
+            case "nominated elsewhere":
+                state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-2")))
+            case _:
+                state.see_pod(convert(wanting("preemptor", 16, HIGH)))
+
+        assert filtered(state, wanting("thief", 8, LOW)) == (["node-1"], {})
+
+
+async def test_a_card_that_is_left_in_part_is_kept_from_preempts_answer_on() -> None:
+    """The four free units beside the victim are the preemptor's too, before anything is seen of its nomination."""
+    state = crowded()
+    state.lose_pod("uid-other")
+    state.see_pod(convert(pod_document("other", 16, node="node-1", record=on_card(1, 16))))
+    await preempt(state, wanting("preemptor", 16, HIGH), "victim")
+
+    assert filtered(state, wanting("thief", 4, LOW)) == ([], {"node-1": KEPT_REASON})
+
+
+async def test_bind_keeps_the_room_as_well() -> None:
+    """Filter answered before the preemptor was nominated."""
+    rig = Rig(convert(wanting("thief", 12, LOW)), cards=(16,))
+    rig.state.see_pod(convert(wanting("preemptor", 12, HIGH, nominated="node-1")))
+    with pytest.raises(Refused, match=r"kept for default/preemptor \(priority 100\)"):
+        await rig.service.bind(BindArguments("thief", "default", "uid-thief", "node-1"))
+
+    assert (rig.used(), rig.cluster.bindings) == ([0], [])
+
+
+async def test_bind_gives_the_card_that_is_not_kept() -> None:
+    rig = Rig(convert(wanting("small", 8, LOW)))
+    rig.state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+    await rig.service.bind(BindArguments("small", "default", "uid-small", "node-1"))
+
+    assert rig.used() == [0, 8]
+
+
+def test_of_two_preemptors_of_one_priority_the_first_waits_for_none() -> None:
+    state = state_of(a_node("node-1", 16, 16))
+    for index, name in enumerate(("victim", "other")):
+        state.see_pod(convert(pod_document(name, 16, node="node-1", record=on_card(index, 16))))
+    first, second = (wanting(name, 16, HIGH, nominated="node-1") for name in ("first", "second"))
+    state.see_pod(convert(first))
+    state.see_pod(convert(second))
+    leave(state)
+    state.lose_pod("uid-victim")
+
+    assert filtered(state, first) == (["node-1"], {})
+    assert filtered(state, second) == ([], {"node-1": KEPT_REASON})
+
+
+class TestHowLong:
+    @staticmethod
+    def asking(name: str = "preemptor", priority: int = HIGH) -> Asking:
+        state = state_of()
+        asking = read_asking(convert(wanting(name, 12, priority)), state.vendor, state.policies)
+        assert asking is not None
+        return asking
+
+    def nominations(self) -> tuple[Nominations, list[float]]:
+        now = [0.0]
+        return Nominations(state_of(a_node("node-1", 16)).ledger, lambda: now[0]), now
+
+    def closed(self, nominations: Nominations) -> bool:
+        return bool(nominations.closed_to(self.asking("thief", LOW)))
+
+    def test_a_nomination_ends_after_a_while_however_often_it_is_seen(self) -> None:
+        nominations, now = self.nominations()
+        for now[0] in (0.0, KEPT_S / 2, KEPT_S * 0.99):
+            nominations.see(self.asking(), "node-1")
+            assert self.closed(nominations)
+        for now[0] in (KEPT_S, KEPT_S * 2):
+            nominations.see(self.asking(), "node-1")
+            assert not self.closed(nominations)
+
+    def test_an_answer_of_preempt_that_nothing_follows_ends_soon(self) -> None:
+        nominations, now = self.nominations()
+        nominations.expect(self.asking(), {"node-1": ["uid-victim"]})
+        nominations.see(self.asking(), "")
+        assert self.closed(nominations), "the pod was written before the scheduler nominated it"
+        now[0] = EXPECTED_S
+        assert not self.closed(nominations)
+
+    def test_an_answer_of_several_nodes_keeps_none(self) -> None:
+        nominations, _ = self.nominations()
+        nominations.expect(self.asking(), {"node-1": ["uid-a"], "node-2": ["uid-b"]})
+        assert not self.closed(nominations)
+
+    def test_only_so_many_are_remembered(self) -> None:
+        nominations, _ = self.nominations()
+        for number in range(MAX_NOMINEES + 3):
+            nominations.see(self.asking(f"p{number}"), "node-1")
+        assert len(nominations) == MAX_NOMINEES
+
+
+class TestRoomLeft:
+    @staticmethod
+    def node() -> NodeState:
+        node = NodeState("node-1")
+        node.set_cards(cards(16, 16), GIB_UNIT)
+        for name, card, units in (("leaves", 0, 10), ("stays", 0, 2), ("other", 1, 6)):
+            node.add(held(name, "node-1", (card, units)))
+        return node
+
+    def test_a_nominee_is_placed_where_pods_are_leaving(self) -> None:
+        assert compute_room_left(self.node(), [asks(8)], ["uid-leaves"]) == {0: 6}
+
+    def test_where_pods_leave_too_little_another_card_is_kept(self) -> None:
+        assert compute_room_left(self.node(), [asks(10)], []) == {1: 0}
+
+    def test_nothing_is_kept_for_whom_there_is_no_room_even_then(self) -> None:
+        assert compute_room_left(self.node(), [asks(16)], ["uid-leaves"]) == {}
+
+    def test_several_nominees_share_what_is_left(self) -> None:
+        assert compute_room_left(self.node(), [asks(8), asks(6), asks(8)], ["uid-leaves"]) == {0: 0, 1: 2}
+
+    def test_a_whole_card_is_kept_whole(self) -> None:
+        left = compute_room_left(self.node(), [asks_whole()], ["uid-other"])
+        assert left == {1: 0}
+        assert not fits_beside(self.node(), asks(5), left)
+        assert fits_beside(self.node(), asks(4), left)
+
+    def test_a_victim_that_is_still_there_takes_nothing_from_what_is_left_beside_the_nominee(self) -> None:
+        left = compute_room_left(self.node(), [asks(10)], ["uid-leaves"])
+        assert left == {0: 4}
+        assert fits_beside(self.node(), asks(4), left)

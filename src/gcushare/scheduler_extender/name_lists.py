@@ -67,8 +67,7 @@ class NameList:
         return self._encoded
 
     def answer_best(self, best: Sequence[str]) -> bytes:
-        """Filter's answer that names the best nodes of the list; each name is written once for as long as it is kept.
-        """
+        """Filter's answer that names the best nodes of the list; each name is written once while it is kept."""
         written = self._by_name
         for name in best:
             if name not in written:

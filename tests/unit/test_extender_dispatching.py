@@ -9,6 +9,7 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube import AlreadyExistsError, UnknownOutcomeError
+from gcushare.scheduler_extender.asking import Asking
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.dispatching import Dispatcher, reason_of, result_of
 from gcushare.scheduler_extender.filtering import Answer, FilterService
@@ -68,7 +69,8 @@ class TestForged:
     async def test_a_pod_that_is_not_as_the_body_says_passes_no_filter(
         self, document: Document, words: str, seen: bool
     ) -> None:
-        state, refused = state_of(a_node("gcu", 16)), []
+        state = state_of(a_node("gcu", 16))
+        refused: list[Asking] = []
         cluster = Cluster(a_pod("a", 4), a_pod("bound", 4, node="gcu", record=on_card(0, 4)))
         if seen:
             cluster.tell(state)
@@ -158,9 +160,7 @@ class TestForged:
         assert "try again in a moment" in errors[-1]
         cluster.put(a_pod("a", 4))
         cluster.tell(state)
-        assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"], (
-            "known pods need no read"
-        )
+        assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"], "known pods need no read"
 
 
 async def test_a_pod_is_read_once_for_all_the_calls_about_it() -> None:

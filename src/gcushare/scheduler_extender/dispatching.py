@@ -164,17 +164,17 @@ class Dispatcher:
             Refused: filter named no node for it, or others.
         """
         uid, node = arguments.pod_uid, arguments.node
-        pod = f"pod {arguments.pod_namespace}/{arguments.pod_name} ({uid})"
+        what = f"pod {arguments.pod_namespace}/{arguments.pod_name} ({uid}) is not bound to node {node!r}"
         for services in self._services:
             state = services.state
             held, offered = state.ledger.assignment(uid), state.offered.get(uid)
             if uid in state.bound or (held is not None and held.node == node):
                 return services  # Which compares the rest, and sends nothing that it did not send before.
             if offered is not None and node not in offered:
-                raise Refused(f"{pod} is not bound to node {node!r}, which filter did not name for it; filter it again")
+                raise Refused(f"{what}, which filter did not name for it; filter it again")
             if offered is not None:
                 return services
-        raise Refused(f"{pod} is not bound: it has not passed filter here lately; filter it again")
+        raise Refused(f"{what}: it has not passed filter here lately; filter it again")
 
 
 def result_of(error: Exception) -> str:

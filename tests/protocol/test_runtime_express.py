@@ -6,9 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TypeVarTuple, Unpack
 
 import pytest
 from aiohttp import web
@@ -19,6 +20,8 @@ from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.turned_away import Cause
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
+
+_Given = TypeVarTuple("_Given")
 
 
 @dataclass
@@ -282,9 +285,15 @@ class TimersCounted(asyncio.SelectorEventLoop):
 
     timers = 0
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any, **kw: Any) -> asyncio.TimerHandle:
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Given]], object],
+        *args: *_Given,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
         self.timers += 1
-        return super().call_at(when, callback, *args, **kw)
+        return super().call_at(when, callback, *args, context=context)
 
 
 def test_a_request_that_outlasts_the_idle_timeout_rings_no_timer_until_it_ends() -> None:

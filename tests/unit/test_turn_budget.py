@@ -6,7 +6,7 @@ import asyncio
 import time
 from functools import partial
 
-from gcushare.runtime.turn_budget import TurnBudget
+from gcushare.runtime.turn_budget import LARGE_BYTES, TurnBudget
 
 WORK_S = 0.002
 
@@ -50,6 +50,29 @@ async def test_others_get_their_turn_between_work_that_is_ready_at_once() -> Non
     assert len(ran) <= 2, "the first turn takes no more than its share"
     assert await turns_until(done) >= 14
     assert ran == list(range(30)), "first come, first served"
+
+
+async def test_small_work_does_not_wait_behind_large_and_large_is_not_forgotten() -> None:
+    ran: list[str] = []
+    done, budget = asyncio.Event(), TurnBudget(most_s=WORK_S)
+
+    def work(kind: str) -> None:
+        spin()
+        ran.append(kind)
+        if len(ran) == 20:
+            done.set()
+
+    for _ in range(10):
+        budget.run(partial(work, "large"), LARGE_BYTES + 1)
+    for _ in range(10):
+        budget.run(partial(work, "small"), LARGE_BYTES)
+    async with asyncio.timeout(20):
+        await done.wait()
+
+    last_small = max(place for place, kind in enumerate(ran) if kind == "small")
+    assert ran.count("small") == 10
+    assert 15 <= last_small < 20, f"one of each in turn, in {ran}"
+    assert ran[:4].count("small") >= 1
 
 
 async def test_bodies_that_are_not_timed_count_by_their_size() -> None:

@@ -263,7 +263,7 @@ class ExpressLane:
     def _answer_in_turn(self, arriving: _Arriving) -> None:
         self._stop_deadline()
         arriving.share.complete()
-        self._desk.turns.run(functools.partial(self._answer, arriving))
+        self._desk.turns.run(functools.partial(self._answer, arriving), len(arriving.body))
 
     def _answer(self, arriving: _Arriving) -> None:
         body, arriving.body = bytes(arriving.body), b""

@@ -87,6 +87,7 @@ def send_for_ever(port: int, kind: str) -> None:
     threads = [threading.Thread(target=send, daemon=True) for _ in range(CONNECTIONS)]
     for thread in threads:
         thread.start()
+    say("sending")
     for thread in threads:
         thread.join()
 
@@ -95,9 +96,10 @@ def send_for_ever(port: int, kind: str) -> None:
 def sending(bench: Bench, kind: str) -> Iterator[None]:
     """Send one kind while the block runs."""
     command = [sys.executable, "-m", "benchmarks.bench_hostile", "--only-send", str(bench.extender_port), kind]
-    process = subprocess.Popen(command, cwd=Path(__file__).parent.parent)
+    process = subprocess.Popen(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True)
     try:
-        time.sleep(1)
+        assert process.stdout is not None
+        process.stdout.readline()
         yield
     finally:
         process.kill()

@@ -214,6 +214,16 @@ class TestExplain:
         document = await rig.get_json(f"{PREFIX}/explain/default/a")
         assert (document["state"], document["node"], document["cards"]) == ("bound", "node-1", [0])
 
+    async def test_a_stranger_learns_no_uid(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(node_document("node-1", 16))
+        await rig.schedule("bound", 10, ["node-1"])
+        await rig.add_pods(pod_document("waits", 12), pod_document("refused", 4, annotations={CARD_POLICY: "best"}))
+        for name in ("bound", "waits", "refused"):
+            _, document = await rig.get(f"{PREFIX}/explain/default/{name}")
+            _, text = await rig.get(f"{PREFIX}/explain/default/{name}", {"Accept": "text/plain"})
+            assert rig.pod(name)["metadata"]["uid"] not in document + text
+            assert text.startswith(f"pod default/{name}: ")
+
     async def test_a_pod_that_nobody_can_grant_is_explained(self, rig: ExtenderRig) -> None:
         await rig.add_pods(pod_document("a", 4, annotations={CARD_POLICY: "best"}))
 

@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.filtering import Answer
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.outcomes import NotLeader
 from gcushare.scheduler_extender.ports import Leadership
-from gcushare.wire.explain_documents import encode_explanation, render_explanation
+from gcushare.wire.explain_documents import encode_explanation, render_explanation, without_uid
 from gcushare.wire.inspect_documents import indent
 
 _JSON = CIMultiDict({"Content-Type": "application/json"})
@@ -214,6 +214,8 @@ class VendorRoutes:
     async def _explain(self, request: web.Request) -> web.Response:
         self._serving.require_synced()
         document = await self._dispatcher.explain(request.match_info["namespace"], request.match_info["pod"])
+        if request.transport is None or not request.transport.get_extra_info("peercert"):
+            document = without_uid(document)
         if _wants_text(request):
             return web.Response(text=render_explanation(document))
         return web.Response(body=encode_explanation(document), headers=_JSON)

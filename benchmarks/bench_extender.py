@@ -176,13 +176,15 @@ class Binds:
         self._rng = random.Random(5)
 
     def once(self) -> float:
-        """Bind the next waiting pod; returns the seconds it took."""
+        """Bind the next waiting pod; returns the seconds it took, without those of its filter."""
         size = self._size
         if self._next >= size.pods + size.waiting:
             raise RuntimeError("no pod is waiting any more: make more of them wait")
-        metadata = metadata_of(make_pod(self._next, size, 0))
+        pod = make_pod(self._next, size, 0)
+        metadata = metadata_of(pod)
         self._next += 1
         node = node_name(self._rng.randrange(size.nodes))
+        self._connection.post(f"{PREFIX}/filter", filter_body(pod, [node]))
         body = {
             "PodName": metadata["name"],
             "PodNamespace": metadata["namespace"],

@@ -175,7 +175,12 @@ class ExtenderRig:
         assert status == 200, answer
         return answer
 
-    async def bind(self, pod: Document, node: str, *, url: str | None = None) -> tuple[int, Any]:
+    async def bind(
+        self, pod: Document, node: str, *, url: str | None = None, is_filtered: bool = False
+    ) -> tuple[int, Any]:
+        """Bind as kube-scheduler does, which filters first; ``is_filtered``: that was done, or is left out."""
+        if not is_filtered:
+            await self.post("filter", filter_body(pod, [node]), url=url)
         meta = pod["metadata"]
         arguments = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": node}
         return await self.post("bind", json.dumps(arguments).encode(), url=url)
@@ -184,7 +189,7 @@ class ExtenderRig:
         """Create a pod and take it through filter and bind; returns it as stored."""
         (pod,) = await self.add_pods(pod_document(name, units, **options))
         chosen = (await self.filter(pod, names))["NodeNames"]
-        status, answer = await self.bind(pod, chosen[0])
+        status, answer = await self.bind(pod, chosen[0], is_filtered=True)
         assert (status, answer) == (200, {"Error": ""})
         return self.pod(name)
 

@@ -86,9 +86,11 @@ async def test_a_pod_deleted_before_its_bind_is_told_gone(rig: ExtenderRig) -> N
     await rig.add_nodes(eight_cards())
     (pod,) = await rig.add_pods(pod_document("a", 4))
     await delete(rig, "a")
+    answer = await rig.filter(pod, ["node-1"])
+    assert "does not exist" in answer["Error"]
     _, answer = await rig.bind(pod, "node-1")
 
-    assert "does not exist" in answer["Error"]
+    assert "has not passed filter here lately" in answer["Error"]
     await until_true(rig)
 
 
@@ -97,9 +99,10 @@ async def test_a_name_used_again_is_never_bound_for_the_pod_before(rig: Extender
     (first,) = await rig.add_pods(pod_document("a", 4))
     await delete(rig, "a")
     (second,) = await rig.add_pods(pod_document("a", 8))
+    assert "it is another pod" in (await rig.filter(first, ["node-1"]))["Error"]
     _, answer = await rig.bind(first, "node-1")
 
-    assert "it is another pod" in answer["Error"]
+    assert "has not passed filter here lately" in answer["Error"]
     assert "nodeName" not in rig.pod("a")["spec"]
     assert (await rig.bind(second, "node-1"))[1] == {"Error": ""}
     await until_true(rig)

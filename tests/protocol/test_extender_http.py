@@ -16,7 +16,7 @@ from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.runtime.groups import ServeSettings
 from gcushare.scheduler_extender.routes import WAIT_SHARE
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.keys import CARD_POLICY
+from gcushare.wire.keys import CARD_POLICY, CARDS
 from tests.builders import card
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import ALONE, ExtenderRig, eight_cards, extender_settings, until
@@ -84,7 +84,7 @@ async def test_a_bound_pod_carries_its_record_and_its_node_from_one_request(rig:
     (pod,) = await rig.add_pods(pod_document("a", 4))
     rig.api.requests.clear()
     await rig.filter(pod, ["node-1"])
-    await rig.bind(pod, "node-1")
+    await rig.bind(pod, "node-1", is_filtered=True)
     bound = rig.pod("a")
 
     keys = ENFLAME.record
@@ -99,7 +99,8 @@ async def test_a_bound_pod_carries_its_record_and_its_node_from_one_request(rig:
 async def test_prioritize_prefers_the_node_that_is_used_already(rig: ExtenderRig) -> None:
     await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
     await rig.schedule("a", 4, ["node-2"])
-    status, scores = await rig.post("prioritize", filter_body(pod_document("b", 4), ["node-1", "node-2", "node-3"]))
+    (pod,) = await rig.add_pods(pod_document("b", 4))
+    status, scores = await rig.post("prioritize", filter_body(pod, ["node-1", "node-2", "node-3"]))
 
     by_name = {entry["Host"]: entry["Score"] for entry in scores}
     assert status == 200
@@ -118,7 +119,8 @@ async def test_preempt_keeps_the_victims_that_free_one_card(rig: ExtenderRig) ->
         "node-2": {"Pods": [], "NumPDBViolations": 0},
         "gone": {"Pods": [{"UID": "x"}], "NumPDBViolations": 0},
     }
-    body = json.dumps({"Pod": pod_document("p", 12), "NodeNameToMetaVictims": meta}).encode()
+    (pod,) = await rig.add_pods(pod_document("p", 12))
+    body = json.dumps({"Pod": pod, "NodeNameToMetaVictims": meta}).encode()
 
     assert await rig.post("preempt", body) == (
         200,
@@ -211,6 +213,16 @@ class TestExplain:
 
         document = await rig.get_json(f"{PREFIX}/explain/default/a")
         assert (document["state"], document["node"], document["cards"]) == ("bound", "node-1", [0])
+
+    async def test_a_stranger_learns_no_uid(self, rig: ExtenderRig) -> None:
+        await rig.add_nodes(node_document("node-1", 16))
+        await rig.schedule("bound", 10, ["node-1"])
+        await rig.add_pods(pod_document("waits", 12), pod_document("refused", 4, annotations={CARD_POLICY: "best"}))
+        for name in ("bound", "waits", "refused"):
+            _, document = await rig.get(f"{PREFIX}/explain/default/{name}")
+            _, text = await rig.get(f"{PREFIX}/explain/default/{name}", {"Accept": "text/plain"})
+            assert rig.pod(name)["metadata"]["uid"] not in document + text
+            assert text.startswith(f"pod default/{name}: ")
 
     async def test_a_pod_that_nobody_can_grant_is_explained(self, rig: ExtenderRig) -> None:
         await rig.add_pods(pod_document("a", 4, annotations={CARD_POLICY: "best"}))
@@ -341,12 +353,21 @@ class TestHostile:
             assert answer.status == status
             assert set(await answer.json()) == {"error", "status"}
 
-    @pytest.mark.parametrize("units", ["1.5", "-4", "many", "9" * 30])
-    async def test_a_quantity_that_is_no_count_is_named(self, rig: ExtenderRig, units: str) -> None:
+    @pytest.mark.parametrize(
+        ("units", "annotations", "words"),
+        [
+            pytest.param("9" * 30, {}, "99999999999999999999", id="a quantity"),
+            pytest.param(4, {CARDS: "many"}, "'many'", id="a wish"),
+        ],
+    )
+    async def test_what_is_wrong_with_a_pod_is_named(
+        self, rig: ExtenderRig, units: object, annotations: dict[str, str], words: str
+    ) -> None:
         await rig.add_nodes(eight_cards())
-        answer = await rig.filter(pod_document("a", units), ["node-1"])
+        (pod,) = await rig.add_pods(pod_document("a", units, annotations=annotations))
+        answer = await rig.filter(pod, ["node-1"])
 
-        assert units[:20] in answer["Error"]
+        assert words in answer["Error"]
 
     async def test_a_forged_record_gives_no_card(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(eight_cards())
@@ -373,7 +394,8 @@ class TestHostile:
 
     async def test_one_bad_request_does_not_touch_another(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(eight_cards())
-        good = filter_body(pod_document("a", 4), ["node-1"])
+        (pod,) = await rig.add_pods(pod_document("a", 4))
+        good = filter_body(pod, ["node-1"])
         bodies = [good, b"{", good, b"[" * 10_000, good, b"\xff\xfe", good]
         answers = await asyncio.gather(*(rig.post("filter", body) for body in bodies))
 

@@ -46,7 +46,8 @@ async def test_a_refusal_that_is_held_back_is_one_answer_with_the_time_it_took(r
     await rig.add_pods(pod_document("x", 16, node="node-1", record=on_card(0, 16)))
     await until(lambda: "x" in rig.replica.held())
     changes = rig.replica.extender.states[0].changes
-    asking = asyncio.create_task(rig.filter(pod_document("a", 12), ["node-1"]))
+    (pod,) = await rig.add_pods(pod_document("a", 12))
+    asking = asyncio.create_task(rig.filter(pod, ["node-1"]))
     while not asking.done():
         changes.note("node-2")
         await asyncio.sleep(0.004)
@@ -65,8 +66,9 @@ async def test_room_of_the_pods_own_vendor_ends_the_wait_under_either_prefix() -
         await rig.add_pods(pod_document("x", 16, vendor=ALIYUN, node="gpu", record=on_card(0, 16)))
         await until(lambda: "x" in rig.replica.held())
         gpu = rig.replica.extender.states[1]
-        asking = asyncio.create_task(rig.filter(pod_document("a", 12, vendor=ALIYUN), ["gpu"]))
-        await until(lambda: gpu.asked.get("uid-a") is not None)
+        (pod,) = await rig.add_pods(pod_document("a", 12, vendor=ALIYUN))
+        asking = asyncio.create_task(rig.filter(pod, ["gpu"]))
+        await until(lambda: gpu.asked.get(pod["metadata"]["uid"]) is not None)
         gpu.lose_pod(next(iter(gpu.bound)))
 
         assert (await asking)["NodeNames"] == ["gpu"]
@@ -75,11 +77,14 @@ async def test_room_of_the_pods_own_vendor_ends_the_wait_under_either_prefix() -
 
 async def test_a_failed_bind_counts_for_the_vendor_whose_pod_it_is() -> None:
     async with ExtenderRig(extender_settings(vendors=(ENFLAME, ALIYUN))) as rig:
-        await rig.add_nodes(node_document("gpu", 2, vendor=ALIYUN))
+        await rig.add_nodes(node_document("gpu", 12, vendor=ALIYUN))
         refused, forbidden = await rig.add_pods(
             pod_document("a", 12, vendor=ALIYUN), pod_document("b", 1, vendor=ALIYUN)
         )
-        await rig.bind(refused, "gpu")
+        await rig.filter(refused, ["gpu"])
+        await rig.add_pods(pod_document("x", 4, vendor=ALIYUN, node="gpu", record=on_card(0, 4)))
+        await until(lambda: "x" in rig.replica.held())
+        await rig.bind(refused, "gpu", is_filtered=True)
         rig.api.faults.on(Fault(FailBefore(403, "Forbidden"), "/binding", "POST", count=1))
         await rig.bind(forbidden, "gpu")
         await rig.post("bind", b"not JSON")

@@ -118,7 +118,8 @@ async def test_a_follower_with_a_half_open_watch_gives_nothing_away_twice() -> N
 
         # Not learned from its watch, which is as silent as before.
         assert set(follower.held()) == {"a"}
-        assert "best card free: 4" in (await rig.bind(second, "node-1"))[1]["Error"]
+        assert list((await rig.filter(second, ["node-1"]))["FailedNodes"]) == ["node-1"]
+        assert "has not passed filter" in (await rig.bind(second, "node-1"))[1]["Error"]
         assert rig.pod("b")["spec"].get("nodeName") is None
 
 
@@ -242,7 +243,8 @@ async def test_with_tls_the_scheduler_needs_its_certificate_and_probes_do_not(tm
     async with ExtenderRig(extender_settings(serve=serve)) as rig:
         await rig.add_nodes(eight_cards())
         url = f"{rig.replica.url}{PREFIX}/filter"
-        body = filter_body(pod_document("a"), ["node-1"])
+        (pod,) = await rig.add_pods(pod_document("a"))
+        body = filter_body(pod, ["node-1"])
         scheduler = trusting(authority, clients.issue("kube-scheduler"), tmp_path)
         async with rig.http.post(url, data=body, ssl=scheduler) as answer:
             assert (await answer.json())["NodeNames"] == ["node-1"]

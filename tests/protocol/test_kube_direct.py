@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -231,6 +232,24 @@ async def test_nothing_was_sent_where_nobody_listens() -> None:
     async with KubeClient(config) as client:
         with pytest.raises(RetryableError, match="nothing was sent") as caught:
             await bind(client)
+        assert not isinstance(caught.value, UnknownOutcomeError)
+
+
+@asynccontextmanager
+async def silent_port() -> AsyncIterator[str]:
+    """A port whose queue of connections is full: nobody accepts, and nobody refuses."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as stack:
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+async def test_a_server_that_takes_no_connection_is_named() -> None:
+    async with silent_port() as address, KubeClient(KubeConfig(server=address, source="the test")) as client:
+        with pytest.raises(RetryableError, match=f"{address}.*did not take a connection") as caught:
+            await bind(client, timeout_s=0.1)
         assert not isinstance(caught.value, UnknownOutcomeError)
 
 

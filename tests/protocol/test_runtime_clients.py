@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -49,6 +50,29 @@ async def test_a_client_that_does_not_finish_its_body_gets_a_408() -> None:
         status, body = await client.receive_response()
 
     assert (status, body["error"]) == (408, "the request's body did not arrive within 0.1s")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param("POST /echo HTTP/1.1\nHost: x\nContent-Length: 20\n\n{}", id="in the body"),
+        pytest.param("POST /echo HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n3\nab", id="in a chunk"),
+        pytest.param(
+            "POST /echo HTTP/1.1\nHost: x\nExpect: 100-continue\nContent-Length: 20\n\n", id="before the body"
+        ),
+        pytest.param("GET /hold HTTP/1.1\nHost: x\n\n", id="before the answer"),
+        pytest.param("GET /ho", id="in the head"),
+    ],
+)
+async def test_a_client_that_closes_its_half_in_a_request_leaves_no_stack_in_the_log(
+    request_: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as server, connected(server) as client:
+        await client.send(request_)
+        client.writer.write_eof()
+        assert await client.wait_closed() == b""
+        await until(lambda: server.connection_count == 0)
+    assert [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING] == []
 
 
 async def test_a_client_that_does_not_read_its_answer_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVarTuple, Unpack
 
 import pytest
 from aiohttp import web
@@ -18,6 +20,8 @@ from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.turned_away import Cause
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
+
+_Given = TypeVarTuple("_Given")
 
 
 @dataclass
@@ -274,6 +278,43 @@ async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
             await client.send(post("/echo", "abc"))
             assert (await client.receive_response())[0] == 200
         assert await client.wait_closed() == b""
+
+
+class TimersCounted(asyncio.SelectorEventLoop):
+    """Counts the timers that are set."""
+
+    timers = 0
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Given]], object],
+        *args: *_Given,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self.timers += 1
+        return super().call_at(when, callback, *args, context=context)
+
+
+def test_a_request_that_outlasts_the_idle_timeout_rings_no_timer_until_it_ends() -> None:
+    async def ask() -> int:
+        desk, loop = Desk(), asyncio.get_running_loop()
+        assert isinstance(loop, TimersCounted)
+        async with serving(desk, replace(SETTINGS, idle_timeout=0.05)) as server, connected(server) as client:
+            await client.send(post("/echo", "abc"))
+            await client.receive_response()
+            await client.send(post("/hold", ""))
+            await desk.started.wait()
+            before = loop.timers
+            await asyncio.sleep(0.3)  # Six times the idle timeout: what may ring in it is what is counted.
+            rung = loop.timers - before
+            desk.may_end.set()
+            assert (await client.receive_response())[0] == 200
+            assert await client.wait_closed() == b"", "the silence after it ends the connection"
+        return rung
+
+    with asyncio.Runner(loop_factory=TimersCounted) as runner:
+        assert runner.run(ask()) <= 3
 
 
 async def test_the_drain_waits_for_answers_under_way() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
+
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.dispatching import Dispatcher, Services
 from gcushare.scheduler_extender.explaining import ExplainService
-from gcushare.scheduler_extender.filtering import FilterService
+from gcushare.scheduler_extender.filtering import Answer, FilterService
 from gcushare.scheduler_extender.inspecting import InspectService
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.preempting import PreemptService
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.wire.objects import Pod
 from tests.unit.extender_cluster import Cluster
 
 
@@ -28,3 +33,32 @@ def services_of(state: VendorState, filters: FilterService | None, api: Cluster)
         preempts=PreemptService(state),
         explains=ExplainService(state),
     )
+
+
+class Desk:
+    """A dispatcher whose watches have brought the pod of every call, as it stands in the body."""
+
+    def __init__(self, *parts: tuple[VendorState, FilterService | None]) -> None:
+        self._states = [state for state, _ in parts]
+        self.dispatcher = dispatcher_of(*parts)
+
+    def filter(self, body: bytes) -> Answer:
+        self._see(body)
+        answer = self.dispatcher.filter(body)
+        assert isinstance(answer, Answer), "the pod was to be read"
+        return answer
+
+    def prioritize(self, body: bytes) -> Answer:
+        self._see(body)
+        answer = self.dispatcher.prioritize(body)
+        assert isinstance(answer, Answer), "the pod was to be read"
+        return answer
+
+    async def preempt(self, body: bytes) -> Answer:
+        self._see(body)
+        return await self.dispatcher.preempt(body)
+
+    def _see(self, body: bytes) -> None:
+        pod = msgspec.convert(json.loads(body)["Pod"], Pod)
+        for state in self._states:
+            state.see_pod(pod)

@@ -13,12 +13,17 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.wire import extender
 from tests.extender_objects import Document, filter_body, pod_document
 
+MOST = 1_000
 NAMES = ["node-1", "node-2", 'odd "name"', "naïve"]
 
 
+def decode(body: bytes) -> extender.FilterArguments:
+    return extender.FilterDecoder().decode(body)
+
+
 def names_of(body: bytes) -> list[str] | None:
-    raw = extender.decode_filter_arguments(body).node_names
-    return None if raw is None else extender.decode_names(raw)
+    raw = decode(body).node_names
+    return None if raw is None else extender.decode_names(raw, MOST)
 
 
 @given(st.lists(st.text(max_size=12)), st.dictionaries(st.text(max_size=20), st.text(max_size=20)))
@@ -30,8 +35,8 @@ def test_whatever_the_pod_and_the_names_contain_they_are_read_as_json_says(
         for ascii_only in (True, False):
             document = {"Pod": pod, "Nodes": None, "NodeNames": names}
             body = json.dumps(document, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-            arguments = extender.decode_filter_arguments(body)
-            assert arguments.pod.metadata.annotations == annotations
+            arguments = decode(body)
+            assert arguments.pod.key == "default/a"
             assert names_of(body) == names
 
 
@@ -53,12 +58,12 @@ def test_the_order_of_the_keys_does_not_matter() -> None:
     body = json.dumps({"NodeNames": NAMES, "Nodes": None, "Pod": pod_document("a")}, separators=(",", ":")).encode()
 
     assert names_of(body) == NAMES
-    assert extender.decode_filter_arguments(body).pod.metadata.name == "a"
+    assert decode(body).pod.metadata.name == "a"
 
 
 def test_a_request_without_names_has_none() -> None:
     body = json.dumps({"Pod": pod_document("a"), "Nodes": {"items": []}, "NodeNames": None}).encode()
-    arguments = extender.decode_filter_arguments(body)
+    arguments = decode(body)
 
     assert arguments.node_names is None
     assert arguments.nodes is not None
@@ -79,22 +84,22 @@ def test_a_request_without_names_has_none() -> None:
 )
 def test_what_is_not_the_protocol_is_refused_with_the_place(body: bytes) -> None:
     with pytest.raises(RemoteContractError, match="is not filter arguments"):
-        extender.decode_filter_arguments(body)
+        decode(body)
 
 
 @pytest.mark.parametrize("raw", [b'["a",1]', b'{"a":1}', b'["a"', b'["\xff"]', b'["a"],"More":["b"]'])
 def test_what_is_no_list_of_names_is_refused(raw: bytes) -> None:
     with pytest.raises(RemoteContractError, match="is not a list of node names"):
-        extender.decode_names(raw)
+        extender.decode_names(raw, MOST)
 
 
 def test_what_follows_the_list_of_names_is_not_taken_for_names() -> None:
     body = b'{"Pod":{},"NodeNames":["a"],"More":["b"]}'
-    raw = extender.decode_filter_arguments(body).node_names
+    raw = decode(body).node_names
 
     assert raw is not None
     with pytest.raises(RemoteContractError):
-        extender.decode_names(raw)
+        extender.decode_names(raw, MOST)
 
 
 def test_bind_arguments_need_every_field() -> None:
@@ -145,7 +150,7 @@ def test_both_forms_of_victims_are_the_same_proposal() -> None:
     pod = pod_document("p")
 
     by_meta, by_full = (
-        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value})).proposals()
+        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value}), MOST).proposals()
         for key, value in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full))
     )
 
@@ -154,14 +159,14 @@ def test_both_forms_of_victims_are_the_same_proposal() -> None:
         assert [pod.uid for pod in proposal["n1"].pods or ()] == ["uid-a", "uid-b"]
         assert proposal["n1"].violations == 1
         assert not proposal["n2"].pods
-    null = extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, "NodeNameToVictims": {"n1": None}}))
+    null = extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, "NodeNameToVictims": {"n1": None}}), MOST)
     assert null.proposals() == {}
 
 
 @pytest.mark.parametrize("key", ["NodeNameToMetaVictims", "NodeNameToVictims"])
 def test_victims_that_cannot_be_read_are_an_error_of_their_node(key: str) -> None:
     body = msgspec.json.encode({"Pod": pod_document("p"), key: {"n1": {"Pods": [7]}, "n2": {"Pods": []}}})
-    proposals = extender.decode_preempt_arguments(body).proposals()
+    proposals = extender.decode_preempt_arguments(body, MOST).proposals()
 
     assert not proposals["n2"].read().pods
     with pytest.raises(RemoteContractError, match="is not victims"):

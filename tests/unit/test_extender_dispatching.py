@@ -1,4 +1,4 @@
-"""bind and explain find the vendor of a pod by what is known of it, or by reading it once."""
+"""The calls find a pod by what the API server has of it, known from the watch or read once; never by their bodies."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube import AlreadyExistsError, UnknownOutcomeError
+from gcushare.scheduler_extender.asking import Asking
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.dispatching import Dispatcher, reason_of, result_of
+from gcushare.scheduler_extender.filtering import Answer, FilterService
 from gcushare.scheduler_extender.outcomes import NotLeader
+from gcushare.scheduler_extender.pod_lookup import BURST_READS
 from gcushare.vendors import ALIYUN, ENFLAME
-from tests.extender_objects import a_node, a_pod, on_card, state_of
+from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Office
-from tests.unit.extender_cluster import Cluster
+from tests.unit.extender_cluster import Cluster, Mishap
 from tests.unit.extender_desk import dispatcher_of, services_of
 
 
 def bind_body(name: str, node: str, uid: str | None = None) -> bytes:
     arguments = {"PodName": name, "PodNamespace": "default", "PodUID": uid or f"uid-{name}", "Node": node}
     return json.dumps(arguments).encode()
+
+
+async def ask(dispatcher: Dispatcher, pod: Document, *nodes: str) -> Document:
+    """Filter's answer, whether or not the pod has to be read."""
+    answer = dispatcher.filter(filter_body(pod, nodes))
+    found: Document = json.loads((answer if isinstance(answer, Answer) else await answer).body)
+    return found
 
 
 @pytest.mark.parametrize("seen", [True, False])
@@ -33,6 +43,8 @@ async def test_a_bind_finds_the_vendor_of_its_pod(seen: bool) -> None:
         cluster.tell(gcu)
         cluster.tell(gpu)
     dispatcher = dispatcher_of((gcu, None), (gpu, None), cluster=cluster)
+    for document in (pod_document("a", 4), pod_document("b", 4, vendor=ALIYUN)):
+        await ask(dispatcher, document, "gcu", "gpu")
 
     assert (await dispatcher.bind(bind_body("b", "gpu"))).vendor == "aliyun"
     assert (await dispatcher.bind(bind_body("a", "gcu"))).vendor == "enflame"
@@ -42,30 +54,148 @@ async def test_a_bind_finds_the_vendor_of_its_pod(seen: bool) -> None:
     assert (await dispatcher.bind(bind_body("b", "gpu"))).vendor == "aliyun"
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        pytest.param(bind_body("ghost", "gcu"), "pod default/ghost does not exist", id="unknown"),
-        pytest.param(bind_body("b", "gpu", "other"), "it is another pod", id="another uid"),
-        pytest.param(bind_body("c", "gpu"), "asks for no enflame.com/gcu-memory", id="asks for nothing"),
-    ],
-)
-async def test_a_bind_that_belongs_to_no_vendor_is_refused(body: bytes, words: str) -> None:
-    cluster = Cluster(a_pod("b", 4, vendor=ALIYUN), a_pod("c", None))
-    gpu = state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
-    dispatcher = dispatcher_of((state_of(a_node("gcu", 16)), None), (gpu, None), cluster=cluster)
-    answer = await dispatcher.bind(body)
+class TestForged:
+    """What a caller makes up is compared with what the API server has, and changes nothing."""
 
-    assert words in json.loads(answer.body)["Error"]
-    assert (answer.result, answer.reason) == ("refused", "declined")
-    assert cluster.bindings == []
+    @pytest.mark.parametrize("seen", [True, False])
+    @pytest.mark.parametrize(
+        ("document", "words"),
+        [
+            pytest.param(pod_document("ghost", 4), "pod default/ghost does not exist", id="no such pod"),
+            pytest.param(pod_document("a", 4, uid="other"), "it is another pod", id="another uid"),
+            pytest.param(pod_document("bound", 4), "is bound to node 'gcu' already", id="a pod that has a node"),
+        ],
+    )
+    async def test_a_pod_that_is_not_as_the_body_says_passes_no_filter(
+        self, document: Document, words: str, seen: bool
+    ) -> None:
+        state = state_of(a_node("gcu", 16))
+        refused: list[Asking] = []
+        cluster = Cluster(a_pod("a", 4), a_pod("bound", 4, node="gcu", record=on_card(0, 4)))
+        if seen:
+            cluster.tell(state)
+        filters = FilterService(state, best=20, refusals=refused.append)
+        dispatcher = dispatcher_of((state, filters), cluster=cluster)
+
+        assert words in (await ask(dispatcher, document, "gcu"))["Error"]
+        meta = document["metadata"]
+        error = json.loads((await dispatcher.bind(bind_body(meta["name"], "other", meta["uid"]))).body)["Error"]
+        assert "has not passed filter here lately" in error or "already" in error
+        assert (cluster.bindings, refused) == ([], [])
+
+    async def test_the_uid_of_one_pod_under_the_name_of_another_passes_no_filter(self) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4), a_pod("b", 4))
+        cluster.tell(state)
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+
+        error = (await ask(dispatcher, pod_document("b", 4, uid="uid-a"), "gcu"))["Error"]
+        assert error == "uid 'uid-a' is pod default/a, not default/b"
+
+    @pytest.mark.parametrize("seen", [True, False])
+    async def test_a_pod_that_asks_for_nothing_is_bound_nowhere_whatever_its_body_asks_for(self, seen: bool) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("plain", None))
+        if seen:
+            cluster.tell(state)
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+
+        assert (await ask(dispatcher, pod_document("plain", 4), "gcu"))["NodeNames"] == ["gcu"]
+        assert (await ask(dispatcher, pod_document("plain", 4), "gcu"))["NodeNames"] == ["gcu"]
+        answer = await dispatcher.bind(bind_body("plain", "gcu"))
+        assert "has not passed filter here lately" in json.loads(answer.body)["Error"]
+        assert (cluster.bindings, cluster.reads) == ([], 1)
+
+    @pytest.mark.parametrize("seen", [True, False])
+    @pytest.mark.parametrize("said", [1, None])
+    async def test_a_pod_is_judged_by_what_the_api_server_has_of_it(self, said: int | None, seen: bool) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("large", 20))
+        if seen:
+            cluster.tell(state)
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+        await ask(dispatcher, pod_document("large", said), "gcu")
+        answer = await dispatcher.bind(bind_body("large", "gcu"))
+
+        assert "has not passed filter" in json.loads(answer.body)["Error"]
+        assert cluster.bindings == []
+
+    @pytest.mark.parametrize("best", [20, None])
+    async def test_a_pod_is_bound_only_where_filter_sent_it(self, best: int | None) -> None:
+        state = state_of(a_node("gcu", 16), a_node("cordoned", 16))
+        cluster = Cluster(a_pod("a", 4))
+        cluster.tell(state)
+        filters = FilterService(state, best=best, refusals=lambda _: None)
+        dispatcher = dispatcher_of((state, filters), cluster=cluster)
+        unasked = await dispatcher.bind(bind_body("a", "gcu"))
+        assert "has not passed filter here lately" in json.loads(unasked.body)["Error"]
+
+        await ask(dispatcher, pod_document("a", 4), "gcu")
+        elsewhere = await dispatcher.bind(bind_body("a", "cordoned"))
+        assert "node 'cordoned', which filter did not name for it" in json.loads(elsewhere.body)["Error"]
+        assert (elsewhere.result, elsewhere.reason) == ("refused", "declined")
+        renamed = await dispatcher.bind(bind_body("b", "gcu", "uid-a"))
+        assert "uid 'uid-a' is pod default/a" in json.loads(renamed.body)["Error"]
+        assert cluster.bindings == []
+        assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "bound"
+        assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "bound", "asked again, the answer is the same"
+        assert len(cluster.bindings) == 1
+
+    async def test_a_pod_that_has_gone_takes_its_filter_with_it(self) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
+        cluster.tell(state)
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+        await ask(dispatcher, pod_document("a", 4), "gcu")
+        state.lose_pod("uid-a")
+
+        assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "refused"
+        assert cluster.bindings == []
+
+    async def test_pods_that_nobody_has_seen_are_read_so_many_and_no_more(self) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster()
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+        errors = [
+            (await ask(dispatcher, pod_document(f"ghost-{number}", 4), "gcu"))["Error"]
+            for number in range(2 * BURST_READS)
+        ]
+
+        assert BURST_READS <= cluster.reads < 2 * BURST_READS
+        assert "try again in a moment" in errors[-1]
+        cluster.put(a_pod("a", 4))
+        cluster.tell(state)
+        assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"], "known pods need no read"
+
+
+async def test_a_pod_is_read_once_for_all_the_calls_about_it() -> None:
+    state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
+    dispatcher = dispatcher_of((state, None), cluster=cluster)
+    await ask(dispatcher, pod_document("a", 4), "gcu")
+    assert isinstance(dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"])), Answer)
+    assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "bound"
+
+    assert cluster.reads == 1
+
+
+async def test_a_pod_that_cannot_be_read_now_is_no_refusal() -> None:
+    cluster = Cluster(a_pod("a", 4))
+    cluster.read_mishaps.extend((Mishap.HANGS_AFTER, Mishap.HANGS_AFTER))
+    dispatcher = dispatcher_of((state_of(a_node("gcu", 16)), None), cluster=cluster)
+
+    answer = dispatcher.filter(filter_body(pod_document("a", 4), ["gcu"]))
+    assert not isinstance(answer, Answer)
+    assert (await answer).reason == "unavailable"
+    scores = dispatcher.prioritize(filter_body(pod_document("a", 4), ["gcu"]))
+    assert not isinstance(scores, Answer)
+    with pytest.raises(RetryableError):
+        await scores
+    assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"]
 
 
 async def test_a_bind_that_fails_is_told_of_the_vendor_whose_pod_it_is() -> None:
-    gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 2, vendor=ALIYUN), vendor=ALIYUN)
-    cluster = Cluster(a_pod("b", 4, vendor=ALIYUN))
+    gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 4, vendor=ALIYUN), vendor=ALIYUN)
+    cluster = Cluster(a_pod("b", 4, vendor=ALIYUN), a_pod("c", 4, vendor=ALIYUN, node="gpu", record=on_card(0, 4)))
+    gpu.see_pod(cluster.pods["default", "b"])
+    dispatcher = dispatcher_of((gcu, None), (gpu, None), cluster=cluster)
+    await ask(dispatcher, pod_document("b", 4, vendor=ALIYUN), "gpu")
     cluster.tell(gpu)
-    answer = await dispatcher_of((gcu, None), (gpu, None), cluster=cluster).bind(bind_body("b", "gpu"))
+    answer = await dispatcher.bind(bind_body("b", "gpu"))
 
     assert "needs 4 in one card" in json.loads(answer.body)["Error"]
     assert (answer.vendor, answer.result) == ("aliyun", "refused")
@@ -75,8 +205,10 @@ async def test_one_that_may_not_bind_says_nothing_in_the_protocols_place() -> No
     state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
     cluster.tell(state)
     services = replace(services_of(state, None, cluster), binds=BindService(state, cluster, Office(is_leader=False)))
+    dispatcher = Dispatcher([services], cluster)
+    await ask(dispatcher, pod_document("a", 4), "gcu")
     with pytest.raises(NotLeader):
-        await Dispatcher([services], cluster).bind(bind_body("a", "gcu"))
+        await dispatcher.bind(bind_body("a", "gcu"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.explain_documents import AskedDocument
 from tests.extender_objects import a_node, a_pod, filter_body, node_document, on_card, pod_document, state_of
-from tests.unit.extender_desk import dispatcher_of
+from tests.unit.extender_desk import Desk
 
 
 async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> None:
@@ -130,9 +130,9 @@ async def test_where_the_scheduler_asked_about_every_node_nothing_is_said_of_it(
 async def test_what_filter_was_asked_is_what_explain_speaks_of() -> None:
     state = restricted()
     state.asked.forget("uid-a")
-    desk = dispatcher_of((state, None))
+    desk = Desk((state, None))
     desk.filter(filter_body(pod_document("a", 12), ["node-a"]))
-    assert (await desk.explain("default", "a")).state == "waits"
+    assert (await desk.dispatcher.explain("default", "a")).state == "waits"
     desk.filter(filter_body(pod_document("a", 12), ["node-a", "node-b"]))  # It fits there: nothing new is remembered.
     assert state.asked.get("uid-a") == frozenset({"node-a"})
     state.lose_pod("uid-a")
@@ -143,7 +143,7 @@ async def test_what_a_scheduler_that_sends_whole_nodes_asked_is_known_too() -> N
     state = restricted()
     state.asked.forget("uid-a")
     nodes = {"items": [node_document("node-a", 16)]}
-    dispatcher_of((state, None)).filter(json.dumps({"Pod": pod_document("a", 12), "Nodes": nodes}).encode())
+    Desk((state, None)).filter(json.dumps({"Pod": pod_document("a", 12), "Nodes": nodes}).encode())
 
     assert state.asked.get("uid-a") == frozenset({"node-a"})
 

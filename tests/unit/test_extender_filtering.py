@@ -13,10 +13,11 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fitting import can_ever_fit
 from gcushare.core.placement import NODE_POLICIES, score_node
 from gcushare.scheduler_extender.asking import Asking, Policies
-from gcushare.scheduler_extender.filtering import FilterService
-from gcushare.scheduler_extender.name_lists import MAX_NAMES, MIN_CACHED_BYTES
+from gcushare.scheduler_extender.filtering import Answer, FilterService
+from gcushare.scheduler_extender.name_lists import MIN_CACHED_BYTES
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.extender import SPARE_NODES
 from gcushare.wire.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
 from tests.builders import asks
 from tests.extender_objects import (
@@ -29,7 +30,7 @@ from tests.extender_objects import (
     pod_document,
     state_of,
 )
-from tests.unit.extender_desk import dispatcher_of
+from tests.unit.extender_desk import Desk
 
 REASON = "insufficient GCU Memory in one gcu device"
 # Long names, so that lists of a few dozen are long enough to be kept and found again.
@@ -43,13 +44,13 @@ class Service:
     def __init__(self, state: VendorState, best: int | None = 20) -> None:
         self.refused: list[Asking] = []
         self.filters = FilterService(state, best=best, refusals=self.refused.append)
-        self.dispatcher = dispatcher_of((state, self.filters))
+        self.desk = Desk((state, self.filters))
 
     def filter(self, pod: Document, names: list[str]) -> Any:
-        return json.loads(self.dispatcher.filter(filter_body(pod, names)).body)
+        return json.loads(self.desk.filter(filter_body(pod, names)).body)
 
     def prioritize(self, pod: Document, names: list[str]) -> dict[str, int]:
-        answer = json.loads(self.dispatcher.prioritize(filter_body(pod, names)).body)
+        answer = json.loads(self.desk.prioritize(filter_body(pod, names)).body)
         return {entry["Host"]: entry["Score"] for entry in answer}
 
 
@@ -214,14 +215,20 @@ def test_what_is_wrong_with_a_pod_becomes_the_protocols_error(
 def test_what_is_no_request_becomes_the_protocols_error() -> None:
     service = Service(state_of())
 
-    assert "is not filter arguments" in json.loads(service.dispatcher.filter(b"no JSON").body)["Error"]
-    assert "node names" in json.loads(service.dispatcher.filter(filter_body(pod_document("a"), [1])).body)["Error"]  # type: ignore[list-item]  # on purpose
+    answer = service.desk.dispatcher.filter(b"no JSON")
+    assert isinstance(answer, Answer)
+    assert "is not filter arguments" in json.loads(answer.body)["Error"]
+    assert "node names" in json.loads(service.desk.filter(filter_body(pod_document("a"), [1])).body)["Error"]  # type: ignore[list-item]  # on purpose
 
 
-def test_too_many_names_are_refused() -> None:
-    answer = Service(state_of()).filter(pod_document("a"), ["n"] * (MAX_NAMES + 1))
+@pytest.mark.parametrize("nodes", [0, 3])
+def test_more_names_than_the_cluster_can_have_are_refused(nodes: int) -> None:
+    service = Service(state_of(*(a_node(name, 16) for name in NODES[:nodes])))
+    most = 2 * nodes + SPARE_NODES
 
-    assert f"at most {MAX_NAMES}" in answer["Error"]
+    assert f"at most {most}" in service.filter(pod_document("a"), ["n"] * (most + 1))["Error"]
+    assert f"at most {most}" in service.filter(pod_document("a"), ["n" * 256 * (most + 1)])["Error"]
+    assert service.filter(pod_document("a"), [f"n{number}" for number in range(most)])["Error"] == ""
 
 
 def test_cards_that_the_pod_avoids_do_not_count() -> None:
@@ -248,7 +255,7 @@ def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_w
 
     def ask(units: int) -> Document:
         body = json.dumps({"Pod": pod_document("a", units), "Nodes": {"items": sent}, "NodeNames": None}).encode()
-        answer: Document = json.loads(service.dispatcher.filter(body).body)
+        answer: Document = json.loads(service.desk.filter(body).body)
         return answer
 
     assert ask(12)["Nodes"]["items"] == sent[:1]
@@ -261,7 +268,7 @@ def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_w
 def test_a_request_about_no_node_is_answered_with_none_and_refused_to_nobody(nodes: object) -> None:
     service = Service(state_of(a_node("node-1", 16)))
     body = json.dumps({"Pod": pod_document("a", 4), "Nodes": nodes, "NodeNames": None}).encode()
-    found = service.dispatcher.filter(body)
+    found = service.desk.filter(body)
     answer = json.loads(found.body)
 
     assert (found.result, service.refused) == ("empty", [])
@@ -281,11 +288,11 @@ def test_a_refusal_says_in_one_word_why(units: int, asked: list[str], reason: st
     state = state_of(a_node("node-1", 16), a_node("node-2", 16))
     state.see_pod(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
     state.see_pod(a_pod("y", 3, node="node-2", record=on_card(0, 3)))
-    answer = Service(state).dispatcher.filter(filter_body(pod_document("a", units), asked))
+    answer = Service(state).desk.filter(filter_body(pod_document("a", units), asked))
 
     assert (answer.result, answer.reason) == ("refused", reason)
     state.see_pod(a_pod("z", 10, node="node-2", record=on_card(0, 10)))
-    full = Service(state).dispatcher.filter(filter_body(pod_document("a", 12), asked))
+    full = Service(state).desk.filter(filter_body(pod_document("a", 12), asked))
     assert (full.result, full.reason) == ("refused", "full")
 
 
@@ -293,7 +300,7 @@ def test_scores_of_whole_nodes_are_given_as_well() -> None:
     service = Service(state_of(a_node("node-1", 16)))
     body = json.dumps({"Pod": pod_document("a"), "Nodes": {"items": [node_document("node-1", 16)]}}).encode()
 
-    assert [entry["Host"] for entry in json.loads(service.dispatcher.prioritize(body).body)] == ["node-1"]
+    assert [entry["Host"] for entry in json.loads(service.desk.prioritize(body).body)] == ["node-1"]
 
 
 class TestBothVendors:
@@ -303,19 +310,19 @@ class TestBothVendors:
         gcu = state_of(a_node("gcu", 16))
         gpu = state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
         for states in ((gcu, gpu), (gpu, gcu)):
-            dispatcher = dispatcher_of(*((state, None) for state in states))
+            desk = Desk(*((state, None) for state in states))
             for vendor, node in ((ENFLAME, "gcu"), (ALIYUN, "gpu")):
-                body = filter_body(pod_document("a", 4, vendor=vendor), ["gcu", "gpu"])
-                answer = dispatcher.filter(body)
+                body = filter_body(pod_document(f"for-{node}", 4, vendor=vendor), ["gcu", "gpu"])
+                answer = desk.filter(body)
                 assert json.loads(answer.body)["NodeNames"] == [node]
                 assert answer.vendor == vendor.name
-                best = max(json.loads(dispatcher.prioritize(body).body), key=lambda entry: entry["Host"] == node)
+                best = max(json.loads(desk.prioritize(body).body), key=lambda entry: entry["Host"] == node)
                 assert best["Host"] == node
 
     def test_a_pod_that_asks_for_cards_of_both_is_refused(self) -> None:
-        dispatcher = dispatcher_of((state_of(), None), (state_of(vendor=ALIYUN), None))
+        desk = Desk((state_of(), None), (state_of(vendor=ALIYUN), None))
         pod = pod_document("a", 4)
         pod["spec"]["containers"].append(pod_document("b", 4, vendor=ALIYUN)["spec"]["containers"][0])
 
-        error = json.loads(dispatcher.filter(filter_body(pod, ["node-1"])).body)["Error"]
+        error = json.loads(desk.filter(filter_body(pod, ["node-1"])).body)["Error"]
         assert "enflame.com/gcu-memory and for aliyun.com/gpu-mem" in error

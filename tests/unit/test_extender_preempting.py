@@ -13,7 +13,7 @@ from gcushare.scheduler_extender.preempting import MAX_VICTIMS, MAX_VICTIMS_OF_N
 from gcushare.scheduler_extender.state import VendorState
 from tests.builders import asks
 from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
-from tests.unit.extender_desk import dispatcher_of
+from tests.unit.extender_desk import Desk
 
 
 def crowded() -> VendorState:
@@ -52,14 +52,14 @@ async def test_a_pod_that_asks_for_nothing_keeps_the_proposal() -> None:
     meta = {"node-1": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 1}}
     body = json.dumps({"Pod": pod_document("p", None), "NodeNameToMetaVictims": meta}).encode()
 
-    assert json.loads((await dispatcher_of((crowded(), None)).preempt(body)).body) == {"NodeNameToMetaVictims": meta}
+    assert json.loads((await Desk((crowded(), None)).preempt(body)).body) == {"NodeNameToMetaVictims": meta}
 
 
 async def test_full_victims_are_answered_by_their_uids() -> None:
     full = {"node-1": {"Pods": [pod_document("c"), pod_document("a")], "NumPDBViolations": 0}, "node-9": {"Pods": []}}
     body = json.dumps({"Pod": pod_document("p", 12), "NodeNameToVictims": full}).encode()
 
-    assert json.loads((await dispatcher_of((crowded(), None)).preempt(body)).body) == {
+    assert json.loads((await Desk((crowded(), None)).preempt(body)).body) == {
         "NodeNameToMetaVictims": {"node-1": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
     }
 
@@ -81,7 +81,7 @@ async def test_while_victims_are_weighed_others_get_their_turns() -> None:
             name = f"pod-{node}-{number}"
             state.see_pod(a_pod(name, 2, node=f"node-{node}", record=on_card(0, 2, size=64)))
     victims = {name: list(node.assignments) for name, node in state.ledger.nodes.items()}
-    answering = asyncio.create_task(dispatcher_of((state, None)).preempt(proposing(60, victims)), name="preempt")
+    answering = asyncio.create_task(Desk((state, None)).preempt(proposing(60, victims)), name="preempt")
     turns = 0
     while not answering.done():
         await asyncio.sleep(0)
@@ -94,7 +94,7 @@ async def test_while_victims_are_weighed_others_get_their_turns() -> None:
 async def test_nodes_with_more_victims_than_can_be_weighed_are_left_out() -> None:
     strangers = [f"stranger-{number}" for number in range(MAX_VICTIMS_OF_NODE)]
     victims = {"node-2": ["uid-c", *strangers], "node-1": ["uid-a"]}
-    answer = await dispatcher_of((crowded(), None)).preempt(proposing(12, victims))
+    answer = await Desk((crowded(), None)).preempt(proposing(12, victims))
 
     assert kept(answer.body) == {"node-1": ["uid-a"]}
 
@@ -104,7 +104,7 @@ async def test_where_only_nodes_that_were_left_out_might_do_the_call_is_refused_
     body = proposing(12, {"node-1": ["uid-c"], "node-2": ["uid-a", *strangers]})
 
     with pytest.raises(Refused, match=f"1 of 2 proposed nodes were left out .* at most {MAX_VICTIMS} victims in all"):
-        await dispatcher_of((crowded(), None)).preempt(body)
+        await Desk((crowded(), None)).preempt(body)
 
 
 async def test_no_more_victims_are_weighed_in_one_call_than_a_bound() -> None:
@@ -113,4 +113,4 @@ async def test_no_more_victims_are_weighed_in_one_call_than_a_bound() -> None:
         f"node-{number}": [f"stranger-{n}" for n in range(MAX_VICTIMS_OF_NODE)] for number in range(2, nodes + 2)
     }
     with pytest.raises(Refused, match=f"1 of {nodes} proposed nodes were left out"):
-        await dispatcher_of((crowded(), None)).preempt(proposing(12, victims))
+        await Desk((crowded(), None)).preempt(proposing(12, victims))

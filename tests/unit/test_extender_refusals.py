@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
+from gcushare.scheduler_extender.asking import Policies, read_asking
 from gcushare.scheduler_extender.explaining import ExplainService
 from gcushare.scheduler_extender.refusals import (
     BURST_TOKENS,
@@ -40,10 +40,19 @@ class Bench:
     """A reporter on virtual time."""
 
     def __init__(self, state: VendorState) -> None:
+        self.state = state
         self.time = VirtualTime()
         self.noted = Noted()
         self.explains = ExplainService(state)
         self.reporter = RefusalReporter(self.explains, self.noted, clock=self.time.clock())
+
+    def refuse(self, name: str, units: int) -> None:
+        """Let filter refuse a pod that the watch has brought."""
+        pod = a_pod(name, units)
+        self.state.see_pod(pod)
+        found = read_asking(pod, ENFLAME, Policies())
+        assert found is not None
+        self.reporter.note(found)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -60,12 +69,6 @@ class Bench:
         self.noted.rung.clear()
 
 
-def asking(name: str, units: int) -> Asking:
-    found = read_asking(a_pod(name, units), ENFLAME, Policies())
-    assert found is not None
-    return found
-
-
 def small_state() -> VendorState:
     state = state_of(a_node("node-1", 16))
     state.see_pod(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
@@ -75,7 +78,7 @@ def small_state() -> VendorState:
 async def test_a_refused_pod_is_told_with_the_numbers() -> None:
     bench = Bench(small_state())
     async with bench.running():
-        bench.reporter.note(asking("a", 12))
+        bench.refuse("a", 12)
         await bench.heard()
 
     ((name, reason, message),) = bench.noted.events
@@ -88,12 +91,12 @@ async def test_each_pod_is_told_once_a_minute() -> None:
     async with bench.running():
         for wait_s in (0.0, 30.0, 29.9):
             bench.time.now_s += wait_s
-            bench.reporter.note(asking("a", 12))
+            bench.refuse("a", 12)
         await bench.heard()
-        bench.reporter.note(asking("b", 12))
+        bench.refuse("b", 12)
         await bench.heard()
         bench.time.now_s += 0.1
-        bench.reporter.note(asking("a", 12))
+        bench.refuse("a", 12)
         await bench.heard()
 
     assert [name for name, _, _ in bench.noted.events] == ["a", "b", "a"]
@@ -102,8 +105,8 @@ async def test_each_pod_is_told_once_a_minute() -> None:
 async def test_a_pod_that_fits_when_it_is_its_turn_is_not_told() -> None:
     state = small_state()
     bench = Bench(state)
-    bench.reporter.note(asking("a", 12))
-    bench.reporter.note(asking("b", 20))
+    bench.refuse("a", 12)
+    bench.refuse("b", 20)
     state.lose_pod("uid-x")
     async with bench.running():
         await bench.heard()
@@ -114,7 +117,7 @@ async def test_a_pod_that_fits_when_it_is_its_turn_is_not_told() -> None:
 async def test_a_crowd_of_refused_pods_is_bounded() -> None:
     bench = Bench(small_state())
     for number in range(1000):
-        bench.reporter.note(asking(f"p{number}", 12))
+        bench.refuse(f"p{number}", 12)
 
     assert bench.noted.events == []
     assert bench.reporter.counters.dropped == 1000 - 256
@@ -127,7 +130,7 @@ async def test_a_crowd_of_refused_pods_is_bounded() -> None:
 async def test_pods_that_ask_alike_share_one_explanation() -> None:
     bench = Bench(small_state())
     for number in range(180):
-        bench.reporter.note(asking(f"p{number}", 12))
+        bench.refuse(f"p{number}", 12)
     async with bench.running():
         async with asyncio.timeout(10):
             while len(bench.noted.events) < 180:
@@ -140,8 +143,8 @@ async def test_pods_that_ask_alike_share_one_explanation() -> None:
 async def test_a_pod_that_has_its_cards_by_then_is_not_told() -> None:
     state = small_state()
     bench = Bench(state)
-    bench.reporter.note(asking("a", 12))
-    bench.reporter.note(asking("b", 12))
+    bench.refuse("a", 12)
+    bench.refuse("b", 12)
     state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
     async with bench.running():
         await bench.heard()
@@ -155,7 +158,7 @@ async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
     state = state_of(a_node("node-1", 16), *(a_node(f"node-{number}", 8) for number in range(2, nodes + 1)))
     bench = Bench(state)
     for units in range(20, 26):  # Each its own explanation.
-        bench.reporter.note(asking(f"asks-{units}", units))
+        bench.refuse(f"asks-{units}", units)
     told = bench.noted.events
     async with bench.running():
         async with asyncio.timeout(20):
@@ -175,7 +178,7 @@ async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_ab
     state.see_pod(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
     bench = Bench(state)
     state.asked.note("uid-a", frozenset({"node-1"}))
-    bench.reporter.note(asking("a", 12))
+    bench.refuse("a", 12)
     async with bench.running():
         await bench.heard()
 
@@ -186,3 +189,14 @@ async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_ab
         "nodeSelector, an affinity, a taint or another resource keeps the pod from there; best card free: 6 (card 0 of "
         "node-1); total free 6 of 16; 1 node: too little free memory; the largest request that fits now is 6"
     )
+
+
+async def test_a_pod_that_is_gone_when_it_is_its_turn_gets_no_event() -> None:
+    bench = Bench(small_state())
+    bench.refuse("gone", 12)
+    bench.refuse("there", 12)
+    bench.state.lose_pod("uid-gone")
+    async with bench.running():
+        await bench.heard()
+
+    assert [name for name, *_ in bench.noted.events] == ["there"]

@@ -20,7 +20,7 @@ from gcushare.wire.keys import CARDS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_cluster import Cluster
-from tests.unit.extender_desk import dispatcher_of
+from tests.unit.extender_desk import Desk
 
 TWO = {CARDS: "2"}
 ONE_CARD_RUNTIME = replace(ENFLAME, multi_card_runtime=False)
@@ -36,7 +36,7 @@ def crowded(vendor: Vendor = ENFLAME) -> VendorState:
 
 def fits(state: VendorState, units: int, cards: str = "2") -> bool:
     body = filter_body(pod_document("p", units, annotations={CARDS: cards}), ["node-1"])
-    return bool(json.loads(dispatcher_of((state, None)).filter(body).body)["NodeNames"])
+    return bool(json.loads(Desk((state, None)).filter(body).body)["NodeNames"])
 
 
 async def bind(state: VendorState, pod: Pod) -> Cluster:
@@ -88,7 +88,7 @@ async def test_a_pod_that_finds_too_little_on_one_of_the_cards_is_refused_with_t
 async def test_preemption_frees_as_many_cards_as_are_missing() -> None:
     proposal = {"node-1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 0}}
     body = json.dumps({"Pod": pod_document("p", 24, annotations=TWO), "NodeNameToMetaVictims": proposal}).encode()
-    answer = json.loads((await dispatcher_of((crowded(), None)).preempt(body)).body)
+    answer = json.loads((await Desk((crowded(), None)).preempt(body)).body)
 
     assert answer["NodeNameToMetaVictims"]["node-1"]["Pods"] == [{"UID": "uid-b"}]
 
@@ -108,6 +108,6 @@ async def test_preemption_frees_as_many_cards_as_are_missing() -> None:
 def test_what_cannot_be_granted_is_refused_with_what_to_do(state: VendorState, units: int, words: str) -> None:
     body = filter_body(pod_document("p", units, annotations=TWO), ["node-1"])
 
-    assert words in json.loads(dispatcher_of((state, None)).filter(body).body)["Error"]
+    assert words in json.loads(Desk((state, None)).filter(body).body)["Error"]
     state.see_pod(a_pod("p", units, annotations=TWO))
     assert words in state.waiting["uid-p"].problem

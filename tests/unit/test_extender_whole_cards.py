@@ -28,7 +28,7 @@ from gcushare.wire.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
 from gcushare.wire.objects import ObjectReference, Pod
 from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_cluster import Cluster
-from tests.unit.extender_desk import dispatcher_of
+from tests.unit.extender_desk import Desk
 
 WHOLE = {"modes": (SERVES_WHOLE,)}
 BOTH = {"modes": BOTH_MODES}
@@ -41,7 +41,7 @@ def mixed_state() -> VendorState:
 
 def ask_filter(state: VendorState, pod: Document) -> Any:
     names = ["both", "memory", "whole", "stranger"]
-    return json.loads(dispatcher_of((state, None)).filter(filter_body(pod, names)).body)
+    return json.loads(Desk((state, None)).filter(filter_body(pod, names)).body)
 
 
 @dataclass
@@ -107,7 +107,7 @@ class TestFilter:
 
     def test_scores_follow_the_same_order(self) -> None:
         body = filter_body(pod_document("a", whole=1), ["both", "memory", "whole"])
-        answer = json.loads(dispatcher_of((mixed_state(), None)).prioritize(body).body)
+        answer = json.loads(Desk((mixed_state(), None)).prioritize(body).body)
         scores = {entry["Host"]: entry["Score"] for entry in answer}
 
         assert scores["whole"] > scores["both"] >= scores["memory"] == 0
@@ -238,7 +238,7 @@ class TestPreempt:
         state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(2)))
         proposal = {"both": {"Pods": [{"UID": f"uid-{name}"} for name in "abc"], "NumPDBViolations": 0}}
         body = json.dumps({"Pod": pod_document("p", whole=1), "NodeNameToMetaVictims": proposal}).encode()
-        answer = json.loads((await dispatcher_of((state, None)).preempt(body)).body)
+        answer = json.loads((await Desk((state, None)).preempt(body)).body)
 
         assert answer["NodeNameToMetaVictims"]["both"]["Pods"] == [{"UID": "uid-c"}]
 
@@ -248,7 +248,7 @@ class TestPreempt:
         proposal = {"memory": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
         body = json.dumps({"Pod": pod_document("p", whole=2), "NodeNameToMetaVictims": proposal}).encode()
 
-        assert json.loads((await dispatcher_of((state, None)).preempt(body)).body) == {"NodeNameToMetaVictims": {}}
+        assert json.loads((await Desk((state, None)).preempt(body)).body) == {"NodeNameToMetaVictims": {}}
 
 
 class TestAnswersForPeople:
@@ -290,7 +290,8 @@ class TestAnswersForPeople:
 
     async def test_the_event_of_a_refusal_has_a_reason_of_its_own(self) -> None:
         state, noted = mixed_state(), Noted()
-        asking = read_asking(a_pod("a", whole=3), ENFLAME, Policies())
+        state.see_pod(a_pod("a", whole=3))
+        asking = state.find_asking("uid-a")
         assert asking is not None
         reporter = RefusalReporter(ExplainService(state), noted)
         reporter.note(asking)

@@ -125,6 +125,8 @@ async def _explain_waiting(
                     raise
                 passed_over = f"{extender.words} was not used: {error}"
             else:
+                # The extender tells no uid to whom it cannot tell from a stranger; the pod was read here.
+                document = msgspec.structs.replace(document, uid=pod.metadata.uid)
                 source = Source("extender", extender.words)
                 return Explained(document=document, pod=pod, picture=Picture(question.vendor), source=source)
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)

@@ -15,7 +15,7 @@ from gcushare.inspect.marks import legend, marks_of_card
 from gcushare.inspect.picture import NodeFacts
 from gcushare.inspect.summary import share_of
 from gcushare.runtime.log_lines import escape
-from gcushare.wire.explain_documents import ExplainDocument, render_explanation
+from gcushare.wire.explain_documents import ExplainDocument, name_pod, render_explanation
 
 _LABEL = 12
 _NARROWEST = 40
@@ -69,7 +69,7 @@ def _wrapped(line: str, hanging: int, width: int | None) -> list[str]:
 def _explain_text(explained: Explained) -> tuple[str, int]:
     """The text, and how much further than a line itself its continuation is indented."""
     document = explained.document
-    head = f"pod {document.namespace}/{document.name} ({document.uid}): "
+    head = f"{name_pod(document)}: "
     if explained.assignment is not None:
         facts = _bound_facts(explained, explained.assignment)
         return head + "bound\n" + "".join(f"  {label:<{_LABEL}}{escape(text)}\n" for label, text in facts), _LABEL

@@ -125,18 +125,19 @@ class DirectPosts:
         # A server behind a proxy may live under a path of its own.
         first = f"POST {self._url.raw_path.rstrip('/')}{path} HTTP/1.1\r\n"
         head = f"{first}{self._head}{more}Content-Length: {len(body)}\r\n\r\n"
-        is_sent = False
+        has_place = is_sent = False
         try:
             async with asyncio.timeout(timeout_s), self._places:
+                has_place = True
                 connection = self._find_idle() or await self._connect(timeout_s)
                 is_sent = True
                 answer = await connection.ask(head.encode() + body)
         except TimeoutError as error:
             if is_sent:
                 raise
-            raise NotConnectedError(
-                f"{self.target.server}: none of {self.connections} connections became free in {timeout_s:g}s"
-            ) from error
+            none_free = f"none of {self.connections} connections became free"
+            reason = "the server did not take a connection" if has_place else none_free
+            raise NotConnectedError(f"{self.target.server}: {reason} in {timeout_s:g}s") from error
         if answer.is_last:
             connection.transport.close()
         else:

@@ -64,11 +64,22 @@ class TokenBucket:
 
     def _take(self) -> float:
         """Take a token, possibly one of the future; returns the seconds until it exists."""
+        self._fill()
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / self._rate_per_s)
+
+    def _fill(self) -> None:
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate_per_s)
         self._filled_at = now
+
+    def take_now(self) -> bool:
+        """Take a token that exists already; False where there is none, and nothing is taken."""
+        self._fill()
+        if self._tokens < 1.0:
+            return False
         self._tokens -= 1.0
-        return max(0.0, -self._tokens / self._rate_per_s)
+        return True
 
     async def take(self) -> None:
         """Wait for the turn; a cancelled waiter's turn stays used up, which only makes the limit stricter."""

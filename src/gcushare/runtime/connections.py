@@ -260,9 +260,14 @@ class GuardedConnection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log what aiohttp could not handle; a body that is malformed to its end is the client's fault, not ours."""
-        if isinstance(kw.get("exc_info"), web.RequestPayloadError):
+        """Log what aiohttp could not handle, but without a stack where it is the client's doing and not ours: a body
+        that is malformed to its end, or a connection that was closed, or half closed, in the middle of a request.
+        """
+        error = kw.get("exc_info")
+        if isinstance(error, web.RequestPayloadError):
             log.debug("malformed body dropped %s", fields(peer=self._peer()))
+        elif isinstance(error, ConnectionError) and (self.wire is None or self.wire.is_closing()):
+            log.debug("client gone in the middle of a request %s", fields(reason=error))
         else:
             super().log_exception(*args, **kw)
 

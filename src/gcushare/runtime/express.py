@@ -25,6 +25,7 @@ from aiohttp import web
 from gcushare.runtime.bodies import BodyBudget, BodyShare
 from gcushare.runtime.http_errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure
 from gcushare.runtime.logs import fields
+from gcushare.runtime.turn_budget import TurnBudget
 from gcushare.runtime.turned_away import Cause, TurnedAway
 
 log = logging.getLogger(__name__)
@@ -125,11 +126,13 @@ class ExpressDesk:
     body_timeout_s: float
     needs_certificate: bool
     turned_away: TurnedAway
+    turns: TurnBudget
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Answers that are being waited for."""
 
     async def end(self) -> None:
         """Cancel the answers that nobody can get any more."""
+        self.turns.clear()
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -185,7 +188,7 @@ class ExpressLane:
             self._hold(data[missing:])
         if not arriving.missing:
             self._carrier.end_body()
-            self._answer(arriving)
+            self._answer_in_turn(arriving)
         return True
 
     def close(self) -> None:
@@ -216,7 +219,7 @@ class ExpressLane:
         if len(data) > head.start + head.length:
             self._hold(data[head.start + head.length :])
         if not arriving.missing:
-            self._answer(arriving)
+            self._answer_in_turn(arriving)
         else:
             self._carrier.begin_body()
             loop = asyncio.get_running_loop()
@@ -257,9 +260,12 @@ class ExpressLane:
             self._deadline.cancel()
             self._deadline = None
 
-    def _answer(self, arriving: _Arriving) -> None:
+    def _answer_in_turn(self, arriving: _Arriving) -> None:
         self._stop_deadline()
         arriving.share.complete()
+        self._desk.turns.run(functools.partial(self._answer, arriving), len(arriving.body))
+
+    def _answer(self, arriving: _Arriving) -> None:
         body, arriving.body = bytes(arriving.body), b""
         try:
             answer = self._desk.handlers[arriving.path](body)
@@ -309,19 +315,22 @@ class ExpressLane:
         self._carrier.data_received(held)
 
     def _note_idle(self) -> None:
-        """Begin a silence; its timer runs on over many requests and is set anew only when it rings."""
+        """Begin a silence; its timer runs on over many requests and is set again only when it rings."""
         loop = asyncio.get_running_loop()
         self._idle_since = loop.time()
         if self._idle_timer is None:
             self._idle_timer = loop.call_later(self._carrier.keepalive_timeout, self._check_idle)
 
     def _check_idle(self) -> None:
+        self._idle_timer = None
+        if self._arriving is not None:
+            return  # Not silent; the end of this request begins the next silence.
         loop = asyncio.get_running_loop()
         left_s = self._idle_since + self._carrier.keepalive_timeout - loop.time()
-        if self._arriving is None and left_s <= 0:
+        if left_s <= 0:
             self._carrier.force_close()
         else:
-            self._idle_timer = loop.call_later(max(left_s, 0.001), self._check_idle)
+            self._idle_timer = loop.call_later(left_s, self._check_idle)
 
     def _facts(self, arriving: _Arriving, **more: object) -> object:
         wire = self._carrier.wire

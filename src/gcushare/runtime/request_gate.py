@@ -16,6 +16,7 @@ from gcushare.runtime.connections import GuardedConnection
 from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.http_errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure, respond_to_http
 from gcushare.runtime.logs import fields
+from gcushare.runtime.turn_budget import TurnBudget
 from gcushare.runtime.turned_away import Cause, TurnedAway
 
 log = logging.getLogger(__name__)
@@ -34,8 +35,9 @@ class _Rejected(Exception):
 
 
 class _Gate:
-    def __init__(self, settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway) -> None:
+    def __init__(self, settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway, turns: TurnBudget) -> None:
         self._budget = budget
+        self._turns = turns
         self._turned_away = turned_away
         self._timeout_s = settings.request_timeout
         self._needs_certificate = settings.tls_client_ca_file is not None
@@ -99,6 +101,7 @@ class _Gate:
             await self._read_body(request, share, limit)
             if isinstance(connection, GuardedConnection):
                 connection.end_body()
+            await self._turns.admit(share.size)
             return await handler(request)
 
     async def _read_body(self, request: web.Request, share: BodyShare, limit: asyncio.Timeout) -> None:
@@ -139,9 +142,12 @@ def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamRes
     return response
 
 
-def make_gate(settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway) -> Middleware:
-    """Return the middleware that must stand before all others; ``budget`` bounds the memory of bodies."""
-    gate = _Gate(settings, budget, turned_away)
+def make_gate(settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway, turns: TurnBudget) -> Middleware:
+    """Return the middleware that must stand before all others.
+
+    ``budget`` bounds the memory of bodies, ``turns`` the time in a row in which those with a body are handled.
+    """
+    gate = _Gate(settings, budget, turned_away, turns)
 
     @web.middleware
     async def pass_gate(

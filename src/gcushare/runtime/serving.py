@@ -18,6 +18,7 @@ from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.logs import fields
 from gcushare.runtime.request_gate import make_gate
 from gcushare.runtime.tls import CertificateEnd, FollowedTls, TlsFiles
+from gcushare.runtime.turn_budget import TurnBudget
 from gcushare.runtime.turned_away import Cause, TurnedAway
 
 log = logging.getLogger(__name__)
@@ -155,8 +156,10 @@ async def start_server(app: web.Application, settings: ServeSettings) -> Running
     connections = ConnectionTable(ConnectionLimits(settings.max_connections, settings.request_timeout), turned_away)
     budget = BodyBudget(settings.max_request_size)
     needs_certificate = settings.tls_client_ca_file is not None
-    express = ExpressDesk(app.get(EXPRESS, {}), budget, settings.request_timeout, needs_certificate, turned_away)
-    app.middlewares.insert(0, make_gate(settings, budget, turned_away))
+    turns = TurnBudget()
+    handlers = app.get(EXPRESS, {})
+    express = ExpressDesk(handlers, budget, settings.request_timeout, needs_certificate, turned_away, turns)
+    app.middlewares.insert(0, make_gate(settings, budget, turned_away, turns))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
     server = RunningServer(runner, connections, express, tls)
     app.on_shutdown.append(server.drain)

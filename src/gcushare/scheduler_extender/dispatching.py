@@ -7,7 +7,7 @@ prefix it names. With one vendor served this costs nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.errors import (
@@ -22,12 +22,12 @@ from gcushare.core.errors import (
 from gcushare.core.fitting import ChangeLog
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.asking import Asking, read_asking
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.explaining import ExplainService
 from gcushare.scheduler_extender.filtering import Answer, FilterService
 from gcushare.scheduler_extender.inspecting import InspectService
 from gcushare.scheduler_extender.outcomes import NotLeader
+from gcushare.scheduler_extender.pod_lookup import Known, PodLookup
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.preempting import PreemptService
 from gcushare.scheduler_extender.state import VendorState
@@ -35,16 +35,14 @@ from gcushare.wire.explain_documents import ExplainDocument
 from gcushare.wire.extender import (
     BIND_DONE,
     BindArguments,
+    FilterArguments,
     FilterDecoder,
     decode_bind_arguments,
     decode_preempt_arguments,
     encode_error,
 )
-from gcushare.wire.objects import Pod
 
 log = logging.getLogger(__name__)
-
-_READ_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,39 +67,59 @@ class Dispatcher:
     def __init__(self, services: Sequence[Services], api: PodApi) -> None:
         self._services = services
         self._own = services[0]
-        self._api = api
+        self._of_vendor = {each.vendor_name: each for each in services}
+        self._pods = PodLookup([each.state for each in services], api)
         self._decode = FilterDecoder().decode
-        self._last: tuple[Pod, Services, Asking | None] | None = None
 
-    def filter(self, body: bytes) -> Answer:
-        """Answer a filter request; what is wrong with it becomes the protocol's Error."""
+    def filter(self, body: bytes) -> Answer | Awaitable[Answer]:
+        """Answer a filter request, later where its pod has to be read; what is wrong becomes the protocol's Error."""
         try:
             arguments = self._decode(body)
-            services, asking = self._find(arguments.pod)
-            return services.filters.filter(arguments, asking)
+            known = self._pods.find(arguments.pod, arguments.written)
+            return self._filter_unseen(arguments) if known is None else self._filter(arguments, known)
         except (RemoteContractError, Refused) as error:
-            log.info("filter refused %s", fields(reason=error))
-            return Answer(encode_error(str(error)), "error", self._own.vendor_name, reason_of(error))
+            return self._fail_filter(error)
 
-    def prioritize(self, body: bytes) -> Answer:
-        """Answer a prioritize request.
+    async def _filter_unseen(self, arguments: FilterArguments) -> Answer:
+        try:
+            return self._filter(arguments, await self._pods.read(arguments.pod))
+        except GcushareError as error:
+            return self._fail_filter(error)
+
+    def _filter(self, arguments: FilterArguments, known: Known) -> Answer:
+        return self._of(known).filters.filter(arguments, known.asking)
+
+    def _fail_filter(self, error: GcushareError) -> Answer:
+        log.info("filter refused %s", fields(reason=error))
+        return Answer(encode_error(str(error)), "error", self._own.vendor_name, reason_of(error))
+
+    def prioritize(self, body: bytes) -> Answer | Awaitable[Answer]:
+        """Answer a prioritize request, later where its pod has to be read.
 
         Raises:
-            RemoteContractError, Refused: the request cannot be read; the protocol has no place for an error here.
+            RemoteContractError, Refused: the request cannot be read, or its pod cannot be granted a card; the protocol
+                has no place for an error here.
         """
         arguments = self._decode(body)
-        services, asking = self._find(arguments.pod)
-        return services.filters.prioritize(arguments, asking)
+        known = self._pods.find(arguments.pod, arguments.written)
+        return self._prioritize_unseen(arguments) if known is None else self._prioritize(arguments, known)
+
+    async def _prioritize_unseen(self, arguments: FilterArguments) -> Answer:
+        return self._prioritize(arguments, await self._pods.read(arguments.pod))
+
+    def _prioritize(self, arguments: FilterArguments, known: Known) -> Answer:
+        return self._of(known).filters.prioritize(arguments, known.asking)
 
     async def preempt(self, body: bytes) -> Answer:
         """Answer a preempt request; others get their turn meanwhile.
 
         Raises:
             RemoteContractError, Refused: as for prioritize, and as ``PreemptService.preempt``.
+            GcushareError: the pod has to be read, and cannot be.
         """
-        arguments = decode_preempt_arguments(body)
-        services, asking = self._find(arguments.pod)
-        return await services.preempts.preempt(arguments, asking)
+        arguments = decode_preempt_arguments(body, self._own.state.most_nodes_asked)
+        known = self._pods.find(arguments.pod, body) or await self._pods.read(arguments.pod)
+        return await self._of(known).preempts.preempt(arguments, known.asking)
 
     async def bind(self, body: bytes) -> Answer:
         """Carry a bind request out; what came in its way becomes the protocol's Error, which is shown on the pod.
@@ -112,7 +130,7 @@ class Dispatcher:
         services = self._own
         try:
             arguments = decode_bind_arguments(body)
-            services = await self._find_waiting(arguments)
+            services = self._find_offered(arguments)
             await services.binds.bind(arguments)
         except NotLeader:
             raise
@@ -136,51 +154,27 @@ class Dispatcher:
                 return await services.explains.explain(namespace, name)
         return await self._own.explains.explain(namespace, name)
 
-    def _find(self, pod: Pod) -> tuple[Services, Asking | None]:
-        """The vendor whose cards a pod asks for, and what it asks; the prefix's own where it asks for none."""
-        if self._last is None or self._last[0] is not pod:
-            self._last = (pod, *self._look(pod))
-        _, services, asking = self._last
-        if asking is not None:
-            services.state.remember(asking)
-        return services, asking
+    def _of(self, known: Known) -> Services:
+        return self._of_vendor[known.state.vendor.name]
 
-    def _look(self, pod: Pod) -> tuple[Services, Asking | None]:
-        found: tuple[Services, Asking] | None = None
-        for services in self._services:
-            asking = _read(pod, services.state)
-            if asking is None:
-                continue
-            if found is not None:
-                raise Refused(
-                    f"pod {pod.key} asks for {found[0].state.vendor.memory_resource} and for "
-                    f"{services.state.vendor.memory_resource}; a pod holds cards of one vendor"
-                )
-            found = services, asking
-        return found or (self._own, None)
+    def _find_offered(self, arguments: BindArguments) -> Services:
+        """Whose pod it is, by what filter named for it lately; a repeated call by what it holds on the node.
 
-    async def _find_waiting(self, arguments: BindArguments) -> Services:
-        """The vendor that knows the pod; where none does and several could, the pod is read."""
-        if len(self._services) == 1:
-            return self._own
+        Raises:
+            Refused: filter named no node for it, or others.
+        """
+        uid, node = arguments.pod_uid, arguments.node
+        what = f"pod {arguments.pod_namespace}/{arguments.pod_name} ({uid}) is not bound to node {node!r}"
         for services in self._services:
-            if services.state.knows(arguments.pod_uid):
+            state = services.state
+            held, offered = state.ledger.assignment(uid), state.offered.get(uid)
+            if uid in state.bound or (held is not None and held.node == node):
+                return services  # Which compares the rest, and sends nothing that it did not send before.
+            if offered is not None and node not in offered:
+                raise Refused(f"{what}, which filter did not name for it; filter it again")
+            if offered is not None:
                 return services
-        try:
-            pod = await self._api.read_pod(arguments.pod_namespace, arguments.pod_name, timeout_s=_READ_S)
-            services, asking = self._find(pod)
-        except (RemoteContractError, Refused, NotFoundError):
-            return self._own  # Which meets the same, and says it.
-        if asking is not None and pod.metadata.uid == arguments.pod_uid and not pod.is_bound:
-            services.state.remember(asking)
-        return services
-
-
-def _read(pod: Pod, state: VendorState) -> Asking | None:
-    try:
-        return read_asking(pod, state.vendor, state.policies)
-    except (RemoteContractError, Refused) as error:
-        raise type(error)(f"pod {pod.key}: {error}") from error
+        raise Refused(f"{what}: it has not passed filter here lately; filter it again")
 
 
 def result_of(error: Exception) -> str:

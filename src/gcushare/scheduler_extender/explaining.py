@@ -74,8 +74,9 @@ class ExplainService:
         return self._find_waiting(namespace, name) is not None or self._find_holding(namespace, name) is not None
 
     def waits(self, asking: Asking) -> bool:
-        """Whether a pod that was refused still has no cards."""
-        return self._state.ledger.assignment(asking.pod.uid) is None
+        """Whether a pod that was refused is still there, without cards."""
+        uid = asking.pod.uid
+        return self._state.find_asking(uid) is not None and self._state.ledger.assignment(uid) is None
 
     def question_of(self, asking: Asking) -> Question:
         """What there is to explain about a pod now."""

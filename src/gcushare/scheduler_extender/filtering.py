@@ -65,8 +65,8 @@ class FilterService:
             RemoteContractError: the nodes of the request cannot be read.
         """
         if arguments.node_names is None:
-            return self._filter_items(decode_node_items(arguments.nodes or b"{}"), asking)
-        names = self.lists.get(arguments.node_names)
+            return self._filter_items(self._items(arguments), asking)
+        names = self.lists.get(arguments.node_names, self._state.most_nodes_asked)
         if asking is None:
             return self._answer(encode_filter_answer(names.encoded), "not_asking")
         return self._filter_names(names, asking)
@@ -78,13 +78,21 @@ class FilterService:
             RemoteContractError: the nodes of the request cannot be read.
         """
         if arguments.node_names is None:
-            names = NameList([item.name for item in decode_node_items(arguments.nodes or b"{}")])
+            names = NameList([item.name for item in self._items(arguments)], is_kept=False)
         else:
-            names = self.lists.get(arguments.node_names, MIN_REORDERED_BYTES)
+            names = self.lists.get(arguments.node_names, self._state.most_nodes_asked, MIN_REORDERED_BYTES)
         if asking is None:
             scores = (encode_host(name) + SCORE_ENDS[0] for name in names.encoded)
             return self._answer(encode_scores(scores), "not_asking")
         return self._answer(names.answer_scores(self._state.indexes.get(asking.shape)), "scored")
+
+    def _items(self, arguments: FilterArguments) -> list[NodeItem]:
+        return decode_node_items(arguments.nodes or b"{}", self._state.most_nodes_asked)
+
+    def _offer(self, asking: Asking, nodes: frozenset[str], body: bytes) -> Answer:
+        """Answer with nodes that have room; the pod may be bound to one of them."""
+        self._state.offered.note(asking.pod.uid, nodes)
+        return self._answer(body, "fits")
 
     def _answer(self, body: bytes, result: str) -> Answer:
         return Answer(body, result, self._state.vendor.name)
@@ -108,9 +116,9 @@ class FilterService:
             return self._filter_beside(names, asking, closed)
         if self._best is None:
             if any(map(index.fits, names.order)):
-                return self._answer(names.answer_all(index, reason), "fits")
-        elif (best := names.answer_best(index, self._best)) is not None:
-            return self._answer(best, "fits")
+                return self._offer(asking, names.distinct, names.answer_all(index, reason))
+        elif best := index.best(names.names, self._best):
+            return self._offer(asking, frozenset(best), names.answer_best(best))
         if not names.order:
             return self._answer(encode_filter_answer(()), "empty")
         self._refuse(asking, names)
@@ -154,7 +162,9 @@ class FilterService:
                 encode_reasons(map(encode_name, refused), self._reason(asking)),
             )
         body = encode_node_items_answer((item.raw for item in fitting), failed, b"{}")
-        if fitting or not items:
-            return self._answer(body, "fits" if fitting else "empty")
+        if fitting:
+            return self._offer(asking, frozenset(item.name for item in fitting), body)
+        if not items:
+            return self._answer(body, "empty")
         self._refuse(asking, NameList([item.name for item in items], is_kept=False))
         return self._refusal(body, asking)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from gcushare.core.errors import RemoteContractError
 from gcushare.core.fitting import FitIndex, Shape
 from gcushare.wire.extender import (
     SCORE_ENDS,
@@ -29,9 +28,6 @@ MIN_CACHED_BYTES = 512
 MIN_REORDERED_BYTES = 2048
 """The same for lists that come in ever new orders, as prioritize's do: keeping them would drive those of filter out."""
 
-MAX_NAMES = 200_000
-"""Names accepted in one request, far above the 5,000 nodes that Kubernetes supports."""
-
 _MAX_ANSWERS = 4
 """Answers kept per list; at 5,000 names one takes up to a megabyte."""
 
@@ -45,8 +41,6 @@ class NameList:
     __slots__ = ("_by_name", "_distinct", "_encoded", "_fitting", "_is_kept", "_refused", "_scores", "names", "order")
 
     def __init__(self, names: Sequence[str], *, is_kept: bool = True) -> None:
-        if len(names) > MAX_NAMES:
-            raise RemoteContractError(f"{len(names)} node names in one request; at most {MAX_NAMES} are accepted")
         self._is_kept = is_kept
         self.names = dict.fromkeys(names)
         """For ``in``; the keys keep the order."""
@@ -72,14 +66,8 @@ class NameList:
             self._encoded = tuple(map(encode_name, self.order))
         return self._encoded
 
-    def answer_best(self, index: FitIndex, count: int) -> bytes | None:
-        """Filter's answer that names the best nodes; None where none fits.
-
-        Each name is written once for as long as the list is kept.
-        """
-        best = index.best(self.names, count)
-        if not best:
-            return None
+    def answer_best(self, best: Sequence[str]) -> bytes:
+        """Filter's answer that names the best nodes of the list; each name is written once while it is kept."""
         written = self._by_name
         for name in best:
             if name not in written:
@@ -189,14 +177,14 @@ class NameLists:
         self.hits = 0
         self.misses = 0
 
-    def get(self, raw: bytes, least: int = MIN_CACHED_BYTES) -> NameList:
-        """Return the list that ``raw`` writes; it is kept where it has at least so many bytes.
+    def get(self, raw: bytes, most: int, least: int = MIN_CACHED_BYTES) -> NameList:
+        """Return the list of at most so many names that ``raw`` writes; it is kept where it has so many bytes.
 
         Raises:
-            RemoteContractError: it is no list of names, or a very long one.
+            RemoteContractError: it is no list of names, or one of too many.
         """
         if len(raw) < least:
-            return NameList(decode_names(raw), is_kept=False)
+            return NameList(decode_names(raw, most), is_kept=False)
         for position, (known, names) in enumerate(self._lists):
             if known == raw:
                 if position:
@@ -204,7 +192,7 @@ class NameLists:
                 self.hits += 1
                 return names
         self.misses += 1
-        names = NameList(decode_names(raw), is_kept=len(raw) <= MAX_CACHED_BYTES)
+        names = NameList(decode_names(raw, most), is_kept=len(raw) <= MAX_CACHED_BYTES)
         if len(raw) <= MAX_CACHED_BYTES:
             self._lists.insert(0, (raw, names))
             del self._lists[MAX_CACHED_LISTS:]

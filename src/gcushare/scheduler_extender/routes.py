@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.filtering import Answer
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.outcomes import NotLeader
 from gcushare.scheduler_extender.ports import Leadership
-from gcushare.wire.explain_documents import encode_explanation, render_explanation
+from gcushare.wire.explain_documents import encode_explanation, render_explanation, without_uid
 from gcushare.wire.inspect_documents import indent
 
 _JSON = CIMultiDict({"Content-Type": "application/json"})
@@ -134,15 +134,27 @@ class VendorRoutes:
             raise
 
     def _filter(self, body: bytes) -> bytes | Awaitable[bytes]:
+        started = time.perf_counter()
+        with self._counting_failures("filter", started):
+            self._serving.require()
+            answer = self._dispatcher.filter(body)
+        if isinstance(answer, Answer):
+            return self._answer_filter(body, answer, started)
+        return self._filter_unseen(body, answer, started)
+
+    async def _filter_unseen(self, body: bytes, coming: Awaitable[Answer], started: float) -> bytes:
+        with self._counting_failures("filter", started):
+            answer = await coming
+            self._serving.require()
+        settled = self._answer_filter(body, answer, started)
+        return settled if isinstance(settled, bytes) else await settled
+
+    def _answer_filter(self, body: bytes, answer: Answer, started: float) -> bytes | Awaitable[bytes]:
         """Answer filter; a refusal is held back a moment, once in a while.
 
         The scheduler tries a waiting pod again when it hears that another has gone, often some milliseconds before our
         own watch does, and after another refusal not before the next event, up to five minutes later.
         """
-        started = time.perf_counter()
-        with self._counting_failures("filter", started):
-            self._serving.require()
-            answer = self._dispatcher.filter(body)
         now = time.monotonic()
         if answer.result != "refused" or now < self._may_wait_at:
             self._count("filter", answer, started)
@@ -160,17 +172,26 @@ class VendorRoutes:
                     if changes.position != position:
                         position = changes.position
                         self._serving.require()
-                        answer = self._dispatcher.filter(body)
+                        again = self._dispatcher.filter(body)
+                        answer = again if isinstance(again, Answer) else await again
         finally:
             self._may_wait_at = since_s + (time.monotonic() - since_s) / WAIT_SHARE
         self._count("filter", answer, started)
         return answer.body
 
-    def _prioritize(self, body: bytes) -> bytes:
+    def _prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         started = time.perf_counter()
         with self._counting_failures("prioritize", started):
             self._serving.require()
             answer = self._dispatcher.prioritize(body)
+        if not isinstance(answer, Answer):
+            return self._prioritize_unseen(answer, started)
+        self._count("prioritize", answer, started)
+        return answer.body
+
+    async def _prioritize_unseen(self, coming: Awaitable[Answer], started: float) -> bytes:
+        with self._counting_failures("prioritize", started):
+            answer = await coming
         self._count("prioritize", answer, started)
         return answer.body
 
@@ -193,6 +214,8 @@ class VendorRoutes:
     async def _explain(self, request: web.Request) -> web.Response:
         self._serving.require_synced()
         document = await self._dispatcher.explain(request.match_info["namespace"], request.match_info["pod"])
+        if request.transport is None or not request.transport.get_extra_info("peercert"):
+            document = without_uid(document)
         if _wants_text(request):
             return web.Response(text=render_explanation(document))
         return web.Response(body=encode_explanation(document), headers=_JSON)

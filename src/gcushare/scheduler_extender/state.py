@@ -26,6 +26,7 @@ from gcushare.scheduler_extender.asking import Asking, Policies, read_asking
 from gcushare.scheduler_extender.nominations import Nominations
 from gcushare.scheduler_extender.pod_names import PodNames
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.extender import SPARE_NODES
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished, pod_assignment, pod_ref
@@ -38,16 +39,23 @@ _PODS_PER_STEP = 512
 _NODES_PER_STEP = 16
 
 MAX_REMEMBERED = 4096
-"""Pods remembered from filter whose own watch event has not arrived yet; bind then needs no reading."""
+"""Pods remembered that filter had to read, for their own watch event has not arrived yet."""
+
+MAX_OFFERED_NAMES = 300_000
+"""Names of nodes kept in all that filter named: at most 20 for a pod where it names the best few."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPod:
-    """An unbound pod of this vendor: what it asks for, or why that cannot be granted."""
+    """An unbound pod of this vendor: what it asks for, or why that cannot be granted.
+
+    ``is_malformed``: its author wrote something that cannot be read, rather than something that is not granted.
+    """
 
     pod: PodRef
     asking: Asking | None
     problem: str = ""
+    is_malformed: bool = False
 
 
 class VendorState:
@@ -74,6 +82,8 @@ class VendorState:
         """The pods of ``waiting``, ``parked`` and ``bound``."""
         self.asked = AskedNodes()
         """What the scheduler asked when it was last refused."""
+        self.offered = AskedNodes(most_names=MAX_OFFERED_NAMES)
+        """What filter last named for a pod that has no node yet: only there it may be bound."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
         """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
@@ -151,6 +161,11 @@ class VendorState:
             self.node_problems[name] = problem
             log.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
 
+    @property
+    def most_nodes_asked(self) -> int:
+        """How many nodes one request may name; above it somebody made names up."""
+        return 2 * len(self._node_marks) + SPARE_NODES
+
     # Pods
 
     def see_pod(self, pod: Pod) -> None:
@@ -210,6 +225,7 @@ class VendorState:
         self._remembered.pop(uid, None)
         self.asked.forget(uid)
         self.nominations.forget(uid)
+        self.offered.forget(uid)
 
     def _see_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -222,7 +238,7 @@ class VendorState:
             asking = read_asking(pod, self.vendor, self.policies)
         except (RemoteContractError, Refused) as error:
             self.parked.pop(uid, None)
-            self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error))
+            self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error), isinstance(error, RemoteContractError))
             self.names.note(self.waiting[uid].pod)
             return
         if asking is not None:
@@ -249,10 +265,10 @@ class VendorState:
                 fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
             )
 
-    # What filter saw before the watch did
+    # What filter read before the watch brought it
 
     def remember(self, asking: Asking) -> None:
-        """Keep what a filtered pod asks for until its watch event arrives."""
+        """Keep what a pod that was read asks for until its watch event arrives."""
         uid = asking.pod.uid
         for pods in (self.waiting, self.parked):
             if (known := pods.get(uid)) is not None:
@@ -263,14 +279,9 @@ class VendorState:
             self._remembered.popitem(last=False)
 
     def find_asking(self, uid: str) -> Asking | None:
-        """What an unbound pod asks for, from the watch or from its own filter request."""
+        """What an unbound pod asks for, as the watch or the API server said."""
         waiting = self.waiting.get(uid) or self.parked.get(uid)
         return waiting.asking if waiting is not None else self._remembered.get(uid)
-
-    def knows(self, uid: str) -> bool:
-        """Whether this pod waits for, or holds, cards of this vendor."""
-        waits = uid in self.waiting or uid in self.parked or uid in self._remembered
-        return waits or self.ledger.assignment(uid) is not None
 
     # Recount
 

@@ -81,7 +81,8 @@ class ExplainDocument(_Document, frozen=True):
 
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards of
     one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought on
-    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help.
+    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``uid`` is empty for a caller who
+    has not been authenticated: with the uid of a waiting pod a call of kube-scheduler could be forged.
     """
 
     namespace: str
@@ -148,6 +149,17 @@ def explain_waiting(
     )
 
 
+def without_uid(document: ExplainDocument) -> ExplainDocument:
+    """The document for a caller whom nobody knows."""
+    return msgspec.structs.replace(document, uid="")
+
+
+def name_pod(document: ExplainDocument) -> str:
+    """Which pod it explains, for people; with its uid where that is known."""
+    uid = f" ({document.uid})" if document.uid else ""
+    return f"pod {document.namespace}/{document.name}{uid}"
+
+
 def encode_explanation(document: ExplainDocument) -> bytes:
     """Write it as JSON."""
     return _encoder.encode(document) + b"\n"
@@ -155,7 +167,7 @@ def encode_explanation(document: ExplainDocument) -> bytes:
 
 def render_explanation(document: ExplainDocument) -> str:
     """Write it for people."""
-    lines = [f"pod {document.namespace}/{document.name} ({document.uid}): {document.state}", f"  {document.summary}"]
+    lines = [f"{name_pod(document)}: {document.state}", f"  {document.summary}"]
     if ways := describe_ways_out(document):
         lines.append(f"  {ways}")
     if document.request is not None:

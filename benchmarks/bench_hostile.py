@@ -1,0 +1,182 @@
+"""Measure what bodies made to be expensive cost everybody else: filter beside them, and the leadership.
+
+    python -m benchmarks.bench_hostile             sixteen connections of each kind, some two minutes
+    python -m benchmarks.bench_hostile --quick     a few seconds each, to see that it works
+
+Each kind is sent without a pause over so many connections by a process of its own, while filters of an ordinary pod go
+on; the first row is without them. All of it shares the cores of this machine with the extender.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.bench_extender import PREFIX, Bench, Connection, filter_body, metadata_of, row, running, say
+from benchmarks.streaming_api import Size, make_pod, node_name
+
+CONNECTIONS = 16
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gcushare-scheduler-extender"
+SIZE = Size(1000, 8, 10_000, 2_000)
+POD = SIZE.pods
+
+
+def many_containers(size: Size) -> bytes:
+    """A waiting pod with 90,000 containers: 6.7 MB."""
+    container = {"name": "main", "resources": {"limits": {"enflame.com/gcu-memory": "1"}}}
+    return _filter(size, [container] * 90_000)
+
+
+def dense(size: Size) -> bytes:
+    """A waiting pod of 1.5 MB, all of it empty lists: the most that is read."""
+    return _filter(size, [[]] * 520_000)
+
+
+def made_up(size: Size) -> bytes:
+    """A pod that the API server does not have."""
+    pod = make_pod(POD, size, 0)
+    metadata_of(pod)["uid"] = "made-up"
+    return filter_body(pod, [node_name(0)])
+
+
+def unknown_nodes(size: Size) -> bytes:
+    """A waiting pod, and as many names of nodes as are read, none of which there is."""
+    return filter_body(make_pod(POD, size, 0), [f"{'n' * 200}-{number}" for number in range(2 * size.nodes + 1000)])
+
+
+def _filter(size: Size, containers: list[object]) -> bytes:
+    pod = make_pod(POD, size, 0)
+    pod["spec"] = {"containers": containers}
+    return filter_body(pod, [node_name(0)])
+
+
+KINDS: dict[str, Callable[[Size], bytes]] = {
+    "a pod of 90,000 containers": many_containers,
+    "a pod of 1.5 MB, dense": dense,
+    "a pod that does not exist": made_up,
+    "nodes that do not exist": unknown_nodes,
+}
+
+
+def send_for_ever(port: int, kind: str) -> None:
+    """Send one kind over and over, on every connection, until killed."""
+    body = KINDS[kind](SIZE)
+    head = f"POST {PREFIX}/filter HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    request = head.encode() + body
+
+    def send() -> None:
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", port)) as connection:
+                    while True:
+                        connection.sendall(request)
+                        if not connection.recv(1 << 16):
+                            break
+            except OSError:
+                continue  # Cut off, as it may be: the next connection.
+
+    threads = [threading.Thread(target=send, daemon=True) for _ in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    say("sending")
+    for thread in threads:
+        thread.join()
+
+
+@contextmanager
+def sending(bench: Bench, kind: str) -> Iterator[None]:
+    """Send one kind while the block runs."""
+    command = [sys.executable, "-m", "benchmarks.bench_hostile", "--only-send", str(bench.extender_port), kind]
+    process = subprocess.Popen(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+class LeaseWatcher(threading.Thread):
+    """Looks at the Lease on the API server: how long it was not renewed at most, and how often its holder changed."""
+
+    def __init__(self, api_port: int) -> None:
+        super().__init__(daemon=True)
+        self._url = f"http://127.0.0.1:{api_port}{LEASE}"
+        self._ends = threading.Event()
+        self.longest_s = 0.0
+        self.transitions: set[int] = set()
+
+    def run(self) -> None:
+        """Look until stopped."""
+        renewed, since = "", time.monotonic()
+        while not self._ends.wait(0.02):
+            with urllib.request.urlopen(self._url) as answer:
+                spec = json.load(answer)["spec"]
+            self.transitions.add(spec.get("leaseTransitions", 0))
+            if spec["renewTime"] != renewed:
+                renewed, since = spec["renewTime"], time.monotonic()
+            self.longest_s = max(self.longest_s, time.monotonic() - since)
+
+    def stop(self) -> None:
+        """Return when it has stopped."""
+        self._ends.set()
+        self.join()
+
+
+def measure(bench: Bench, what: str, seconds: float) -> str:
+    """Ask for an ordinary pod every few milliseconds; returns a line of the table."""
+    connection = Connection(bench.extender_port)
+    names = [node_name(number) for number in range(bench.size.nodes)]
+    body = filter_body(make_pod(POD + 1, bench.size, 0), names)
+    watcher = LeaseWatcher(bench.api_port)
+    watcher.start()
+    taken, refused, ends = [], 0, time.monotonic() + seconds
+    while time.monotonic() < ends:
+        try:
+            taken.append(connection.post(f"{PREFIX}/filter", body)[0])
+        except RuntimeError:
+            refused += 1
+            connection = Connection(bench.extender_port)
+        time.sleep(0.002)
+    watcher.stop()
+    found = row(what, taken)
+    lost = max(watcher.transitions) - min(watcher.transitions)
+    return (
+        f"| {what} | {found.median_ms:.2f} | {found.p99_ms:.2f} | {max(taken) * 1000:.1f} | {refused} | "
+        f"{watcher.longest_s:.2f} | {lost} |"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only-send", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.only_send:
+        send_for_ever(int(given.only_send[0]), given.only_send[1])
+    seconds = 2.0 if given.quick else 20.0
+    say(f"{CONNECTIONS} connections, {SIZE.nodes} nodes")
+    say(
+        "| beside filter | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed |"
+    )
+    say("|---|---|---|---|---|---|---|")
+    with running(SIZE) as bench:
+        say(measure(bench, "nothing", seconds))
+        for kind in KINDS:
+            with sending(bench, kind):
+                say(measure(bench, kind, seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,8 +9,11 @@ from __future__ import annotations
 from enum import Enum
 
 VERBS_PORT = 32764
-"""Of the scheduler's calls over mutual TLS; beside the config manager's 32765, the extender's 32766, the plugin's 32767.
-"""
+"""Of the scheduler's calls over mutual TLS: below the config manager's, the extender's and the plugin's, which end at
+32767."""
+
+ASKED_PATH = "/healthz"
+"""What may be asked there without changing anything: whether the port answers the one who asks."""
 
 SERVICE_PORT = "verbs"
 """Name of that port in the extender's Service."""

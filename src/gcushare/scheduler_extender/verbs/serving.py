@@ -23,6 +23,7 @@ from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.verbs.moving import FirstPort, MovingNodes, NodeNames
 from gcushare.scheduler_extender.verbs.settings import Verbs, VerbsSettings
+from gcushare.wire.scheduler_port import ASKED_PATH
 
 if TYPE_CHECKING:
     from gcushare.scheduler_extender.verbs.keeping import CertificateKeeper
@@ -93,7 +94,7 @@ class VerbsPort:
             cert, key, ca = files.cert, files.key, files.client_ca
         app = web.Application()
         app[EXPRESS] = dict(answers)
-        app.add_routes(routes)
+        app.add_routes([*routes, web.get(ASKED_PATH, _answer)])
         serve = replace(
             self._serve,
             listen_port=settings.verbs_port,
@@ -121,6 +122,10 @@ class VerbsPort:
         if self._settings.verbs is not Verbs.TLS or reports is None:
             return None
         return MovingNodes(client, reports, self.nodes, self.first_port)
+
+
+async def _answer(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
 
 
 class FirstPortCollector(Collector):

@@ -119,7 +119,8 @@ async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client
     assert await read_reports(client, NAMESPACE) == expected, "a node that is gone is not waited for"
     found = await client.get(CONFIG_MAPS, STATE_NAME, namespace=NAMESPACE)
     assert found["data"]["mode"] == "recover"
-    assert json.loads(found["data"][f"node.{names[0]}"]) == {"state": "applied", "reason": ""}
+    told = json.loads(found["data"][f"node.{names[0]}"])
+    assert told == {"state": "applied", "calls": "mutual-tls", "reason": ""}
 
 
 async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient) -> None:

@@ -1,7 +1,8 @@
 """Makes and renews the certificates of both sides: which are due is decided here, the arithmetic is ``cryptography``'s.
 
 Two authorities are trusted from the first day on: the one that signs, and the next one. When the next one begins to
-sign, years later, everybody trusts it already, so no side is ever shown a certificate that it cannot verify.
+sign, five lives of a certificate later, everybody trusts it already, so no side is ever shown a certificate that it
+cannot verify.
 
 ``cryptography`` takes 0.15 s to import: this module is imported only where certificates are made.
 """
@@ -36,8 +37,9 @@ from gcushare.wire.scheduler_port import (
     SERVER_KEY,
 )
 
-AUTHORITY_LIVES = 10
-"""Lives of a certificate in the life of an authority."""
+AUTHORITY_LIVES = 15
+"""Lives of a certificate in the life of an authority: for a third it is only trusted, for a third it signs, and in the
+last one nothing is left that it signed. The very first one signs from its first day, so it has half of that."""
 _LATE_CLOCKS = timedelta(hours=1)
 """A certificate holds from this long before it is made: clocks of nodes differ."""
 
@@ -52,6 +54,10 @@ class Terms:
     @property
     def authority_life(self) -> timedelta:
         return AUTHORITY_LIVES * self.life
+
+    @property
+    def first_authority_life(self) -> timedelta:
+        return self.authority_life / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,12 @@ class _Pair:
         begin, end = self.cert.not_valid_before_utc, self.cert.not_valid_after_utc
         return now >= begin + part * (end - begin)
 
+    def is_known_since(self, moment: datetime) -> bool:
+        return self.cert.not_valid_before_utc <= moment
+
+    def holds_until(self, moment: datetime) -> bool:
+        return self.cert.not_valid_after_utc >= moment
+
 
 @dataclass(frozen=True, slots=True)
 class _Set:
@@ -107,8 +119,8 @@ class _Set:
 def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue | None:
     """Decide what has to be made of what the Secret holds; None as long as nothing is due.
 
-    Certificates are made anew after two thirds of their life, authorities change after half of theirs. A set that is
-    not whole, or does not fit together, is replaced by a new one.
+    Certificates are made anew after two thirds of their life, an authority signs until two thirds of its own. A set
+    that is not whole, or does not fit together, is replaced by a new one.
     """
     try:
         held = _read(data)
@@ -116,10 +128,12 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
         return _first_issue(terms, now, _why_unread(data, error))
     if held.signing.is_past(1, now) or held.next.is_past(1, now):
         return _first_issue(terms, now, "the authority has ended")
-    if held.signing.is_past(0.5, now):
+    # Not sooner than a certificate's life after the next one was published, unless there is no time left for that.
+    is_next_known = held.next.is_known_since(now - terms.life) or not held.signing.holds_until(now + terms.life)
+    if held.signing.is_past(2 / 3, now) and is_next_known:
         changed = _Set(
             signing=held.next,
-            next=_authority(terms, now),
+            next=_authority(terms.authority_life, now),
             before=(held.signing.cert,),
             server=_server(held.next, terms, now),
             client=_client(held.next, terms, now),
@@ -139,7 +153,7 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
 
 
 def _first_issue(terms: Terms, now: datetime, reason: str) -> Issue:
-    signing, following = _authority(terms, now), _authority(terms, now)
+    signing, following = _authority(terms.first_authority_life, now), _authority(terms.authority_life, now)
     made = _Set(signing, following, (), _server(signing, terms, now), _client(signing, terms, now))
     return Issue(made.data(), reason)
 
@@ -178,12 +192,12 @@ def _names_of(cert: x509.Certificate) -> set[str]:
     return set(names.get_values_for_type(x509.DNSName))
 
 
-def _authority(terms: Terms, now: datetime) -> _Pair:
+def _authority(life: timedelta, now: datetime) -> _Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     # Two authorities of one name would be told apart by trying both: the serial number keeps the names apart.
     name = _name(f"gcushare scheduler calls {serial:x}"[:64])
-    builder = _builder(name, name, key, now, terms.authority_life).serial_number(serial)
+    builder = _builder(name, name, key, now, life).serial_number(serial)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
     return _Pair(builder.sign(key, hashes.SHA256()), key)

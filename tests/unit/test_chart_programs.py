@@ -290,6 +290,14 @@ def test_the_config_manager_hands_on_what_the_extender_makes() -> None:
     assert str(settings_of(extender).verbs.verbs_reports) == "kube-system/gcushare-config-manager"
 
 
+@pytest.mark.parametrize("mode", ["config-manager", "second-scheduler"])
+def test_an_upgrade_that_reuses_the_values_of_a_chart_without_mutual_tls_installs_it(mode: str) -> None:
+    """`helm upgrade --reuse-values` renders with none of the values that the older chart had not."""
+    without = ("scheduler.verbs=null", "verbsTls=null", "service.verbsPort=null", "service.verbsNodePort=null")
+    pairs = (f"scheduler.mode={mode}", "service.type=NodePort")
+    assert rendered(EXTENDER_CHART, *pairs, *without) == rendered(EXTENDER_CHART, *pairs)
+
+
 def test_a_scheduler_that_is_changed_by_hand_calls_as_the_manual_says() -> None:
     objects = rendered(EXTENDER_CHART, "scheduler.mode=none")
     (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]

@@ -98,29 +98,43 @@ seccompProfile:
 
 {{/* Where the scheduler's calls are answered: tls, both or plain. */}}
 {{- define "gcushare-scheduler-extender.verbs" -}}
-{{- if eq .Values.scheduler.verbs "auto" -}}
+{{- $verbs := .Values.scheduler.verbs | default "auto" -}}
+{{- if eq $verbs "auto" -}}
 {{- eq .Values.scheduler.mode "none" | ternary "plain" "tls" -}}
 {{- else -}}
-{{- .Values.scheduler.verbs -}}
+{{- $verbs -}}
 {{- end -}}
+{{- end -}}
+
+{{/* verbsTls with its defaults, as JSON: `helm upgrade --reuse-values` brings no values that an older chart had not. */}}
+{{- define "gcushare-scheduler-extender.verbsTls" -}}
+{{- $issuer := dict "name" "" "kind" "Issuer" "group" "cert-manager.io" -}}
+{{- $defaults := dict "mode" "own" "secretName" "" "clientSecretName" "" "validDays" 365 "clientName" "gcushare-kube-scheduler" "issuer" $issuer -}}
+{{- mergeOverwrite $defaults (deepCopy (.Values.verbsTls | default dict)) | toJson -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.verbsPort" -}}
+{{- .Values.service.verbsPort | default 32764 -}}
 {{- end -}}
 
 {{/* The Secret of the extender's side of these calls, and of the scheduler's; one and the same with verbsTls.mode own. */}}
 {{- define "gcushare-scheduler-extender.verbsSecret" -}}
-{{- if eq .Values.verbsTls.mode "secret" -}}
-{{- required "verbsTls.secretName must name the extender's Secret when verbsTls.mode is secret" .Values.verbsTls.secretName -}}
+{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- if eq $verbsTls.mode "secret" -}}
+{{- required "verbsTls.secretName must name the extender's Secret when verbsTls.mode is secret" $verbsTls.secretName -}}
 {{- else -}}
-{{- .Values.verbsTls.secretName | default (printf "%s-verbs" (include "gcushare-scheduler-extender.fullname" .)) -}}
+{{- $verbsTls.secretName | default (printf "%s-verbs" (include "gcushare-scheduler-extender.fullname" .)) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.verbsClientSecret" -}}
-{{- if eq .Values.verbsTls.mode "own" -}}
+{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- if eq $verbsTls.mode "own" -}}
 {{- include "gcushare-scheduler-extender.verbsSecret" . -}}
-{{- else if eq .Values.verbsTls.mode "secret" -}}
-{{- required "verbsTls.clientSecretName must name the scheduler's Secret when verbsTls.mode is secret" .Values.verbsTls.clientSecretName -}}
+{{- else if eq $verbsTls.mode "secret" -}}
+{{- required "verbsTls.clientSecretName must name the scheduler's Secret when verbsTls.mode is secret" $verbsTls.clientSecretName -}}
 {{- else -}}
-{{- .Values.verbsTls.clientSecretName | default (printf "%s-verbs-client" (include "gcushare-scheduler-extender.fullname" .)) -}}
+{{- $verbsTls.clientSecretName | default (printf "%s-verbs-client" (include "gcushare-scheduler-extender.fullname" .)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -132,7 +146,8 @@ seccompProfile:
 
 {{/* What of a Secret the scheduler's side is given: nothing of the extender's own. */}}
 {{- define "gcushare-scheduler-extender.clientItems" -}}
-{{- $side := eq .Values.verbsTls.mode "own" | ternary "client" "tls" -}}
+{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- $side := eq $verbsTls.mode "own" | ternary "client" "tls" -}}
 - {key: ca.crt, path: ca.crt}
 - {key: {{ $side }}.crt, path: tls.crt}
 - {key: {{ $side }}.key, path: tls.key}
@@ -164,7 +179,7 @@ leaderElection:
 profiles:
   - schedulerName: {{ $values.secondScheduler.name }}
 extenders:
-  - urlPrefix: {{ $scheme }}://{{ include "gcushare-scheduler-extender.serverName" .root }}:{{ $isMutual | ternary $values.service.verbsPort $values.service.port }}{{ include "gcushare-scheduler-extender.urlPrefix" .root }}
+  - urlPrefix: {{ $scheme }}://{{ include "gcushare-scheduler-extender.serverName" .root }}:{{ $isMutual | ternary (include "gcushare-scheduler-extender.verbsPort" .root) $values.service.port }}{{ include "gcushare-scheduler-extender.urlPrefix" .root }}
     filterVerb: filter
     prioritizeVerb: prioritize
     preemptVerb: preempt

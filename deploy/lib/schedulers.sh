@@ -9,7 +9,7 @@ scheduler_reports() {
     # shellcheck disable=SC2016 # the template's own variables
     kubectl get configmap "$state_map" --namespace "$namespace" \
         -o go-template='{{range $key, $value := .data}}{{$key}} {{$value}}{{"\n"}}{{end}}' 2>/dev/null |
-        sed -n 's/^node\.\([^ ]*\) {"state": *"\([a-z]*\)", *"reason": *"\(.*\)"}$/\1 \2 \3/p'
+        sed -n 's/^node\.\([^ ]*\) {"state": *"\([a-z]*\)",\( *"calls": *"[a-z-]*",\)\{0,1\} *"reason": *"\(.*\)"}$/\1 \2 \4/p'
 }
 
 # How many nodes a config manager belongs on; nothing as long as the cluster has not counted them.

@@ -31,11 +31,16 @@ MANAGER, UNINSTALLER, CLEANUP = "gcushare-config-manager", "gcushare-config-mana
 ACCOUNTS = (EXTENDER, PLUGIN, MANAGER, UNINSTALLER, CLEANUP)
 NODE = "n1"
 ELECTION = ("--lease-namespace", NAMESPACE, "--lease-duration", "3s", "--lease-renew-deadline", "900ms")
+# The scheduler double calls over plain HTTP: as on an upgrade, its node has reported and has not moved.
+MUTUAL_TLS = (
+    *("--verbs", "tls", "--verbs-port", "0", "--verbs-secret", f"{NAMESPACE}/{EXTENDER}-verbs"),
+    *("--verbs-reports", f"{NAMESPACE}/{MANAGER}"),
+)
 PLAN = ClusterPlan(
     nodes=(NodePlan(name=NODE, card_bytes=(16 * GIB, 16 * GIB)),),
     wait_factor=0.1,
     dashboard="token",
-    extender_flags=(*ELECTION, "--lease-retry", "200ms", "--settle-after", "1s"),
+    extender_flags=(*ELECTION, *MUTUAL_TLS, "--lease-retry", "200ms", "--settle-after", "1s"),
 )
 # One group: the scenario is run once, in one worker.
 pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("rights"), pytest.mark.slow]
@@ -61,9 +66,12 @@ def granted(account: str) -> set[Right]:
 
 def objects_to_store() -> Iterator[Object]:
     """The rights, and what the programs look for by name."""
-    kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Service", "ConfigMap")
+    kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Service", "Secret")
     for each in of_kind(rendered(UMBRELLA_CHART), *kinds):
         yield {key: value for key, value in each.items() if key != "status"}
+    for each in of_kind(rendered(UMBRELLA_CHART), "ConfigMap"):
+        report = {f"node.{NODE}": '{"state": "applied", "reason": ""}'} if each["metadata"]["name"] == MANAGER else {}
+        yield {**each, "data": {**each["data"], **report}}
 
 
 async def run_program(site: Site, account: str, *words: str) -> None:

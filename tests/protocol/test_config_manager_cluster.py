@@ -30,6 +30,7 @@ from gcushare.config_manager.wishes import ExtenderOptions, extender_settings
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
 from gcushare.kube import CONFIG_MAPS, NODES, ApiLease, KubeClient, KubeConfig, LeaseTimes, Patch, PatchKind, Resource
 from gcushare.playground.apiserver import ApiServer, ApiServerConfig
+from gcushare.wire.scheduler_port import Calls
 
 NAMESPACE = "kube-system"
 FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)
@@ -115,14 +116,15 @@ async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client
     assert await read_reports(client, NAMESPACE) == []
     await wish(client, NAMESPACE, Desire.RECOVER)
     reporters = [ClusterReports(client, NAMESPACE, name) for name in names]
-    await asyncio.gather(*(reporter.report(State.APPLIED, "") for reporter in reporters))
-    await reporters[1].report(State.FAILED, "it keeps restarting")
+    await asyncio.gather(*(reporter.report(State.APPLIED, "", Calls.MUTUAL_TLS) for reporter in reporters))
+    await reporters[1].report(State.FAILED, "it keeps restarting", Calls.NONE)
     expected = [NodeReport(name, "applied", "") for name in names[:4]]
     expected[1] = NodeReport(names[1], "failed", "it keeps restarting")
     assert await read_reports(client, NAMESPACE) == expected, "a node that is gone is not waited for"
     found = await client.get(CONFIG_MAPS, STATE_NAME, namespace=NAMESPACE)
     assert found["data"]["mode"] == "recover"
-    assert json.loads(found["data"][f"node.{names[0]}"]) == {"state": "applied", "reason": ""}
+    told = json.loads(found["data"][f"node.{names[0]}"])
+    assert told == {"state": "applied", "calls": "mutual-tls", "reason": ""}
 
 
 async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient) -> None:

@@ -16,8 +16,10 @@ from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
 from gcushare.runtime.loading import load_settings
 from gcushare.runtime.settings import Program
 from gcushare.scheduler_extender.settings import PROGRAM as EXTENDER
+from gcushare.scheduler_extender.verbs.settings import Verbs
 from gcushare.uninstall.command_line import PROGRAM as CLEANUP
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
+from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVICE_PORT, VERBS_PORT
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,
@@ -92,6 +94,13 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
         ),
         pytest.param(EXTENDER_CHART, (), 3, id="extender"),
         pytest.param(EXTENDER_CHART, ("vendor=both", "tls.mode=own", "logs.hostPath="), 3, id="tls"),
+        pytest.param(EXTENDER_CHART, ("scheduler.verbs=plain", "tls.mode=own"), 3, id="plain-verbs"),
+        pytest.param(
+            EXTENDER_CHART,
+            ("scheduler.verbs=both", "verbsTls.mode=secret", "verbsTls.secretName=a", "verbsTls.clientSecretName=b"),
+            3,
+            id="given-verbs-certificates",
+        ),
         pytest.param(
             EXTENDER_CHART,
             ("scheduler.ignorable=true", "configManager.manifest=/a.yaml", "configManager.schedulerVersion=v1.28.3"),
@@ -217,7 +226,7 @@ def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, vendors: Any, whole: bool) -> None:
     pairs = (f"vendor={name}", "scheduler.weight=3", f"wholeCards={str(whole).lower()}")
-    (entry,) = second_scheduler_config(*pairs, version="v1.36.2")["extenders"]
+    (entry,) = second_scheduler_config(*pairs, "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     url = "http://gcushare-scheduler-extender.kube-system.svc:32766"
     settings = ExtenderSettings(url=url, vendors=vendors, weight=3, whole_cards=whole)
     assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
@@ -231,13 +240,87 @@ def test_the_config_manager_is_told_of_whole_cards() -> None:
 
 
 def test_the_second_scheduler_verifies_the_extender() -> None:
-    (entry,) = second_scheduler_config("tls.mode=own", version="v1.36.2")["extenders"]
+    (entry,) = second_scheduler_config("tls.mode=own", "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     server = "gcushare-scheduler-extender.kube-system.svc"
     tls = ExtenderTls(ca=b"ca", server_name=server)
     settings = ExtenderSettings(url=f"https://{server}:32766", vendors=(ENFLAME,), tls=tls)
     wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
     wanted["tlsConfig"] = {"serverName": server, "caFile": "/etc/gcushare-tls/ca.crt"}
     assert entry == wanted
+
+
+def test_the_second_scheduler_shows_its_certificate_on_the_extenders_own_port() -> None:
+    (entry,) = second_scheduler_config(version="v1.36.2")["extenders"]
+    server = "gcushare-scheduler-extender.kube-system.svc"
+    tls = ExtenderTls(ca=b"ca", server_name=server, certificate=b"c", key=b"k")
+    settings = ExtenderSettings(url=f"https://{server}:{VERBS_PORT}", vendors=(ENFLAME,), tls=tls)
+    wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
+    folder = "/etc/gcushare-tls"
+    files = {"caFile": f"{folder}/ca.crt", "certFile": f"{folder}/tls.crt", "keyFile": f"{folder}/tls.key"}
+    wanted["tlsConfig"] = {"serverName": server, **files}
+    assert entry == wanted
+
+
+@pytest.mark.parametrize("mode", ["config-manager", "second-scheduler"])
+def test_mutual_tls_is_what_is_installed_by_default(mode: str) -> None:
+    objects = rendered(EXTENDER_CHART, f"scheduler.mode={mode}")
+    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
+    verbs = settings_of(container).verbs
+    assert (verbs.verbs, verbs.verbs_port, verbs.verbs_client_name) == (Verbs.TLS, VERBS_PORT, SCHEDULER_NAME)
+    made = one(objects, "Secret", verbs.verbs_secret.name)
+    assert (made["type"], made.get("data")) == ("Opaque", None)
+    ports = {
+        each["name"]: each["port"] for each in one(objects, "Service", "gcushare-scheduler-extender")["spec"]["ports"]
+    }
+    assert ports == {"http": 32766, SERVICE_PORT: VERBS_PORT}
+
+
+def test_the_config_manager_hands_on_what_the_extender_makes() -> None:
+    objects = rendered(EXTENDER_CHART)
+    (extender,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
+    spec = pod_specs(objects)["DaemonSet/gcushare-config-manager"]
+    options = settings_of(spec["containers"][0]).extender.options()
+    assert options.scheme == "https"
+    assert options.server_name == settings_of(extender).verbs.verbs_server_name[0]
+    (volume,) = [volume for volume in spec["volumes"] if "secret" in volume]
+    assert volume["secret"]["secretName"] == settings_of(extender).verbs.verbs_secret.name
+    laid_out = {item["path"]: item["key"] for item in volume["secret"]["items"]}
+    given = [path and laid_out[path.name] for path in (options.tls_ca, options.tls_cert, options.tls_key)]
+    assert given == [CA, CLIENT_CERT, CLIENT_KEY]
+    assert str(settings_of(extender).verbs.verbs_reports) == "kube-system/gcushare-config-manager"
+
+
+@pytest.mark.parametrize("mode", ["config-manager", "second-scheduler"])
+def test_an_upgrade_that_reuses_the_values_of_a_chart_without_mutual_tls_installs_it(mode: str) -> None:
+    """`helm upgrade --reuse-values` renders with none of the values that the older chart had not."""
+    without = ("scheduler.verbs=null", "verbsTls=null", "service.verbsPort=null", "service.verbsNodePort=null")
+    pairs = (f"scheduler.mode={mode}", "service.type=NodePort")
+    assert rendered(EXTENDER_CHART, *pairs, *without) == rendered(EXTENDER_CHART, *pairs)
+
+
+def test_a_scheduler_that_is_changed_by_hand_calls_as_the_manual_says() -> None:
+    objects = rendered(EXTENDER_CHART, "scheduler.mode=none")
+    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
+    assert settings_of(container).verbs.verbs is Verbs.PLAIN
+    assert of_kind(objects, "Secret") == []
+
+
+def test_cert_manager_makes_one_certificate_for_each_side() -> None:
+    objects = rendered(EXTENDER_CHART, "verbsTls.mode=cert-manager", "verbsTls.issuer.name=authority")
+    server, client = of_kind(objects, "Certificate")
+    assert server["spec"]["usages"] == ["digital signature", "server auth"]
+    assert client["spec"]["usages"] == ["digital signature", "client auth"]
+    assert client["spec"]["dnsNames"] == [SCHEDULER_NAME]
+    specs = pod_specs(objects)
+    verbs = settings_of(specs["Deployment/gcushare-scheduler-extender"]["containers"][0]).verbs
+    assert verbs.verbs_secret is None
+    mounted = {
+        name: [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume]
+        for name, spec in specs.items()
+        if "volumes" in spec
+    }
+    assert mounted["Deployment/gcushare-scheduler-extender"] == [server["spec"]["secretName"]]
+    assert mounted["DaemonSet/gcushare-config-manager"] == [client["spec"]["secretName"]]
 
 
 @pytest.mark.parametrize("version", ["v1.27.3-eks-a5565ad", "v1.28.2-gke.100"])

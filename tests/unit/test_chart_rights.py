@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY, VERBS_PORT
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,
@@ -59,10 +60,13 @@ def test_the_table_of_rights_is_what_the_charts_grant() -> None:
     assert both == documented()
 
 
-def test_no_rule_has_a_wildcard_or_reaches_what_is_secret() -> None:
-    for name, group, resource, verbs, _ in documented():
+def test_no_rule_has_a_wildcard_or_reaches_what_is_secret_but_the_extenders_own_certificates() -> None:
+    for name, group, resource, verbs, names in documented():
         assert "*" not in f"{group}{resource}{''.join(verbs)}", name
-        assert not resource.startswith(("secrets", "pods/exec", "serviceaccounts")), name
+        if resource == "secrets":
+            # Never create: whoever may create a Secret can have it filled with another service account's token.
+            assert (verbs, names) == ({"get", "patch"}, {"gcushare-scheduler-extender-verbs"}), name
+        assert not resource.startswith(("secrets/", "pods/exec", "serviceaccounts")), name
 
 
 def test_every_bound_role_is_ours_or_one_that_kubernetes_keeps() -> None:
@@ -197,16 +201,33 @@ def test_the_extender_without_a_log_on_the_host_is_restricted() -> None:
     assert spec["containers"][0]["securityContext"]["runAsNonRoot"] is True
 
 
-def test_the_config_manager_gets_the_authority_and_not_the_extenders_key() -> None:
-    spec = pod_specs(rendered(EXTENDER_CHART, "tls.mode=own"))["DaemonSet/gcushare-config-manager"]
+def secret_items(spec: Object) -> set[str]:
     (secret,) = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
-    assert secret["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+    return {item["key"] for item in secret["items"]}
+
+
+def test_the_config_manager_gets_the_authority_and_not_the_extenders_key() -> None:
+    specs = pod_specs(rendered(EXTENDER_CHART, "tls.mode=own", "scheduler.verbs=plain"))
+    assert secret_items(specs["DaemonSet/gcushare-config-manager"]) == {"ca.crt"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [("config-manager", "DaemonSet/gcushare-config-manager"), ("second-scheduler", "Deployment/gcushare-scheduler")],
+)
+def test_the_schedulers_side_gets_its_own_certificate_and_no_key_of_the_extender_or_an_authority(
+    mode: str, name: str
+) -> None:
+    specs = pod_specs(rendered(EXTENDER_CHART, f"scheduler.mode={mode}"))
+    assert secret_items(specs[name]) == {CA, CLIENT_CERT, CLIENT_KEY}
+    for other, spec in specs.items():
+        assert other == name or not [volume for volume in spec.get("volumes", ()) if "secret" in volume], other
 
 
 @pytest.mark.parametrize("chart", [PLUGIN_CHART, EXTENDER_CHART], ids=lambda chart: chart.name)
 def test_the_network_policy_leaves_only_the_programs_port_and_the_api_server(chart: Path) -> None:
     (policy,) = of_kind(rendered(chart, "networkPolicy.enabled=true"), "NetworkPolicy")
-    port = 32767 if chart == PLUGIN_CHART else 32766
+    ports = [32767] if chart == PLUGIN_CHART else [32766, VERBS_PORT]
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
-    assert policy["spec"]["ingress"] == [{"ports": [{"port": port, "protocol": "TCP"}]}]
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": port, "protocol": "TCP"} for port in ports]}]
     assert [each["port"] for each in policy["spec"]["egress"][0]["ports"]] == [443, 6443]

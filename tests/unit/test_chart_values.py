@@ -90,11 +90,13 @@ SHARED = frozenset(
     | {"podLabels", "extraArgs", "extraEnv", "networkPolicy", "serviceMonitor"}
 )
 CERT_MANAGER = "tls: {mode: cert-manager, issuer: {name: authority}}"
+VERBS_CERT_MANAGER = "verbsTls: {mode: cert-manager, issuer: {name: authority}}"
 SECOND = "scheduler: {mode: second-scheduler}"
 EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     **{path: PLUGIN_VALUES[path] for path in PLUGIN_VALUES if path.split(".")[0] in SHARED},
     "replicaCount": ("3", ""),
     "scheduler.mode": ("none", ""),
+    "scheduler.verbs": ("both", ""),
     "scheduler.weight": ("5", ""),
     "scheduler.timeout": ("2s", ""),
     "scheduler.ignorable": ("true", ""),
@@ -107,6 +109,16 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "service.type": ("NodePort", ""),
     "service.port": ("80", ""),
     "service.nodePort": ("30001", "service: {type: NodePort}"),
+    "service.verbsPort": ("81", ""),
+    "service.verbsNodePort": ("30002", "service: {type: NodePort}"),
+    "verbsTls.mode": ("secret", "verbsTls: {secretName: given, clientSecretName: given-too}"),
+    "verbsTls.validDays": ("90", ""),
+    "verbsTls.secretName": ("given", ""),
+    "verbsTls.clientSecretName": ("given", VERBS_CERT_MANAGER),
+    "verbsTls.clientName": ("scheduler.example.com", ""),
+    "verbsTls.issuer.name": ("other", VERBS_CERT_MANAGER),
+    "verbsTls.issuer.kind": ("ClusterIssuer", VERBS_CERT_MANAGER),
+    "verbsTls.issuer.group": ("example.com", VERBS_CERT_MANAGER),
     "service.clusterIP": ("10.96.1.37", ""),
     "service.annotations": ("{a: b}", ""),
     "tls.mode": ("secret", "tls: {secretName: given}"),
@@ -288,6 +300,13 @@ def test_a_wrong_value_is_refused_by_name(chart: Path, path: str, value: str) ->
     [
         pytest.param({"tls.mode": "secret"}, "tls.secretName must name the Secret", id="secret"),
         pytest.param({"tls.mode": "cert-manager"}, "tls.issuer.name must name the issuer", id="issuer"),
+        pytest.param({"verbsTls.mode": "secret"}, "verbsTls.secretName must name the extender", id="verbs-secret"),
+        pytest.param(
+            {"verbsTls.mode": "secret", "verbsTls.secretName": "given"},
+            "verbsTls.clientSecretName must name the scheduler",
+            id="verbs-client-secret",
+        ),
+        pytest.param({"verbsTls.mode": "cert-manager"}, "verbsTls.issuer.name must name", id="verbs-issuer"),
     ],
 )
 def test_a_value_that_needs_another_says_which(sets: dict[str, str], reason: str) -> None:

@@ -16,6 +16,7 @@ from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
 from gcushare.core.errors import RetryableError
 from gcushare.kube import Tenure
 from gcushare.runtime.shutdown import Shutdown
+from gcushare.wire.scheduler_port import Calls
 from tests.unit.config_manager_host import (
     EXTENDER,
     MANIFEST,
@@ -38,6 +39,7 @@ class Cluster:
     settings: ExtenderSettings = EXTENDER
     is_down: bool = False
     told: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
+    calls: dict[str, Calls] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
     holder: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -58,10 +60,11 @@ class Node:
     cluster: Cluster
     name: str = "cp-1"
 
-    async def report(self, state: State, reason: str) -> None:
+    async def report(self, state: State, reason: str, calls: Calls) -> None:
         if self.cluster.is_down:
             raise RetryableError("the API server does not answer")
         self.cluster.told.setdefault(self.name, []).append((state, reason))
+        self.cluster.calls[self.name] = calls
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Tenure]:

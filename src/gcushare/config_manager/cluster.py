@@ -21,6 +21,7 @@ from gcushare.kube import (
     PatchKind,
     Resource,
 )
+from gcushare.wire.scheduler_port import CALLS_KEY, REPORT_KEY_PREFIX, SERVICE_PORT, Calls
 
 SERVICES: Resource[dict[str, Any]] = Resource("api/v1", "services", dict)
 _MIRROR_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
@@ -28,7 +29,6 @@ _MIRROR_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
 STATE_NAME = "gcushare-config-manager"
 """Name of the ConfigMap that holds the wish and every node's report, and of the Lease that gives turns."""
 MODE_KEY = "mode"
-NODE_KEY_PREFIX = "node."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,10 @@ class ServiceName:
     name: str
 
 
-async def find_extender_url(client: KubeClient, service: ServiceName, scheme: str) -> str:
+async def find_extender_url(client: KubeClient, service: ServiceName, scheme: str, *, port_name: str = "") -> str:
     """Find the Service's ClusterIP and port: kube-scheduler's pod cannot resolve names of the cluster.
+
+    The port is the first one, or the one called ``port_name`` where there is one.
 
     Raises:
         NotFoundError: there is no such Service.
@@ -56,7 +58,8 @@ async def find_extender_url(client: KubeClient, service: ServiceName, scheme: st
             "kube-scheduler needs an address, so it must not be headless; or say one with --extender-url"
         )
     host = f"[{address}]" if ":" in address else address
-    return f"{scheme}://{host}:{int(ports[0].get('port', 0))}"
+    named = [port for port in ports if port_name and port.get("name") == port_name]
+    return f"{scheme}://{host}:{int((named or ports)[0].get('port', 0))}"
 
 
 class ClusterWishes:
@@ -95,7 +98,8 @@ async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> 
     if client is None:
         raise ConfigError("the extender's address is not known: give --extender-url, or a way to the API server")
     namespace, _, name = options.service.partition("/")
-    url = await find_extender_url(client, ServiceName(namespace, name), options.scheme)
+    port_name = "" if options.tls_cert is None else SERVICE_PORT
+    url = await find_extender_url(client, ServiceName(namespace, name), options.scheme, port_name=port_name)
     return extender_settings(options, url)
 
 
@@ -107,9 +111,9 @@ class ClusterReports:
         self._namespace = namespace
         self._node = node
 
-    async def report(self, state: State, reason: str) -> None:
-        value = json.dumps({"state": state.value, "reason": reason})
-        await _write(self._client, self._namespace, {NODE_KEY_PREFIX + self._node: value})
+    async def report(self, state: State, reason: str, calls: Calls) -> None:
+        value = json.dumps({"state": state.value, CALLS_KEY: calls.value, "reason": reason})
+        await _write(self._client, self._namespace, {REPORT_KEY_PREFIX + self._node: value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +138,8 @@ async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
         return []
     reports = []
     for key, value in sorted(_mapping(found.get("data")).items()):
-        node = key.removeprefix(NODE_KEY_PREFIX)
-        if key.startswith(NODE_KEY_PREFIX) and await _exists(client, node):
+        node = key.removeprefix(REPORT_KEY_PREFIX)
+        if key.startswith(REPORT_KEY_PREFIX) and await _exists(client, node):
             told = _mapping(_decoded(str(value)))
             reports.append(NodeReport(node, str(told.get("state", "")), str(told.get("reason", ""))))
     return reports

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gcushare.config_manager.door import ask_extender
 from gcushare.config_manager.executing import RolledBackError
 from gcushare.config_manager.extender import ExtenderSettings
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.core.errors import GcushareError
 from gcushare.kube import Clock, Tenure
 from gcushare.runtime.shutdown import Shutdown
+from gcushare.wire.scheduler_port import Calls
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +50,8 @@ class Wishes(Protocol):
 class Reports(Protocol):
     """Where each node tells how its scheduler is."""
 
-    async def report(self, state: State, reason: str) -> None:
-        """Tell it. Raises ``GcushareError`` when it did not get through."""
+    async def report(self, state: State, reason: str, calls: Calls) -> None:
+        """Tell it, with how the scheduler calls. Raises ``GcushareError`` when it did not get through."""
 
 
 class Turns(Protocol):
@@ -83,9 +85,11 @@ class Keeper:
     clock: Clock
     pace: Pace = field(default_factory=Pace)
     beat: Callable[[], None] = lambda: None
+    ask: Callable[[ExtenderSettings], Awaitable[None]] = ask_extender
+    """Returns when the scheduler may be sent to the extender; raises ``GcushareError`` with the reason if not."""
     _failed: tuple[str, float, str] | None = None
     _state: tuple[State, str] | None = None
-    _reported: tuple[State, str] | None = None
+    _reported: tuple[State, str, Calls] | None = None
     _last_problem: str = ""
 
     async def run(self, shutdown: Shutdown) -> None:
@@ -110,11 +114,12 @@ class Keeper:
             state, reason = State.FAILED, str(error)
         self._state = (state, reason)
         self._log(state, reason)
-        if (state, reason) == self._reported:
+        report = (state, reason, self.manager.calls())
+        if report == self._reported:
             return
         try:
-            await self.reports.report(state, reason)
-            self._reported = (state, reason)
+            await self.reports.report(*report)
+            self._reported = report
         except GcushareError as error:
             logger.warning("state not reported state=%s error=%s", state.value, error)
 
@@ -131,6 +136,8 @@ class Keeper:
             and self.clock.monotonic() < self._failed[1]
         ):
             return State.FAILED, self._failed[2]
+        if prepared.extender is not None:
+            await self.ask(prepared.extender)
         async with self.turns.turn() as turn:
             # The wait may have been long: decide again on what is there now.
             prepared = await self._prepared(desire)

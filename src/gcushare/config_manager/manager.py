@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 from gcushare.config_manager.deciding import Wanted, plan_apply, plan_recover
 from gcushare.config_manager.executing import UNSHARED, Executor
 from gcushare.config_manager.extender import ExtenderSettings
-from gcushare.config_manager.launching import SchedulerFile
+from gcushare.config_manager.launching import SchedulerFile, own_flag
 from gcushare.config_manager.layout import Layout
 from gcushare.config_manager.observing import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan import Plan, outcome
 from gcushare.config_manager.record import sha256
+from gcushare.config_manager.scheduler_config import calls_of
 from gcushare.config_manager.versions import Version, accepted_versions, parse_version
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, GcushareError, NotFoundError
 from gcushare.kube import Tenure
+from gcushare.wire.scheduler_port import Calls
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class Prepared:
     version: Version
     plan: Plan
     undo: Plan
+    extender: ExtenderSettings | None = None
+    """Whom the scheduler shall call; None when all of our change is taken away."""
 
     @property
     def config(self) -> bytes:
@@ -83,6 +87,23 @@ class Manager:
         _, scheduler = read_target(files, layout)
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
 
+    def calls(self) -> Calls:
+        """How the scheduler calls the extender, as its files say now.
+
+        Files that cannot be read may be of a scheduler that calls without a certificate: it is then said to.
+        """
+        try:
+            layout = self.layout()
+            _, target = read_target(self.executor.files, layout)
+            flag = own_flag(target.flags, layout.own_configs)
+            state = None if flag is None else self.executor.files.read(flag.value)
+            return Calls.NONE if state is None else calls_of(state.content.decode(), layout.target)
+        except NotFoundError:
+            return Calls.NONE
+        except (GcushareError, UnicodeDecodeError) as error:
+            logger.debug("how the scheduler calls is not known reason=%s", error)
+            return Calls.OTHER
+
     async def prepare_apply(self, extender: ExtenderSettings) -> Prepared:
         """Decide what applying would do, touching nothing."""
         layout = self.layout()
@@ -91,7 +112,8 @@ class Manager:
         observed = observe(self.executor.files, layout)
         wanted = Wanted(extender=extender, version=version, restart=self.restart)
         undo = plan_recover(observed, version, restart=self.restart)
-        return Prepared(observed=observed, version=version, plan=plan_apply(observed, wanted), undo=undo)
+        plan = plan_apply(observed, wanted)
+        return Prepared(observed=observed, version=version, plan=plan, undo=undo, extender=extender)
 
     async def prepare_recover(self) -> Prepared:
         """Decide what recovering would do, touching nothing."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence as SequenceType
 from dataclasses import dataclass
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from gcushare.config_manager.arguments import CONFIG, POLICY_CONFIGMAP, POLICY_FILE, Flag, effective
 from gcushare.config_manager.extender import ExtenderSettings, extender_entry, is_ours
@@ -13,6 +14,8 @@ from gcushare.config_manager.versions import ConfigFormat, Version, parse_format
 from gcushare.config_manager.yamltext import Value, YamlText, block_mapping
 from gcushare.config_manager.yamltree import Mapping, Scalar, Sequence, plain_value
 from gcushare.core.errors import ConfigError, Refused
+from gcushare.vendors import VENDORS
+from gcushare.wire.scheduler_port import Calls
 
 _Document: TypeAlias = dict[str, Value]
 
@@ -109,6 +112,26 @@ def merged_config(base: str, name: str, settings: ExtenderSettings) -> ConfigDoc
     for index in reversed(ours[1:]):
         yaml = yaml.without_item(_extenders(yaml), index)
     return ConfigDocument(_updated(yaml, ours[0], entry).text, written)
+
+
+def calls_of(text: str, name: str) -> Calls:
+    """How a scheduler with this configuration calls the extender.
+
+    Raises:
+        ConfigError: it is no configuration.
+    """
+    extenders = plain_value(YamlText.parse(text, name).mapping.get("extenders"))
+    for entry in _as_list(extenders):
+        if isinstance(entry, dict) and _is_known(entry):
+            tls = entry.get("tlsConfig")
+            shows = isinstance(tls, dict) and (tls.get("certData") or tls.get("certFile"))
+            return Calls.MUTUAL_TLS if shows else Calls.OTHER
+    return Calls.NONE
+
+
+def _is_known(entry: dict[str, object]) -> bool:
+    """Whether an entry is of one of the vendors' extenders."""
+    return urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/") in {vendor.url_prefix for vendor in VENDORS}
 
 
 def _updated(yaml: YamlText, index: int, entry: dict[str, Value]) -> YamlText:

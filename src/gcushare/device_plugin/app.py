@@ -240,7 +240,7 @@ class PluginApp:
     async def run(self, shutdown: Shutdown) -> int:
         """Run until the shutdown; returns the exit code."""
         server = self.server = await start_server(self._web(), self._settings.serve)
-        self.metrics.registry.register(CertificateCollector(server))
+        self.metrics.registry.register(CertificateCollector([server]))
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._settings.kubelet.node_name))
         try:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:

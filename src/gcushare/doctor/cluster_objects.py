@@ -17,6 +17,7 @@ from gcushare.doctor.reading import Reader
 from gcushare.doctor.schedulers import CONFIG_MAP_WORD, SchedulerFacts, config_file_of, config_map_of, parse_extenders
 from gcushare.kube import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end
+from gcushare.wire.scheduler_port import CLIENT_CERT
 
 JsonObject = dict[str, Any]
 
@@ -28,7 +29,7 @@ SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
 MANAGER_STATE = "gcushare-config-manager"
 """The config manager's ConfigMap: the wish, and under ``node.<name>`` what every node told."""
 _NODE_KEY = "node."
-_CERTIFICATES = ("tls.crt", "ca.crt")
+_CERTIFICATES = ("tls.crt", CLIENT_CERT, "ca.crt")
 
 
 async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:

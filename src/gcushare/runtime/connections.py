@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,10 +26,21 @@ _REFUSAL_LINGER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What clients may hold: connections in all, seconds for the head of a request and for reading an answer."""
+    """What clients may hold: connections in all, seconds for the head of a request and for reading an answer.
+
+    With ``client_name`` only a client whose certificate carries that name is served at all.
+    """
 
     count: int
     slow_client_s: float
+    client_name: str = ""
+
+
+def names_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
+    """Whom a verified certificate names, in the form of `ssl.SSLObject.getpeercert`: DNS names, then common names."""
+    alternatives = tuple(name for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS")
+    subject = [pair for part in certificate.get("subject", ()) for pair in part]
+    return alternatives + tuple(value for key, value in subject if key == "commonName")
 
 
 class ConnectionTable:
@@ -71,6 +83,16 @@ class ConnectionTable:
             return False
         self._idle[connection] = None
         return True
+
+    def find_stranger(self, wire: asyncio.Transport) -> str | None:
+        """Say why whoever connected is not the client that this server is for; None for that client."""
+        wanted = self.limits.client_name
+        names = names_of(wire.get_extra_info("peercert") or {}) if wanted else ()
+        if not wanted or wanted in names:
+            return None
+        self._turned_away.note(Cause.CERTIFICATE)
+        log.warning("client refused %s", fields(peer=wire.get_extra_info("peername"), names=names, accepted=wanted))
+        return f"this port is for {wanted!r} alone; your certificate names {', '.join(names) or 'nobody'}"
 
     def _make_room(self) -> bool:
         if self._idle:
@@ -155,16 +177,19 @@ class GuardedConnection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.wire = cast(asyncio.Transport, transport)
-        if self._table.admit(self):
-            super().connection_made(transport)
+        if not self._table.admit(self):
+            text = "too many connections, try again later"
+            self._refuse(self.wire, "503 Service Unavailable\r\nRetry-After: 1", 503, text)
+        elif (problem := self._table.find_stranger(self.wire)) is not None:
+            self._refuse(self.wire, "403 Forbidden", 403, problem)
         else:
-            self._is_refused = True
-            self._refuse(self.wire)
+            super().connection_made(transport)
 
-    def _refuse(self, wire: asyncio.Transport) -> None:
-        body = json.dumps({"error": "too many connections, try again later", "status": 503}).encode()
+    def _refuse(self, wire: asyncio.Transport, first_lines: str, status: int, text: str) -> None:
+        self._is_refused = True
+        body = json.dumps({"error": text, "status": status}).encode()
         head = (
-            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+            f"HTTP/1.1 {first_lines}\r\nContent-Type: application/json\r\n"
             f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         wire.write(head.encode() + body)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Info
@@ -10,7 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from gcushare.runtime.serving import RunningServer
+from gcushare.runtime.tls import CertificateEnd
+from gcushare.runtime.turned_away import Cause
 
 
 def make_registry(program: str, version: str) -> CollectorRegistry:
@@ -31,11 +34,29 @@ def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
     return web.get("/metrics", answer)
 
 
-class CertificateCollector(Collector):
-    """When the certificates that a server works with end, as it has them at the scrape; no series over plain HTTP."""
+class HasCertificates(Protocol):
+    """Who knows when certificates end: a server of those that it works with, whoever makes them of all."""
 
-    def __init__(self, server: RunningServer) -> None:
-        self._server = server
+    @property
+    def certificate_ends(self) -> tuple[CertificateEnd, ...]:
+        """The ends as of now."""
+        ...
+
+
+class TurnsAway(Protocol):
+    """A server that counts what it turns away."""
+
+    @property
+    def turned_away(self) -> dict[Cause, int]:
+        """The counts since its start."""
+        ...
+
+
+class CertificateCollector(Collector):
+    """When certificates end, as of the scrape; no series over plain HTTP. ``owners`` may grow."""
+
+    def __init__(self, owners: Sequence[HasCertificates]) -> None:
+        self._owners = owners
 
     def collect(self) -> Iterator[Metric]:
         """Make the figure."""
@@ -44,22 +65,26 @@ class CertificateCollector(Collector):
             "The earliest end among the certificates of a TLS file in use, in seconds since 1970.",
             labels=("purpose", "file"),
         )
-        for each in self._server.certificate_ends:
-            family.add_metric((each.purpose.value, str(each.file)), each.not_after.timestamp())
+        for owner in self._owners:
+            for each in owner.certificate_ends:
+                family.add_metric((each.purpose.value, str(each.file)), each.not_after.timestamp())
         yield family
 
 
 class TurnedAwayCollector(Collector):
-    """What a server turned away before any handler saw it."""
+    """What servers turned away before any handler saw it. ``servers`` may grow."""
 
-    def __init__(self, server: RunningServer) -> None:
-        self._server = server
+    def __init__(self, servers: Sequence[TurnsAway]) -> None:
+        self._servers = servers
 
     def collect(self) -> Iterator[Metric]:
         """Make the figure."""
         family = CounterMetricFamily(
             "gcushare_turned_away", "Connections and requests that no handler saw, by cause.", labels=("cause",)
         )
-        for cause, count in self._server.turned_away.items():
+        counts = Counter(dict.fromkeys(Cause, 0))
+        for server in self._servers:
+            counts.update(server.turned_away)
+        for cause, count in counts.items():
             family.add_metric((cause.value,), count)
         yield family

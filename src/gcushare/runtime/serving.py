@@ -138,8 +138,11 @@ class RunningServer:
             return f"{path} does not answer: {type(error).__name__}: {error}"
 
 
-async def start_server(app: web.Application, settings: ServeSettings) -> RunningServer:
+async def start_server(app: web.Application, settings: ServeSettings, *, only_client: str = "") -> RunningServer:
     """Serve ``app`` as the settings say; port 0 is read back as ``RunningServer.port``.
+
+    With ``only_client`` a client is served only if its certificate, from ``tls_client_ca_file``, carries that name; a
+    client without certificate does not get past the handshake, on whatever path.
 
     Bounds every client: connections, size and time of head and body, time to read the answer. Handlers see a body that
     is complete; errors of our families become JSON answers (see `http_errors`), anything else a 500 without details.
@@ -150,10 +153,13 @@ async def start_server(app: web.Application, settings: ServeSettings) -> Running
     Raises:
         ConfigError: the address cannot be listened on, or the TLS files cannot be used.
     """
-    files = TlsFiles.from_settings(settings)
+    files = TlsFiles.from_settings(settings, requires_client=bool(only_client))
+    if only_client and (files is None or files.client_ca is None):
+        raise ConfigError(f"only {only_client!r} may call, which needs tls-cert-file, tls-key-file, tls-client-ca-file")
     tls = None if files is None else FollowedTls(files)
     turned_away = TurnedAway()
-    connections = ConnectionTable(ConnectionLimits(settings.max_connections, settings.request_timeout), turned_away)
+    limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
+    connections = ConnectionTable(limits, turned_away)
     budget = BodyBudget(settings.max_request_size)
     needs_certificate = settings.tls_client_ca_file is not None
     turns = TurnBudget()

@@ -33,6 +33,8 @@ class Purpose(Enum):
 
     SERVER = "server"
     CLIENT_CA = "client_ca"
+    CLIENT = "client"
+    """What a client was given to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,22 @@ class CertificateEnd:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The PEM files of a server; with ``client_ca`` clients that show a certificate must have it from there."""
+    """The PEM files of a server; with ``client_ca`` clients that show a certificate must have it from there.
+
+    ``requires_client`` ends the handshake of a client that shows none: for a port that nobody else has to reach.
+    """
 
     cert: Path
     key: Path
     client_ca: Path | None = None
+    requires_client: bool = False
 
     @classmethod
-    def from_settings(cls, settings: ServeSettings) -> TlsFiles | None:
+    def from_settings(cls, settings: ServeSettings, *, requires_client: bool = False) -> TlsFiles | None:
         """Return the files that the settings name, None for plain HTTP."""
         if settings.tls_cert_file is None or settings.tls_key_file is None:
             return None
-        return cls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
+        return cls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file, requires_client)
 
     @property
     def all(self) -> tuple[Path, ...]:
@@ -101,8 +107,8 @@ class TlsFiles:
             context.load_cert_chain(self.cert, self.key)
             if self.client_ca is not None:
                 context.load_verify_locations(self.client_ca)
-                # Optional here, required by the server: the kubelet's probes can show no certificate.
-                context.verify_mode = ssl.CERT_OPTIONAL
+                # Optional where the kubelet's probes come in, which can show no certificate: the server asks for it.
+                context.verify_mode = ssl.CERT_REQUIRED if self.requires_client else ssl.CERT_OPTIONAL
         except (OSError, ValueError) as error:
             names = ", ".join(repr(str(path)) for path in self.all)
             message = (

@@ -28,7 +28,13 @@ from gcushare.kube import (
 )
 from gcushare.runtime.express import EXPRESS, ExpressHandler
 from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.metrics import CertificateCollector, TurnedAwayCollector, make_registry, metrics_route
+from gcushare.runtime.metrics import (
+    CertificateCollector,
+    HasCertificates,
+    TurnedAwayCollector,
+    make_registry,
+    metrics_route,
+)
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender.asking import Policies
@@ -52,10 +58,11 @@ from gcushare.scheduler_extender.outcomes import BindTimes
 from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
 from gcushare.scheduler_extender.preempting import PreemptService
 from gcushare.scheduler_extender.refusals import RefusalReporter
-from gcushare.scheduler_extender.routes import Serving, VendorRoutes, root_routes
+from gcushare.scheduler_extender.routes import Serving, VendorRoutes, ordinary_routes, root_routes
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.sinks import NodeSink, PodSink, decode_node, decode_pod
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.verbs.serving import FirstPortCollector, VerbsPort, stop_all
 from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
@@ -125,6 +132,7 @@ class Extender:
         policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
         self.states = [VendorState(vendor, policies) for vendor in settings.placement.vendor]
         self.dashboard = Dashboard(settings.dashboard, self.states, client)
+        self.verbs = VerbsPort(settings.verbs, settings.serve, client)
         self.followers = self._make_followers(client)
         self._leading = self._make_leading(client)
         self.leadership: Leadership = self._leading or Alone()
@@ -136,32 +144,31 @@ class Extender:
         self._registry = make_registry(NAME, __version__)
         self._metrics = RequestMetrics(self._registry)
         self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S)
+        self._vendor_routes = self._make_vendor_routes()
+        self._servers: list[RunningServer] = []
+        self._certificates: list[HasCertificates] = []
         self.server: RunningServer | None = None
 
     async def run(self, shutdown: Shutdown) -> None:
         """Follow, stand for election and serve until the shutdown, then drain: requests, binds, events, the lease."""
-        async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
-            self.server = await start_server(self.make_application(), self._settings.serve)
-            self._registry.register(CertificateCollector(self.server))
-            self._registry.register(TurnedAwayCollector(self.server))
-            tasks.start("serve", self._serve_until(shutdown, self.server), drains=True)
-            self._start_loops(tasks)
+        with self.verbs:
+            async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
+                self.server = await start_server(self.make_application(), self._settings.serve)
+                self._servers.append(self.server)
+                self._certificates.append(self.server)
+                self._registry.register(CertificateCollector(self._certificates))
+                self._registry.register(TurnedAwayCollector(self._servers))
+                self._registry.register(FirstPortCollector(self.verbs.first_port))
+                tasks.start("serve", self._serve_until(shutdown), drains=True)
+                self._start_loops(tasks)
 
     def make_application(self) -> web.Application:
         """Build the application with every route."""
         app = web.Application()
-        counts = {
-            (each.vendor_name, verb): self._metrics.count_for(each.vendor_name, verb)
-            for each in self.services
-            for verb in ("filter", "prioritize", "bind", "preempt")
-        }
-        express: dict[str, ExpressHandler] = {}
-        for each in self.services:
-            own_first = [each, *(other for other in self.services if other is not each)]
-            routes = VendorRoutes(each, Dispatcher(own_first, self._api), self.serving, counts)
-            app.add_routes(routes.routes())
-            express |= routes.express
-        app[EXPRESS] = express
+        for each in self._vendor_routes:
+            app.add_routes(each.routes())
+        app[EXPRESS] = self.verbs.first_port.guard(self._find_verbs())
+        app.add_routes(ordinary_routes(app[EXPRESS]))
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
         collectors = [
@@ -178,8 +185,43 @@ class Extender:
         app.on_shutdown.append(self._stop_watchers)
         return app
 
+    def _make_vendor_routes(self) -> list[VendorRoutes]:
+        counts = {
+            (each.vendor_name, verb): self._metrics.count_for(each.vendor_name, verb)
+            for each in self.services
+            for verb in ("filter", "prioritize", "bind", "preempt")
+        }
+        return [
+            VendorRoutes(
+                each,
+                Dispatcher([each, *(other for other in self.services if other is not each)], self._api),
+                self.serving,
+                counts,
+            )
+            for each in self.services
+        ]
+
+    def _find_verbs(self) -> dict[str, ExpressHandler]:
+        """The scheduler's calls of every vendor, by path."""
+        return {path: answer for each in self._vendor_routes for path, answer in each.express.items()}
+
+    async def _open_verbs(self) -> None:
+        """Answer the scheduler on its own port, from when there are certificates until the shutdown."""
+        answers = self._find_verbs()
+        server = await self.verbs.open(answers, ordinary_routes(answers))
+        try:
+            self._servers.append(server)
+            self._certificates.append(self.verbs.owner_of_certificates(server))
+            await asyncio.Event().wait()
+        finally:
+            # Where the shutdown came while it was being opened; otherwise it is stopped by then.
+            await server.stop(0)
+
     def _start_loops(self, tasks: RootTasks) -> None:
         follow = self._settings.follow
+        if self.verbs.is_wanted:
+            tasks.start("serve the scheduler", self._open_verbs())
+        self.verbs.start_loops(tasks, self.followers.wait_synced)
         tasks.start("watch nodes", self.followers.nodes.run())
         tasks.start("watch pods", self.followers.pods.run())
         tasks.start("wait for the first lists", self._note_synced())
@@ -204,9 +246,9 @@ class Extender:
         await self.followers.wait_synced()
         await leading.run()
 
-    async def _serve_until(self, shutdown: Shutdown, server: RunningServer) -> None:
+    async def _serve_until(self, shutdown: Shutdown) -> None:
         await shutdown.wait()
-        await server.stop(REQUESTS_DRAIN_S)
+        await stop_all(self._servers, REQUESTS_DRAIN_S)
         async with asyncio.TaskGroup() as tasks:
             for each in self.services:
                 tasks.create_task(each.binds.drain(BINDS_DRAIN_S), name=f"drain binds of {each.vendor_name}")
@@ -220,6 +262,7 @@ class Extender:
         health.add_live("recount", self._heartbeat.check)
         health.add_ready("caches", self._check_synced)
         health.add_ready("leader", self._check_leader)
+        health.add_ready("verbs", self.verbs.find_obstacle)
         return health
 
     async def _check_synced(self) -> str | None:
@@ -245,8 +288,9 @@ class Extender:
         follow = self._settings.follow
         how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
         observers: list[VendorState | Notes] = [*self.states, *self.dashboard.observers]
+        nodes = NodeSink([*observers, self.verbs.nodes])
         return Followers(
-            Reflector(client, NODES, NodeSink(observers), decode=decode_node, settings=how),
+            Reflector(client, NODES, nodes, decode=decode_node, settings=how),
             Reflector(client, PODS, PodSink(observers), decode=decode_pod, settings=how),
         )
 

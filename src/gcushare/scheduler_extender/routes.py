@@ -103,13 +103,12 @@ class VendorRoutes:
             f"{prefix}/preempt": self._preempt,
             f"{prefix}/bind": self._bind,
         }
-        """The scheduler's calls by path; they are among the routes as well."""
+        """The scheduler's calls by path; `ordinary_routes` makes routes of them."""
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes with their handlers."""
+        """The routes of people and programs that only read."""
         prefix = self._services.state.vendor.url_prefix
         return [
-            *(web.post(path, _ordinary(answer)) for path, answer in self.express.items()),
             web.get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
             web.get(f"{prefix}/inspect", self._inspect),
             web.get(f"{prefix}/inspect/{{node}}", self._inspect),
@@ -243,6 +242,11 @@ class VendorRoutes:
             )
         finally:
             self._watchers -= 1
+
+
+def ordinary_routes(express: Mapping[str, ExpressHandler]) -> list[web.RouteDef]:
+    """The routes of express paths, for requests that are not plain enough for that lane."""
+    return [web.post(path, _ordinary(answer)) for path, answer in express.items()]
 
 
 def _ordinary(answer: ExpressHandler) -> Handler:

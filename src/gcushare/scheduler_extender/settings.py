@@ -14,6 +14,7 @@ from gcushare.runtime.parsers import Parser
 from gcushare.runtime.settings import Program, group, setting, settings
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
 from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.scheduler_extender.verbs.settings import VerbsSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 
 NAME = "gcushare-scheduler-extender"
@@ -185,6 +186,7 @@ class ExtenderSettings:
 
     placement: PlacementSettings = group(PlacementSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=32766)
+    verbs: VerbsSettings = group(VerbsSettings)
     election: ElectionSettings = group(ElectionSettings)
     follow: FollowSettings = group(FollowSettings)
     dashboard: DashboardSettings = group(DashboardSettings)
@@ -195,13 +197,18 @@ class ExtenderSettings:
 PROGRAM = Program(
     name=NAME,
     summary="Serve kube-scheduler as its extender: which nodes have a card that can hold a pod, which are best, and "
-    "which card the pod gets. It watches Nodes and Pods and writes only Bindings, Events and its Lease.",
+    "which card the pod gets. It watches Nodes and Pods and writes only Bindings, Events, its Lease "
+    "and, where it makes certificates, their Secret.",
     version=__version__,
     settings=ExtenderSettings,
     examples=(
         (f"{NAME} --vendor both", "serve Enflame and NVIDIA cards from within a cluster"),
         (f"{NAME} --kubeconfig ~/.kube/config --no-leader-elect", "one replica, outside the cluster"),
         (f"{NAME} --node-policy spread --filter-answer all", "spread over nodes and name every node that fits"),
+        (
+            f"{NAME} --verbs tls --verbs-secret kube-system/gcushare-scheduler-extender-verbs",
+            "answer the scheduler over mutual TLS alone, with certificates that it makes and renews",
+        ),
     ),
     notes="Its endpoints are listed at / of the port it listens on.",
 )

@@ -66,7 +66,10 @@ def check_clocks(facts: Facts) -> Iterator[Finding]:
 
 def check_certificates(facts: Facts) -> Iterator[Finding]:
     """Certificates that end soon, or have."""
-    renew = "renew it: cert-manager's Certificate says why it did not; with tls.mode=own delete the Secret and upgrade"
+    renew = (
+        "renew it: cert-manager's Certificate says why it did not; with tls.mode=own delete the Secret and upgrade; of "
+        "the scheduler's calls, verbsTls.mode=own, the extender's log says why (certificates not looked after)"
+    )
     for each in facts.certificates:
         if each.not_after is None:
             yield warning("certificate-unreadable", each.subject, each.problem, "put a certificate in PEM there")

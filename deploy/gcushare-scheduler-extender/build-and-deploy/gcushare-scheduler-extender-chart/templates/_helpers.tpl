@@ -96,6 +96,63 @@ seccompProfile:
 {{- eq .Values.tls.mode "none" | ternary "http" "https" -}}
 {{- end -}}
 
+{{/* Where the scheduler's calls are answered: tls, both or plain. */}}
+{{- define "gcushare-scheduler-extender.verbs" -}}
+{{- $verbs := .Values.scheduler.verbs | default "auto" -}}
+{{- if eq $verbs "auto" -}}
+{{- eq .Values.scheduler.mode "none" | ternary "plain" "tls" -}}
+{{- else -}}
+{{- $verbs -}}
+{{- end -}}
+{{- end -}}
+
+{{/* verbsTls with its defaults, as JSON: `helm upgrade --reuse-values` brings no values that an older chart had not. */}}
+{{- define "gcushare-scheduler-extender.verbsTls" -}}
+{{- $issuer := dict "name" "" "kind" "Issuer" "group" "cert-manager.io" -}}
+{{- $defaults := dict "mode" "own" "secretName" "" "clientSecretName" "" "validDays" 365 "clientName" "gcushare-kube-scheduler" "issuer" $issuer -}}
+{{- mergeOverwrite $defaults (deepCopy (.Values.verbsTls | default dict)) | toJson -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.verbsPort" -}}
+{{- .Values.service.verbsPort | default 32764 -}}
+{{- end -}}
+
+{{/* The Secret of the extender's side of these calls, and of the scheduler's; one and the same with verbsTls.mode own. */}}
+{{- define "gcushare-scheduler-extender.verbsSecret" -}}
+{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- if eq $verbsTls.mode "secret" -}}
+{{- required "verbsTls.secretName must name the extender's Secret when verbsTls.mode is secret" $verbsTls.secretName -}}
+{{- else -}}
+{{- $verbsTls.secretName | default (printf "%s-verbs" (include "gcushare-scheduler-extender.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gcushare-scheduler-extender.verbsClientSecret" -}}
+{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- if eq $verbsTls.mode "own" -}}
+{{- include "gcushare-scheduler-extender.verbsSecret" . -}}
+{{- else if eq $verbsTls.mode "secret" -}}
+{{- required "verbsTls.clientSecretName must name the scheduler's Secret when verbsTls.mode is secret" $verbsTls.clientSecretName -}}
+{{- else -}}
+{{- $verbsTls.clientSecretName | default (printf "%s-verbs-client" (include "gcushare-scheduler-extender.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The names of the server in these certificates, comma-separated; the first is the one that schedulers expect. */}}
+{{- define "gcushare-scheduler-extender.serverNames" -}}
+{{- $server := include "gcushare-scheduler-extender.serverName" . -}}
+{{ $server }},{{ $server }}.cluster.local,{{ include "gcushare-scheduler-extender.fullname" . }}.{{ .Release.Namespace }}
+{{- end -}}
+
+{{/* What of a Secret the scheduler's side is given: nothing of the extender's own. */}}
+{{- define "gcushare-scheduler-extender.clientItems" -}}
+{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- $side := eq $verbsTls.mode "own" | ternary "client" "tls" -}}
+- {key: ca.crt, path: ca.crt}
+- {key: {{ $side }}.crt, path: tls.crt}
+- {key: {{ $side }}.key, path: tls.key}
+{{- end -}}
+
 {{/* Whether the admission policies are rendered: "yes" or nothing. */}}
 {{- define "gcushare-scheduler-extender.hasAdmission" -}}
 {{- $enabled := .Values.admission.enabled | toString -}}
@@ -111,7 +168,8 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
 {{/* The second scheduler's configuration: dict root, api. */}}
 {{- define "gcushare-scheduler-extender.schedulerConfig" -}}
 {{- $values := .root.Values -}}
-{{- $scheme := include "gcushare-scheduler-extender.scheme" .root -}}
+{{- $isMutual := ne (include "gcushare-scheduler-extender.verbs" .root) "plain" -}}
+{{- $scheme := $isMutual | ternary "https" (include "gcushare-scheduler-extender.scheme" .root) -}}
 apiVersion: kubescheduler.config.k8s.io/{{ .api }}
 kind: KubeSchedulerConfiguration
 leaderElection:
@@ -121,7 +179,7 @@ leaderElection:
 profiles:
   - schedulerName: {{ $values.secondScheduler.name }}
 extenders:
-  - urlPrefix: {{ $scheme }}://{{ include "gcushare-scheduler-extender.serverName" .root }}:{{ $values.service.port }}{{ include "gcushare-scheduler-extender.urlPrefix" .root }}
+  - urlPrefix: {{ $scheme }}://{{ include "gcushare-scheduler-extender.serverName" .root }}:{{ $isMutual | ternary (include "gcushare-scheduler-extender.verbsPort" .root) $values.service.port }}{{ include "gcushare-scheduler-extender.urlPrefix" .root }}
     filterVerb: filter
     prioritizeVerb: prioritize
     preemptVerb: preempt
@@ -132,6 +190,10 @@ extenders:
     tlsConfig:
       serverName: {{ include "gcushare-scheduler-extender.serverName" .root }}
       caFile: /etc/gcushare-tls/ca.crt
+      {{- if $isMutual }}
+      certFile: /etc/gcushare-tls/tls.crt
+      keyFile: /etc/gcushare-tls/tls.key
+      {{- end }}
     {{- end }}
     httpTimeout: {{ $values.scheduler.timeout }}
     nodeCacheCapable: true

@@ -1,0 +1,263 @@
+"""Makes and renews the certificates of both sides: which are due is decided here, the arithmetic is ``cryptography``'s.
+
+Two authorities are trusted from the first day on: the one that signs, and the next one. When the next one begins to
+sign, five lives of a certificate later, everybody trusts it already, so no side is ever shown a certificate that it
+cannot verify.
+
+``cryptography`` takes 0.15 s to import: this module is imported only where certificates are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gcushare.wire.scheduler_port import (
+    CA,
+    CA_KEY,
+    CLIENT_CERT,
+    CLIENT_KEY,
+    NEXT_CA_KEY,
+    SCHEDULER_NAME,
+    SERVER_CERT,
+    SERVER_KEY,
+)
+
+AUTHORITY_LIVES = 15
+"""Lives of a certificate in the life of an authority: for a third it is only trusted, for a third it signs, and in the
+last one nothing is left that it signed. The very first one signs from its first day, so it has half of that."""
+_LATE_CLOCKS = timedelta(hours=1)
+"""A certificate holds from this long before it is made: clocks of nodes differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the certificates shall say."""
+
+    server_names: tuple[str, ...]
+    life: timedelta
+
+    @property
+    def authority_life(self) -> timedelta:
+        return AUTHORITY_LIVES * self.life
+
+    @property
+    def first_authority_life(self) -> timedelta:
+        return self.authority_life / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A whole set, as the Secret holds it, and why it was made."""
+
+    data: Mapping[str, bytes]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A certificate with its key."""
+
+    cert: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def cert_pem(self) -> bytes:
+        return self.cert.public_bytes(Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def is_past(self, part: float, now: datetime) -> bool:
+        """Whether this part of its life has gone by."""
+        begin, end = self.cert.not_valid_before_utc, self.cert.not_valid_after_utc
+        return now >= begin + part * (end - begin)
+
+    def is_known_since(self, moment: datetime) -> bool:
+        return self.cert.not_valid_before_utc <= moment
+
+    def holds_until(self, moment: datetime) -> bool:
+        return self.cert.not_valid_after_utc >= moment
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    signing: _Pair
+    next: _Pair
+    before: tuple[x509.Certificate, ...]
+    server: _Pair
+    client: _Pair
+
+    def data(self) -> Mapping[str, bytes]:
+        trusted = (self.signing.cert, self.next.cert, *self.before)
+        return {
+            CA: b"".join(each.public_bytes(Encoding.PEM) for each in trusted),
+            CA_KEY: self.signing.key_pem,
+            NEXT_CA_KEY: self.next.key_pem,
+            SERVER_CERT: self.server.cert_pem,
+            SERVER_KEY: self.server.key_pem,
+            CLIENT_CERT: self.client.cert_pem,
+            CLIENT_KEY: self.client.key_pem,
+        }
+
+
+def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue | None:
+    """Decide what has to be made of what the Secret holds; None as long as nothing is due.
+
+    Certificates are made anew after two thirds of their life, an authority signs until two thirds of its own. A set
+    that is not whole, or does not fit together, is replaced by a new one.
+    """
+    try:
+        held = _read(data)
+    except (KeyError, ValueError, TypeError, InvalidSignature) as error:
+        return _first_issue(terms, now, _why_unread(data, error))
+    if held.signing.is_past(1, now) or held.next.is_past(1, now):
+        return _first_issue(terms, now, "the authority has ended")
+    # Not sooner than a certificate's life after the next one was published, unless there is no time left for that.
+    is_next_known = held.next.is_known_since(now - terms.life) or not held.signing.holds_until(now + terms.life)
+    if held.signing.is_past(2 / 3, now) and is_next_known:
+        changed = _Set(
+            signing=held.next,
+            next=_authority(terms.authority_life, now),
+            before=(held.signing.cert,),
+            server=_server(held.next, terms, now),
+            client=_client(held.next, terms, now),
+        )
+        return Issue(changed.data(), "the next authority begins to sign")
+    if held.server.is_past(2 / 3, now) or held.client.is_past(2 / 3, now):
+        server, client = _server(held.signing, terms, now), _client(held.signing, terms, now)
+        # Whoever trusted only the authority before has read the newer ones a certificate's life ago.
+        return Issue(_Set(held.signing, held.next, (), server, client).data(), "two thirds of their life have gone by")
+    if _names_of(held.server.cert) != set(terms.server_names):
+        server = _server(held.signing, terms, now)
+        names = ", ".join(terms.server_names)
+        return Issue(
+            _Set(held.signing, held.next, held.before, server, held.client).data(), f"the server is now called {names}"
+        )
+    return None
+
+
+def _first_issue(terms: Terms, now: datetime, reason: str) -> Issue:
+    signing, following = _authority(terms.first_authority_life, now), _authority(terms.authority_life, now)
+    made = _Set(signing, following, (), _server(signing, terms, now), _client(signing, terms, now))
+    return Issue(made.data(), reason)
+
+
+def _why_unread(data: Mapping[str, bytes], error: Exception) -> str:
+    if not data:
+        return "there are none yet"
+    return f"those that there are cannot be used: {type(error).__name__}: {str(error)[:200] or 'no reason given'}"
+
+
+def _read(data: Mapping[str, bytes]) -> _Set:
+    """Read a set. Raises what ``cryptography`` raises for broken ones, and ValueError for parts that do not fit."""
+    trusted = x509.load_pem_x509_certificates(data[CA])
+    if len(trusted) < 2:
+        raise ValueError(f"{CA} has {len(trusted)} certificates, expected two or more")
+    signing, following = _pair(trusted[0], data[CA_KEY]), _pair(trusted[1], data[NEXT_CA_KEY])
+    server = _pair(x509.load_pem_x509_certificate(data[SERVER_CERT]), data[SERVER_KEY])
+    client = _pair(x509.load_pem_x509_certificate(data[CLIENT_CERT]), data[CLIENT_KEY])
+    for each in (server, client):
+        each.cert.verify_directly_issued_by(signing.cert)
+    return _Set(signing, following, tuple(trusted[2:]), server, client)
+
+
+def _pair(cert: x509.Certificate, key_pem: bytes) -> _Pair:
+    key = load_pem_private_key(key_pem, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("a key is not one of an elliptic curve")
+    forms = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if key.public_key().public_bytes(*forms) != cert.public_key().public_bytes(*forms):
+        raise ValueError(f"the key of {cert.subject.rfc4514_string()} is another one's")
+    return _Pair(cert, key)
+
+
+def _names_of(cert: x509.Certificate) -> set[str]:
+    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return set(names.get_values_for_type(x509.DNSName))
+
+
+def _authority(life: timedelta, now: datetime) -> _Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    serial = x509.random_serial_number()
+    # Two authorities of one name would be told apart by trying both: the serial number keeps the names apart.
+    name = _name(f"gcushare scheduler calls {serial:x}"[:64])
+    builder = _builder(name, name, key, now, life).serial_number(serial)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_usage(signs=True), critical=True)
+    return _Pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def _server(authority: _Pair, terms: Terms, now: datetime) -> _Pair:
+    return _signed(authority, terms, now, terms.server_names[0], terms.server_names, ExtendedKeyUsageOID.SERVER_AUTH)
+
+
+def _client(authority: _Pair, terms: Terms, now: datetime) -> _Pair:
+    return _signed(authority, terms, now, SCHEDULER_NAME, (SCHEDULER_NAME,), ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+def _signed(
+    authority: _Pair,
+    terms: Terms,
+    now: datetime,
+    common_name: str,
+    names: Sequence[str],
+    purpose: x509.ObjectIdentifier,
+) -> _Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(_name(common_name[:64]), authority.cert.subject, key, now, terms.life)
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_usage(signs=False), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    builder = builder.add_extension(issuer, critical=False)
+    return _Pair(builder.sign(authority.key, hashes.SHA256()), key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .not_valid_before(now - _LATE_CLOCKS)
+        .not_valid_after(now + life)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,327 @@
+"""The scheduler's calls over mutual TLS: who gets in, and when the first port ends."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gcushare.config_manager.door import ask_extender
+from gcushare.config_manager.extender import ExtenderSettings as SchedulerSide
+from gcushare.config_manager.extender import ExtenderTls
+from gcushare.core.errors import RetryableError
+from gcushare.doctor.figures import parse_figures
+from gcushare.kube import KubeClient, KubeConfig, Patch, PatchKind, Resource
+from gcushare.kube.errors import AlreadyExistsError
+from gcushare.scheduler_extender.verbs.issuing import Terms, next_issue
+from gcushare.scheduler_extender.verbs.settings import ObjectName, Verbs, VerbsSettings
+from gcushare.vendors import ENFLAME
+from gcushare.wire.scheduler_port import (
+    CA,
+    CA_KEY,
+    CLIENT_CERT,
+    CLIENT_KEY,
+    NEXT_CA_KEY,
+    SCHEDULER_NAME,
+    SERVER_CERT,
+    Calls,
+)
+from tests.extender_objects import Document, filter_body, pod_document
+from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
+from tests.protocol.runtime_certificates import Authority
+
+SECRET = ObjectName("kube-system", "extender-verbs")
+REPORTS = ObjectName("kube-system", "gcushare-config-manager")
+NAME = "extender.kube-system.svc"
+OWN = VerbsSettings(verbs=Verbs.TLS, verbs_port=0, verbs_secret=SECRET, verbs_server_name=(NAME,))
+PREFIX = ENFLAME.url_prefix
+VERBS = ("filter", "prioritize", "preempt", "bind")
+
+
+async def put(rig: ExtenderRig, document: Document) -> None:
+    """Make an object, or change what it holds."""
+    meta = document["metadata"]
+    resource: Resource[Document] = Resource("api/v1", f"{document['kind'].lower()}s", dict)
+    async with KubeClient(KubeConfig(rig.api.url, "the test")) as client:
+        try:
+            await client.create(resource, document, namespace=meta["namespace"])
+        except AlreadyExistsError:
+            patch = Patch(PatchKind.JSON, [{"op": "replace", "path": "/data", "value": document["data"]}])
+            await client.patch(resource, meta["name"], patch, namespace=meta["namespace"])
+
+
+async def put_secret(rig: ExtenderRig, data: Mapping[str, bytes] | None = None) -> None:
+    """Make the Secret as the chart does, empty, or change what it holds."""
+    encoded = {key: base64.b64encode(value).decode() for key, value in (data or {}).items()}
+    meta = {"name": SECRET.name, "namespace": SECRET.namespace}
+    await put(rig, {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": encoded})
+
+
+def held(rig: ExtenderRig) -> dict[str, bytes]:
+    found = rig.api.store.get("secrets", SECRET.name, SECRET.namespace)
+    assert found is not None
+    return {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
+
+
+async def put_reports(rig: ExtenderRig, **calls: Calls | None) -> None:
+    """Have nodes report, in the old form where a node's word is None."""
+    data = {
+        f"node.{name.replace('_', '-')}": json.dumps(
+            {"state": "applied", "reason": ""} | ({} if word is None else {"calls": word.value})
+        )
+        for name, word in calls.items()
+    }
+    meta = {"name": REPORTS.name, "namespace": REPORTS.namespace}
+    await put(rig, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+
+
+@dataclass
+class Door:
+    """The rig's port of the scheduler's calls, as clients reach it."""
+
+    rig: ExtenderRig
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        server = self.rig.replica.extender.verbs.server
+        assert server is not None
+        return server.url
+
+    def context(self, ca: bytes, cert: bytes = b"", key: bytes = b"") -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=ca.decode())
+        if cert:
+            file = self.folder / "client.pem"
+            file.write_bytes(cert + key)
+            context.load_cert_chain(file)
+        return context
+
+    def of_scheduler(self) -> ssl.SSLContext:
+        data = held(self.rig)
+        return self.context(data[CA], data[CLIENT_CERT], data[CLIENT_KEY])
+
+    async def call(self, verb: str, context: ssl.SSLContext, body: bytes = b"{}") -> tuple[int, Any]:
+        """Make one call over a new connection."""
+        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            url = f"{self.url}{PREFIX}/{verb}"
+            async with session.post(url, data=body, server_hostname=NAME) as answer:
+                return answer.status, await answer.json()
+
+
+async def open_door(rig: ExtenderRig, folder: Path) -> Door:
+    await until(lambda: rig.replica.extender.verbs.server is not None)
+    return Door(rig, folder)
+
+
+async def start(rig: ExtenderRig, data: Mapping[str, bytes] | None = None) -> None:
+    await put_secret(rig, data)
+    rig.replica = await rig.add_replica()
+    await rig.until_serving()
+
+
+def rig_of(verbs: VerbsSettings = OWN) -> ExtenderRig:
+    return ExtenderRig(replace(extender_settings(), verbs=verbs), starts=False)
+
+
+def due() -> Mapping[str, bytes]:
+    """A set whose certificates still hold, and have to be renewed."""
+    issue = next_issue({}, Terms((NAME,), timedelta(days=30)), datetime.now(UTC) - timedelta(days=25))
+    assert issue is not None
+    return issue.data
+
+
+async def test_an_empty_secret_is_filled_and_the_scheduler_is_served_by_it(tmp_path: Path) -> None:
+    async with rig_of() as rig:
+        await start(rig)
+        door = await open_door(rig, tmp_path)
+        rig.api.registry.put(eight_cards())
+        await until(lambda: "node-1" in rig.known_nodes())
+        pod = rig.api.registry.put({k: v for k, v in pod_document("p", 4).items() if k != "status"})
+        await until(lambda: any(pod["metadata"]["uid"] in state.waiting for state in rig.replica.extender.states))
+        status, answer = await door.call("filter", door.of_scheduler(), filter_body(pod, ["node-1"]))
+        assert (status, answer["NodeNames"]) == (200, ["node-1"])
+
+
+@pytest.mark.parametrize("who", ["nobody", "another authority's", "another's of ours", "the server"])
+async def test_nobody_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path) -> None:
+    other = Authority("clients").issue(SCHEDULER_NAME)
+    async with rig_of() as rig:
+        await start(rig)
+        door = await open_door(rig, tmp_path)
+        data = held(rig)
+        shown = {
+            "nobody": (b"", b""),
+            "another authority's": (other.cert_pem, other.key_pem),
+            "another's of ours": stranger_of(data),
+            "the server": (data[SERVER_CERT], data["tls.key"]),
+        }[who]
+        context = door.context(data[CA], *shown)
+        for verb in VERBS:
+            try:
+                status, _ = await door.call(verb, context)
+            except (aiohttp.ClientError, ssl.SSLError):
+                continue  # the handshake was refused
+            assert status == 403
+        assert (await door.call("prioritize", door.of_scheduler()))[0] != 403
+
+
+def stranger_of(data: Mapping[str, bytes]) -> tuple[bytes, bytes]:
+    """A client certificate of the same authority that names somebody else, as an issuer of a whole cluster makes."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    from gcushare.scheduler_extender.verbs.issuing import _Pair, _signed
+
+    key = load_pem_private_key(data[CA_KEY], None)
+    authority = _Pair(x509.load_pem_x509_certificates(data[CA])[0], key)  # type: ignore[arg-type]
+    terms, now = Terms((NAME,), timedelta(days=1)), datetime.now(UTC)
+    made = _signed(authority, terms, now, "prometheus", ("prometheus",), x509.ExtendedKeyUsageOID.CLIENT_AUTH)  # type: ignore[attr-defined]
+    return made.cert_pem, made.key_pem
+
+
+async def test_a_scheduler_that_trusts_another_authority_does_not_take_our_answer(tmp_path: Path) -> None:
+    async with rig_of() as rig:
+        await start(rig)
+        door = await open_door(rig, tmp_path)
+        data = held(rig)
+        context = door.context(Authority("another").cert_pem, data[CLIENT_CERT], data[CLIENT_KEY])
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await door.call("filter", context)
+
+
+async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path) -> None:
+    async with rig_of() as rig:
+        await start(rig)
+        for path in ("/version", f"{PREFIX}/inspect", "/metrics", "/readyz", "/"):
+            assert (await rig.get(path))[0] == 200, path
+        for verb in VERBS:
+            status, answer = await rig.post(verb, b"{}")
+            assert status == 403
+            assert "mutual TLS on port" in answer["error"]
+
+
+async def test_two_replicas_that_begin_at_once_work_with_one_set(tmp_path: Path) -> None:
+    async with rig_of() as rig:
+        await put_secret(rig)
+        rig.replica, other = await asyncio.gather(rig.add_replica(), rig.add_replica())
+        for replica in (rig.replica, other):
+            await until(lambda replica=replica: replica.extender.verbs.server is not None)  # type: ignore[misc]
+        first, second = (
+            {end.not_after for end in r.extender.verbs._keeper.certificate_ends} for r in (rig.replica, other)
+        )  # type: ignore[union-attr]
+        assert first == second
+        door = Door(rig, tmp_path)
+        context = door.of_scheduler()
+        for replica in (rig.replica, other):
+            assert (await Door(_Of(rig, replica), tmp_path).call("prioritize", context))[0] != 403
+
+
+@dataclass
+class _Of:
+    """A rig seen through another of its replicas."""
+
+    rig: ExtenderRig
+    replica: Any
+
+    @property
+    def api(self) -> Any:
+        return self.rig.api
+
+
+async def test_a_replica_is_not_ready_before_it_has_certificates(tmp_path: Path) -> None:
+    async with rig_of() as rig:
+        rig.replica = await rig.add_replica()
+        await rig.until_serving()
+        status, text = await rig.get("/readyz")
+        assert status == 503
+        assert "no certificates for the scheduler's calls yet" in text
+        await put_secret(rig)
+        await open_door(rig, tmp_path)
+        assert (await rig.get("/readyz"))[0] == 200
+
+
+async def test_metrics_tell_when_the_schedulers_certificate_ends_and_whether_the_first_port_is_open() -> None:
+    async with rig_of() as rig:
+        await start(rig, due())
+        await until(lambda: rig.replica.extender.verbs.server is not None)
+        found = parse_figures((await rig.get("/metrics"))[1])
+        name = "gcushare_tls_certificate_not_after_timestamp_seconds"
+        in_a_year = (datetime.now(UTC) + timedelta(days=364)).timestamp()
+        for purpose, file in (("server", SERVER_CERT), ("client", CLIENT_CERT), ("client_ca", CA)):
+            assert found.sum(name, purpose=purpose, file=f"/secrets/{SECRET}/{file}") > in_a_year - 400 * 86400
+        assert found.sum("gcushare_extender_open_verbs") == 0
+
+
+# Moving
+
+
+async def test_the_first_port_answers_until_every_node_has_moved() -> None:
+    moving = replace(OWN, verbs_reports=REPORTS)
+    async with rig_of(moving) as rig:
+        for name in ("cp-1", "cp-2"):
+            rig.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        await put_reports(rig, cp_1=None, cp_2=None, gone=None)
+        await start(rig)
+        port = rig.replica.extender.verbs.first_port
+        move = rig.replica.extender.verbs._moving
+        assert move is not None
+        await until(lambda: port.is_open)
+        assert (await rig.post("prioritize", b"{}"))[0] != 403
+        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=None, gone=None)
+        await move.look()
+        assert port.is_open, "one node calls as before"
+        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=Calls.MUTUAL_TLS, gone=None)
+        await move.look()
+        assert not port.is_open, "a node that is gone does not keep it open"
+        assert (await rig.post("prioritize", b"{}"))[0] == 403
+        await put_reports(rig, cp_1=Calls.OTHER, cp_2=Calls.MUTUAL_TLS)
+        await move.look()
+        assert port.is_open, "a scheduler was put back"
+
+
+async def test_a_cluster_that_begins_with_mutual_tls_never_opens_the_first_port_to_the_scheduler() -> None:
+    async with rig_of(replace(OWN, verbs_reports=REPORTS)) as rig:
+        rig.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cp-1"}})
+        await start(rig)
+        move = rig.replica.extender.verbs._moving
+        assert move is not None
+        for word in (Calls.NONE, Calls.MUTUAL_TLS):
+            await move.look()
+            assert not rig.replica.extender.verbs.first_port.is_open
+            await put_reports(rig, cp_1=word)
+
+
+# The config-manager's look before it sends the scheduler there
+
+
+def scheduler_side(url: str, data: Mapping[str, bytes], **changes: bytes) -> SchedulerSide:
+    given = {"ca": data[CA], "certificate": data[CLIENT_CERT], "key": data[CLIENT_KEY], **changes}
+    return SchedulerSide(url=url, vendors=(ENFLAME,), tls=ExtenderTls(server_name=NAME, **given))
+
+
+async def test_the_scheduler_is_sent_only_where_its_certificates_are_taken(tmp_path: Path) -> None:
+    async with rig_of() as rig:
+        await start(rig)
+        door = await open_door(rig, tmp_path)
+        data = held(rig)
+        await ask_extender(scheduler_side(door.url, data))
+        other = Authority("clients").issue(SCHEDULER_NAME)
+        for wrong in (
+            scheduler_side(door.url, data, ca=Authority("another").cert_pem),
+            scheduler_side(door.url, data, certificate=other.cert_pem, key=other.key_pem),
+            scheduler_side("https://127.0.0.1:1", data),
+        ):
+            with pytest.raises(RetryableError, match="so the scheduler is left as it is"):
+                await ask_extender(wrong)
+        assert NEXT_CA_KEY in data

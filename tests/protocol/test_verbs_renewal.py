@@ -1,0 +1,165 @@
+"""Certificates that are renewed while a scheduler calls: no call fails, with a new connection each or over one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from gcushare.kube import KubeClient, KubeConfig
+from gcushare.playground.apiserver import ApiServer, ApiServerConfig
+from gcushare.runtime.serving import RunningServer, start_server
+from gcushare.scheduler_extender.verbs.issuing import Terms, next_issue
+from gcushare.scheduler_extender.verbs.keeping import SECRETS, CertificateKeeper
+from gcushare.scheduler_extender.verbs.settings import ObjectName
+from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
+from tests.protocol.extender_rig import until
+from tests.protocol.runtime_bench import SETTINGS
+
+SECRET = ObjectName("kube-system", "verbs")
+NAME = "extender.kube-system.svc"
+DAY = timedelta(days=1)
+TERMS = Terms((NAME,), 30 * DAY)
+Data = Mapping[str, bytes]
+
+
+@dataclass
+class WallClock:
+    """The keeper's clock: the test says what it shows; it never sleeps by itself."""
+
+    shows: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def now(self) -> datetime:
+        return self.shows
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.Event().wait()
+
+
+def grown(age: timedelta) -> Data:
+    """A set that was made so long ago, and renewed each time that it was due, the last time at least a day ago."""
+    now = datetime.now(UTC)
+    moment, data = now - age, dict[str, bytes]()
+    while moment <= now - DAY:
+        issue = next_issue(data, TERMS, moment)
+        data = data if issue is None else dict(issue.data)
+        moment += DAY
+    return data
+
+
+@asynccontextmanager
+async def serving(client: KubeClient, keeper: CertificateKeeper) -> AsyncIterator[RunningServer]:
+    assert await keeper.look()
+    files = keeper.files
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"size": len(await request.read())})
+
+    app = web.Application()
+    app.add_routes([web.post("/filter", answer)])
+    settings = replace(SETTINGS, tls_cert_file=files.cert, tls_key_file=files.key, tls_client_ca_file=files.client_ca)
+    server = await start_server(app, settings, only_client=SCHEDULER_NAME)
+    try:
+        yield server
+    finally:
+        await server.stop(5)
+
+
+def scheduler_context(data: Data, folder: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=data[CA].decode())
+    file = folder / "client.pem"
+    file.write_bytes(data[CLIENT_CERT] + data[CLIENT_KEY])
+    context.load_cert_chain(file)
+    return context
+
+
+@dataclass
+class Scheduler:
+    """Calls on and on."""
+
+    url: str
+    context: ssl.SSLContext
+    calls: int = 0
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def call_on(self, *, keeps_connection: bool) -> None:
+        connector = aiohttp.TCPConnector(ssl=self.context, force_close=not keeps_connection, limit=1)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            while not self.stop.is_set():
+                async with session.post(f"{self.url}/filter", data=b"{}", server_hostname=NAME) as answer:
+                    assert answer.status == 200, await answer.text()
+                    await answer.read()
+                self.calls += 1
+
+
+async def shown_by(server: RunningServer, context: ssl.SSLContext) -> bytes:
+    """The certificate that the server shows now, in DER."""
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname=NAME)
+    try:
+        found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return found
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def until_shown(server: RunningServer, context: ssl.SSLContext, certificate: bytes) -> None:
+    async with asyncio.timeout(20):
+        while await shown_by(server, context) != ssl.PEM_cert_to_DER_cert(certificate.decode()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+# A certificate of 30 days is due after 20, the first authority, which holds 225 days, after 150.
+@pytest.mark.parametrize(
+    ("age", "changes_authority"),
+    [pytest.param(20 * DAY, False, id="certificates"), pytest.param(150 * DAY, True, id="authority")],
+)
+async def test_no_call_fails_while_certificates_are_renewed(
+    age: timedelta, changes_authority: bool, tmp_path: Path
+) -> None:
+    before = grown(age)
+    async with (
+        ApiServer(ApiServerConfig(runs_controllers=False)) as api,
+        KubeClient(KubeConfig(api.url, "the test")) as client,
+    ):
+        encoded = {key: base64.b64encode(value).decode() for key, value in before.items()}
+        body = {"metadata": {"name": SECRET.name}, "type": "Opaque", "data": encoded}
+        await client.create(SECRETS, body, namespace=SECRET.namespace)
+        clock = WallClock(datetime.now(UTC) - DAY)
+        folder = tmp_path / "files"
+        folder.mkdir()
+        keeper = CertificateKeeper(client, SECRET, TERMS, folder, clock=clock)
+        async with serving(client, keeper) as server:
+            scheduler = Scheduler(server.url, scheduler_context(before, tmp_path))
+            async with asyncio.TaskGroup() as tasks:
+                for keeps in (True, False, False):
+                    tasks.create_task(scheduler.call_on(keeps_connection=keeps))
+                await until(lambda: scheduler.calls > 50)
+                clock.shows = datetime.now(UTC)
+                assert await keeper.look()
+                renewed = await data_of(client)
+                assert renewed[SERVER_CERT] != before[SERVER_CERT]
+                await until_shown(server, scheduler.context, renewed[SERVER_CERT])
+                seen = scheduler.calls
+                await until(lambda: scheduler.calls > seen + 50)
+                scheduler.stop.set()
+            first = [data[CA].split(b"-----END")[0] for data in (before, renewed)]
+            assert (first[0] != first[1]) is changes_authority
+
+
+async def data_of(client: KubeClient) -> Data:
+    found = await client.get(SECRETS, SECRET.name, namespace=SECRET.namespace)
+    return {key: base64.b64decode(text) for key, text in found["data"].items()}

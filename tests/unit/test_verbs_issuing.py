@@ -1,0 +1,138 @@
+"""Which certificates are made when, on a clock of the test's: everybody always trusts what the other side shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from gcushare.scheduler_extender.verbs.issuing import Terms, next_issue
+from gcushare.wire.scheduler_port import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT, SERVER_KEY
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+YEAR = Terms(("extender.kube-system.svc", "extender"), 365 * DAY)
+
+Data = Mapping[str, bytes]
+
+
+def first(now: datetime = START, terms: Terms = YEAR) -> Data:
+    issue = next_issue({}, terms, now)
+    assert issue is not None
+    return issue.data
+
+
+def renewed(data: Data, now: datetime, terms: Terms = YEAR) -> Data:
+    issue = next_issue(data, terms, now)
+    return data if issue is None else issue.data
+
+
+def certificate(data: Data, key: str) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(data[key])
+
+
+def policy(trusted: Data, now: datetime) -> PolicyBuilder:
+    return PolicyBuilder().store(Store(x509.load_pem_x509_certificates(trusted[CA]))).time(now)
+
+
+def check_handshake(server_side: Data, client_side: Data, now: datetime) -> None:
+    """Verify both certificates as the two sides do, each by the authorities that it read."""
+    server = policy(client_side, now).build_server_verifier(x509.DNSName(YEAR.server_names[0]))
+    server.verify(certificate(server_side, SERVER_CERT), [])
+    policy(server_side, now).build_client_verifier().verify(certificate(client_side, CLIENT_CERT), [])
+
+
+def test_a_first_set_lets_both_sides_verify_each_other() -> None:
+    data = first()
+    check_handshake(data, data, START + 100 * DAY)
+    assert next_issue(data, YEAR, START + 100 * DAY) is None
+
+
+def test_each_certificate_is_for_its_own_side_and_name() -> None:
+    data = first()
+    for key, purpose, names in (
+        (SERVER_CERT, ExtendedKeyUsageOID.SERVER_AUTH, list(YEAR.server_names)),
+        (CLIENT_CERT, ExtendedKeyUsageOID.CLIENT_AUTH, [SCHEDULER_NAME]),
+    ):
+        extensions = certificate(data, key).extensions
+        assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+        alternative = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert alternative.get_values_for_type(x509.DNSName) == names
+        assert not extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+@pytest.mark.parametrize(("days", "due"), [(240, False), (245, True), (400, True)])
+def test_certificates_are_made_anew_after_two_thirds_of_their_life(days: int, due: bool) -> None:
+    assert (next_issue(first(), YEAR, START + days * DAY) is not None) is due
+
+
+@pytest.mark.parametrize("life", [1, 365])
+def test_in_twenty_lives_no_side_is_ever_shown_what_it_cannot_verify(life: int) -> None:
+    """The scheduler reads its files anew up to half a period late, and the extender's replicas never at one moment."""
+    terms = Terms(YEAR.server_names, life * DAY)
+    step = terms.life / 6
+    history = [first(terms=terms)]
+    changes = 0
+    for number in range(1, 20 * 6):
+        now = START + number * step
+        history.append(renewed(history[-1], now, terms))
+        changes += certificate(history[-1], CLIENT_CERT) != certificate(history[-2], CLIENT_CERT)
+        for server_side in history[-2:]:
+            for client_side in (history[-1], history[-3:][0]):
+                check_handshake(server_side, client_side, now)
+    assert changes >= 20, "they were renewed again and again"
+    assert x509.load_pem_x509_certificates(history[0][CA])[0] not in x509.load_pem_x509_certificates(history[-1][CA])
+
+
+def test_a_second_scheduler_that_read_its_authorities_at_its_start_need_not_start_again_for_four_lives() -> None:
+    """Its certificate is read again at every handshake, its authorities never."""
+    months = [first()]
+    for month in range(1, 12 * 14):
+        months.append(renewed(months[-1], START + month * 30 * DAY))
+    for start in range(0, 12 * 10, 3):
+        started = months[start]
+        for month in (start + 47, start):
+            shown = months[month]
+            check_handshake(shown, {**started, CLIENT_CERT: shown[CLIENT_CERT]}, START + month * 30 * DAY)
+
+
+def test_a_server_that_is_called_otherwise_gets_a_new_certificate_and_the_scheduler_keeps_its_own() -> None:
+    data = first()
+    moved = Terms(("extender.other.svc",), YEAR.life)
+    issue = next_issue(data, moved, START + DAY)
+    assert issue is not None
+    assert issue.data[CLIENT_CERT] == data[CLIENT_CERT]
+    verifier = policy(data, START + DAY).build_server_verifier(x509.DNSName("extender.other.svc"))
+    verifier.verify(certificate(issue.data, SERVER_CERT), [])
+    assert next_issue(issue.data, moved, START + DAY) is None
+
+
+@pytest.mark.parametrize("key", [CA, CA_KEY, SERVER_CERT, SERVER_KEY, CLIENT_CERT, CLIENT_KEY])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "another's", "binary"])
+def test_a_set_that_is_broken_or_does_not_fit_together_is_replaced(key: str, how: str) -> None:
+    data, other = dict(first()), first()
+    broken = {"empty": b"", "cut": data[key][:100], "another's": other[key], "binary": b"\xff\x00" * 50}
+    data[key] = broken.get(how, b"")
+    if how == "gone":
+        del data[key]
+    issue = next_issue(data, YEAR, START + DAY)
+    assert issue is not None
+    check_handshake(issue.data, issue.data, START + DAY)
+    assert next_issue(issue.data, YEAR, START + DAY) is None
+
+
+def test_a_set_whose_authority_has_ended_is_replaced() -> None:
+    later = START + 8 * 365 * DAY
+    issue = next_issue(first(), YEAR, later)
+    assert issue is not None
+    assert issue.reason == "the authority has ended"
+    check_handshake(issue.data, issue.data, later)
+
+
+def test_the_check_of_this_test_refuses_another_authoritys_certificate() -> None:
+    with pytest.raises(VerificationError):
+        check_handshake(first(), first(), START + DAY)

@@ -89,7 +89,9 @@ async def scheduler_port(control_plane: ControlPlane) -> AsyncIterator[int]:
         await asyncio.to_thread(shutil.copyfile, binary, copied)
         await machine.import_image(await asyncio.to_thread(pack_program, copied, image))
         shutil.copyfile(control_plane.kubeconfig_of(SCHEDULER), machine.etc / "scheduler.conf")
-        (control_plane.root / "host" / "proc").symlink_to("/proc")
+        proc = control_plane.root / "host" / "proc"
+        proc.symlink_to("/proc")
+        stack.callback(proc.unlink)
         (machine.etc / "manifests" / "kube-scheduler.yaml").write_text(_MANIFEST.format(port=port.number, image=image))
         await until_healthy(port.number)
         yield port.number

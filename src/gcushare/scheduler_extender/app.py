@@ -26,6 +26,7 @@ from gcushare.kube import (
     ReflectorSettings,
     load_config,
 )
+from gcushare.runtime.bodies import LARGEST
 from gcushare.runtime.express import EXPRESS, ExpressHandler
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.metrics import CertificateCollector, TurnedAwayCollector, make_registry, metrics_route
@@ -156,12 +157,14 @@ class Extender:
             for verb in ("filter", "prioritize", "bind", "preempt")
         }
         express: dict[str, ExpressHandler] = {}
+        largest: dict[str, Callable[[], int]] = {}
         for each in self.services:
             own_first = [each, *(other for other in self.services if other is not each)]
             routes = VendorRoutes(each, Dispatcher(own_first, self._api), self.serving, counts)
             app.add_routes(routes.routes())
             express |= routes.express
-        app[EXPRESS] = express
+            largest |= routes.largest
+        app[EXPRESS], app[LARGEST] = express, largest
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
         collectors = [

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+
+LARGEST: web.AppKey[Mapping[str, Callable[[], int]]] = web.AppKey("LARGEST", Mapping)
+"""The largest bodies, in bytes, of an application's paths that take less than its server; asked at each request."""
 
 # Counted in largest requests: enough for bursts, far from a pod's memory limit.
 _BODIES_AT_ONCE = 8
 
 
 class BodyBudget:
-    """Memory for bodies, taken as they arrive: what a request declares costs nothing. ``largest``: bytes of one body.
+    """Memory for bodies, taken as they arrive: what a request declares costs nothing. ``largest``: bytes of one body,
+    ``by_path``: those of paths that take less.
 
     Where it runs short, the body that began to arrive first of those not complete yet is given up: one whose client
     goes slowly, or sends nothing more, never stands in the way of those who send theirs.
     """
 
-    def __init__(self, largest: int) -> None:
-        self.largest = largest
+    def __init__(self, largest: int, by_path: Mapping[str, Callable[[], int]] | None = None) -> None:
+        self._largest = largest
+        self._by_path = by_path or {}
         self._left = _BODIES_AT_ONCE * largest
         self._arriving: dict[BodyShare, None] = {}
+
+    def largest_of(self, path: str) -> int:
+        """How many bytes a body for this path may have."""
+        own = self._by_path.get(path)
+        return self._largest if own is None else min(self._largest, own())
 
     def open(self, give_up: Callable[[], None]) -> BodyShare:
         """Begin a body. ``give_up`` is called when its memory goes to others while it arrives; it drops the body."""

@@ -232,7 +232,7 @@ class ExpressLane:
             return False
         if desk.needs_certificate and not wire.get_extra_info("peercert"):
             return False
-        return head.length <= desk.budget.largest
+        return head.length <= desk.budget.largest_of(head.path)
 
     def _hold(self, data: bytes) -> None:
         """Keep back what came before its time, and let no more come: answers go out in the order of their requests."""

@@ -85,9 +85,9 @@ class _Gate:
 
     async def _answer_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request with a body, whose memory is held until the handler is done."""
-        declared = request.content_length
-        if declared is not None and declared > self._budget.largest:
-            raise self._too_large(f"{declared} bytes")
+        declared, largest = request.content_length, self._budget.largest_of(request.path)
+        if declared is not None and declared > largest:
+            raise _too_large(f"{declared} bytes", largest)
         limit = asyncio.timeout(self._timeout_s)
 
         def give_up() -> None:
@@ -98,20 +98,20 @@ class _Gate:
             connection = request.protocol
             if isinstance(connection, GuardedConnection):
                 connection.begin_body()
-            await self._read_body(request, share, limit)
+            await self._read_body(request, share, limit, largest)
             if isinstance(connection, GuardedConnection):
                 connection.end_body()
             await self._turns.admit(share.size)
             return await handler(request)
 
-    async def _read_body(self, request: web.Request, share: BodyShare, limit: asyncio.Timeout) -> None:
+    async def _read_body(self, request: web.Request, share: BodyShare, limit: asyncio.Timeout, largest: int) -> None:
         """Read the body into the request, so that no handler waits for a slow client; it is paid for as it arrives."""
         body = bytearray()
         try:
             async with limit:
                 while chunk := await request.content.readany():
-                    if len(body) + len(chunk) > self._budget.largest:
-                        raise self._too_large("more")
+                    if len(body) + len(chunk) > largest:
+                        raise _too_large("more", largest)
                     if not share.grow(len(chunk)):
                         raise _Rejected(503, Cause.MEMORY, NO_MEMORY)
                     body += chunk
@@ -125,9 +125,10 @@ class _Gate:
         # Where aiohttp's own read() keeps it: that one takes a whole body before anybody could count it.
         request._read_bytes = bytes(body)
 
-    def _too_large(self, size: str) -> _Rejected:
-        text = f"the request's body has {size}; accepted: at most {self._budget.largest} bytes"
-        return _Rejected(413, Cause.SIZE, text)
+
+def _too_large(size: str, largest: int) -> _Rejected:
+    text = f"the request's body has {size}; accepted: at most {largest} bytes"
+    return _Rejected(413, Cause.SIZE, text)
 
 
 def _facts(request: web.Request, error: Exception) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.bodies import BodyBudget
+from gcushare.runtime.bodies import LARGEST, BodyBudget
 from gcushare.runtime.connections import ConnectionLimits, ConnectionTable, GuardedConnection
 from gcushare.runtime.express import EXPRESS, ExpressDesk
 from gcushare.runtime.groups import ServeSettings
@@ -160,7 +160,7 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     turned_away = TurnedAway()
     limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
     connections = ConnectionTable(limits, turned_away)
-    budget = BodyBudget(settings.max_request_size)
+    budget = BodyBudget(settings.max_request_size, app.get(LARGEST))
     needs_certificate = settings.tls_client_ca_file is not None
     turns = TurnBudget()
     handlers = app.get(EXPRESS, {})

@@ -26,6 +26,7 @@ from gcushare.kube import (
     ReflectorSettings,
     load_config,
 )
+from gcushare.runtime.bodies import LARGEST
 from gcushare.runtime.express import EXPRESS, ExpressHandler
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.metrics import (
@@ -168,6 +169,7 @@ class Extender:
         for each in self._vendor_routes:
             app.add_routes(each.routes())
         app[EXPRESS] = self.verbs.first_port.guard(self._find_verbs())
+        app[LARGEST] = self._find_largest()
         app.add_routes(ordinary_routes(app[EXPRESS]))
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
@@ -205,10 +207,14 @@ class Extender:
         """The scheduler's calls of every vendor, by path."""
         return {path: answer for each in self._vendor_routes for path, answer in each.express.items()}
 
+    def _find_largest(self) -> dict[str, Callable[[], int]]:
+        """The bytes of the largest bodies of these calls, by path."""
+        return {path: most for each in self._vendor_routes for path, most in each.largest.items()}
+
     async def _open_verbs(self) -> None:
         """Answer the scheduler on its own port, from when there are certificates until the shutdown."""
         answers = self._find_verbs()
-        server = await self.verbs.open(answers, ordinary_routes(answers))
+        server = await self.verbs.open(answers, self._find_largest(), ordinary_routes(answers))
         try:
             self._servers.append(server)
             self._certificates.append(self.verbs.owner_of_certificates(server))

@@ -19,6 +19,7 @@ from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.outcomes import NotLeader
 from gcushare.scheduler_extender.ports import Leadership
 from gcushare.wire.explain_documents import encode_explanation, render_explanation, without_uid
+from gcushare.wire.extender import MAX_BIND_BYTES, MAX_PREEMPT_BYTES, largest_filter
 from gcushare.wire.inspect_documents import indent
 
 _JSON = CIMultiDict({"Content-Type": "application/json"})
@@ -104,6 +105,13 @@ class VendorRoutes:
             f"{prefix}/bind": self._bind,
         }
         """The scheduler's calls by path; `ordinary_routes` makes routes of them."""
+        self.largest: Mapping[str, Callable[[], int]] = {
+            f"{prefix}/filter": self._largest_filter,
+            f"{prefix}/prioritize": self._largest_filter,
+            f"{prefix}/preempt": lambda: MAX_PREEMPT_BYTES,
+            f"{prefix}/bind": lambda: MAX_BIND_BYTES,
+        }
+        """The bytes of their largest bodies: what is longer is refused before it has arrived."""
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of people and programs that only read."""
@@ -113,6 +121,9 @@ class VendorRoutes:
             web.get(f"{prefix}/inspect", self._inspect),
             web.get(f"{prefix}/inspect/{{node}}", self._inspect),
         ]
+
+    def _largest_filter(self) -> int:
+        return largest_filter(self._services.state.most_nodes_asked)
 
     def _count(self, verb: str, answer: Answer, started: float) -> None:
         self._counts[answer.vendor, verb](answer.result, time.perf_counter() - started, answer.reason)

@@ -47,6 +47,11 @@ _NAMES_KEY = b',"NodeNames":['
 _MAX_REASON = 200
 
 
+def largest_filter(most_nodes: int) -> int:
+    """Bytes of the largest request of filter or prioritize about so many nodes."""
+    return max(MAX_WHOLE_BYTES, MAX_POD_BYTES + most_nodes * _MAX_NAME_BYTES)
+
+
 class _AskedMeta(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""

@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gcushare.kube import KubeClient
+from gcushare.runtime.bodies import LARGEST
 from gcushare.runtime.express import EXPRESS, ExpressHandler
 from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.metrics import HasCertificates
@@ -80,7 +81,12 @@ class VerbsPort:
         if self._moving is not None:
             tasks.start("follow the schedulers' move to mutual TLS", self._moving.run(synced))
 
-    async def open(self, answers: Mapping[str, ExpressHandler], routes: list[web.RouteDef]) -> RunningServer:
+    async def open(
+        self,
+        answers: Mapping[str, ExpressHandler],
+        largest: Mapping[str, Callable[[], int]],
+        routes: list[web.RouteDef],
+    ) -> RunningServer:
         """Open the port once there are certificates.
 
         Raises:
@@ -93,7 +99,7 @@ class VerbsPort:
             files = self._keeper.files
             cert, key, ca = files.cert, files.key, files.client_ca
         app = web.Application()
-        app[EXPRESS] = dict(answers)
+        app[EXPRESS], app[LARGEST] = dict(answers), largest
         app.add_routes([*routes, web.get(ASKED_PATH, _answer)])
         serve = replace(
             self._serve,

@@ -1,0 +1,186 @@
+"""Calls that kube-scheduler never made: nothing is written for them, and nobody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.playground.apiserver import ADMIN
+from gcushare.scheduler_extender.settings import ElectionSettings
+from gcushare.vendors import ENFLAME
+from gcushare.wire.extender import MAX_POD_BYTES
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import pod_request_and_wishes
+from tests.extender_objects import Document, filter_body, node_document, pod_document
+from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
+
+CONTAINERS = 90_000
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[ExtenderRig]:
+    election = replace(ElectionSettings(), lease_namespace="default")
+    async with ExtenderRig(extender_settings(election=election)) as running:
+        await running.add_nodes(eight_cards())
+        yield running
+
+
+def writes(rig: ExtenderRig) -> list[tuple[str, str]]:
+    """What was written, but for the Lease."""
+    asked = [each.attributes for each in rig.api.requests.of(ADMIN.name)]
+    return [(a.verb, a.resource) for a in asked if a.verb not in ("get", "list", "watch") and a.resource != "leases"]
+
+
+def in_many_containers(pod: Document) -> bytes:
+    """A filter of the pod as if it had very many containers: 6.3 MB."""
+    container = {"name": "main", "resources": {"limits": {ENFLAME.memory_resource: "1"}}}
+    return filter_body({**pod, "spec": {"containers": [container] * CONTAINERS}}, ["node-1"])
+
+
+async def test_pods_that_do_not_exist_get_no_event_and_no_node(rig: ExtenderRig) -> None:
+    rig.api.requests.clear()
+    for number in range(40):
+        ghost = pod_document(f"ghost-{number}", 1_000)
+        assert "does not exist" in (await rig.filter(ghost, ["node-1"]))["Error"]
+        assert "has not passed filter here lately" in (await rig.bind(ghost, "node-1", is_filtered=True))[1]["Error"]
+    (real,) = await rig.add_pods(pod_document("real", 1_000))
+    await rig.filter(real, ["node-1"])
+    await until(lambda: bool(rig.events()))
+
+    assert [event["involvedObject"]["name"] for event in rig.events()] == ["real"]
+    assert set(writes(rig)) == {("create", "events")}
+
+
+@pytest.mark.parametrize("asked", [4, None], ids=["a body that asks", "a body as the pod is"])
+async def test_a_pod_that_asks_for_no_card_is_bound_nowhere(rig: ExtenderRig, asked: object) -> None:
+    document = pod_document("plain", None)
+    plain = rig.api.registry.put({**document, "metadata": {"name": "plain", "namespace": "default"}})
+    rig.api.requests.clear()
+    forged = pod_document("plain", asked, uid=plain["metadata"]["uid"])
+    await rig.filter(forged, ["node-1"])
+    _, answer = await rig.bind(forged, "node-1", is_filtered=True)
+
+    assert "has not passed filter here lately" in answer["Error"]
+    assert writes(rig) == []
+    assert "nodeName" not in rig.pod("plain")["spec"]
+
+
+async def test_a_pod_is_bound_to_no_node_but_those_that_filter_named(rig: ExtenderRig) -> None:
+    await rig.add_nodes(node_document("tainted", 16))
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    rig.api.requests.clear()
+    await rig.filter(pod, ["node-1"])
+    _, answer = await rig.bind(pod, "tainted", is_filtered=True)
+
+    assert "node 'tainted', which filter did not name for it" in answer["Error"]
+    assert writes(rig) == []
+
+
+async def test_a_pod_that_the_watch_has_not_brought_is_read_once(rig: ExtenderRig) -> None:
+    state = rig.replica.extender.states[0]
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    state.lose_pod(pod["metadata"]["uid"])  # As if the watch were behind the scheduler's.
+    rig.api.requests.clear()
+
+    assert (await rig.filter(pod, ["node-1"]))["NodeNames"] == ["node-1"]
+    assert (await rig.post("prioritize", filter_body(pod, ["node-1"])))[0] == 200
+    assert (await rig.bind(pod, "node-1", is_filtered=True))[1] == {"Error": ""}
+    asked = [each.attributes for each in rig.api.requests.of(ADMIN.name)]
+    assert [(a.verb, a.subresource) for a in asked if a.resource == "pods"] == [("get", ""), ("create", "binding")]
+
+
+class Turns:
+    """Measures what single turns of the loop cost, in CPU: what others take of the machine is not ours."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    async def watch(self) -> None:
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.longest_s = max(self.longest_s, now - last)
+            last = now
+
+
+async def test_no_turn_of_the_loop_costs_what_reading_a_large_body_would(rig: ExtenderRig) -> None:
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    body, turns = in_many_containers(pod), Turns()
+    document: dict[str, Any] = msgspec.json.decode(body)
+    whole = msgspec.json.encode(document["Pod"])
+    started = time.thread_time()
+    pod_request_and_wishes(msgspec.json.decode(whole, type=Pod), ENFLAME)
+    reading_s = time.thread_time() - started
+
+    watching = asyncio.create_task(turns.watch(), name="watch turns")
+    answers = [await rig.post("filter", body) for _ in range(3)]
+    watching.cancel()
+
+    assert all(status == 413 and "at most 3145728 bytes" in answer["error"] for status, answer in answers)
+    assert turns.longest_s < reading_s / 5
+
+
+async def test_no_turn_of_the_loop_costs_more_for_a_body_as_large_as_may_be(rig: ExtenderRig) -> None:
+    """Made of whatever takes longest to read: it is skipped, and never becomes containers."""
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    empty = filter_body({**pod, "spec": {"containers": []}}, ["node-1"])
+    room = (MAX_POD_BYTES - len(empty)) // 3
+    body, turns = filter_body({**pod, "spec": {"containers": [{}] * room}}, ["node-1"]), Turns()
+    started = time.thread_time()
+    msgspec.json.decode(msgspec.json.encode({"spec": {"containers": [{}] * room}}), type=Pod)
+    reading_s = time.thread_time() - started
+    watching = asyncio.create_task(turns.watch(), name="watch turns")
+    assert (await rig.post("filter", body))[1]["NodeNames"] == ["node-1"]
+    watching.cancel()
+
+    assert turns.longest_s < reading_s
+
+
+SENDER = """
+import socket, sys, threading
+port, path, length = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+body = sys.stdin.buffer.read(length)
+head = f"POST {path} HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: {length}\\r\\n\\r\\n".encode()
+codes = []
+def send():
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            try:
+                connection.sendall(head + body)
+            except ConnectionError:
+                pass  # Answered, and closed, before it was all sent.
+            codes.append(connection.recv(100).split()[1].decode())
+threads = [threading.Thread(target=send) for _ in range(16)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(*sorted(set(codes)))
+"""
+
+
+async def test_the_lease_is_kept_and_pods_are_served_beside_sixteen_senders_of_large_bodies(rig: ExtenderRig) -> None:
+    (pod,) = await rig.add_pods(pod_document("a", 4))
+    body, server = in_many_containers(pod), rig.replica.extender.server
+    holder = rig.replica.extender.leadership.holder
+    assert server is not None
+    arguments = ["-c", SENDER, str(server.port), f"{rig.prefix}/filter", str(len(body))]
+    pipe = asyncio.subprocess.PIPE
+    # A process of its own: what sending costs is not the extender's.
+    sender = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe)
+    sending = asyncio.create_task(sender.communicate(body), name="send")
+    answered = []
+    while not sending.done():
+        status, answer = await rig.post("filter", filter_body(pod, ["node-1"]))
+        answered.append((status, answer.get("NodeNames") or answer))
+    codes, _ = sending.result()
+
+    assert codes.split() == [b"413"]
+    assert [each for each in answered if each != (200, ["node-1"])] == []
+    assert rig.replica.extender.leadership.holder == holder

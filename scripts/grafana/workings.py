@@ -206,6 +206,16 @@ TRUTH = Row(
         ),
         Panel(
             kind=Kind.STAT,
+            title="Replicas that answer the scheduler's calls to everybody",
+            about=(
+                "On port 32766, without a certificate: by choice (scheduler.verbs plain or both), or on an upgrade "
+                "until every node's scheduler has moved to mutual TLS."
+            ),
+            queries=(Query("sum(gcushare_extender_open_verbs)", "replicas"),),
+            width=8,
+        ),
+        Panel(
+            kind=Kind.STAT,
             title="Drift of the ledger",
             about=(
                 "Pods that the recount found counted wrongly within the time shown. Each was repaired; each is a "

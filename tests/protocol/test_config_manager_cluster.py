@@ -30,7 +30,7 @@ from gcushare.config_manager.wishes import ExtenderOptions, extender_settings
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
 from gcushare.kube import CONFIG_MAPS, NODES, ApiLease, KubeClient, KubeConfig, LeaseTimes, Patch, PatchKind, Resource
 from gcushare.playground.apiserver import ApiServer, ApiServerConfig
-from gcushare.wire.scheduler_port import Calls
+from gcushare.wire.scheduler_port import SERVICE_PORT, VERBS_PORT, Calls
 
 NAMESPACE = "kube-system"
 FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)
@@ -65,6 +65,19 @@ async def test_the_extenders_address_is_its_services_cluster_ip(client: KubeClie
     assert secure.url == "https://10.96.1.37:32766"
     assert secure.tls is not None
     assert secure.tls.server_name == "gcushare-scheduler-extender.kube-system.svc"
+
+
+async def test_a_scheduler_with_a_certificate_is_sent_to_the_port_that_is_its_own(
+    client: KubeClient, tmp_path: Path
+) -> None:
+    ports = [{"name": "http", "port": 32766}, {"name": SERVICE_PORT, "port": VERBS_PORT}]
+    await make_service(client, {"clusterIP": "10.96.1.37", "ports": ports})
+    file = tmp_path / "any.pem"
+    file.write_text("-----BEGIN CERTIFICATE-----\n")
+    shown = await find_extender(client, ExtenderOptions(tls_ca=file, tls_cert=file, tls_key=file))
+    assert shown.url == f"https://10.96.1.37:{VERBS_PORT}"
+    assert (await find_extender(client, ExtenderOptions(tls_ca=file))).url == "https://10.96.1.37:32766"
+    assert (await find_extender(client, ExtenderOptions())).url == "http://10.96.1.37:32766"
 
 
 async def test_a_given_address_needs_no_api_server() -> None:

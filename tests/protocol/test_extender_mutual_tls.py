@@ -214,29 +214,11 @@ async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path
 async def test_two_replicas_that_begin_at_once_work_with_one_set(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await put_secret(rig)
-        rig.replica, other = await asyncio.gather(rig.add_replica(), rig.add_replica())
-        for replica in (rig.replica, other):
-            await until(lambda replica=replica: replica.extender.verbs.server is not None)  # type: ignore[misc]
-        first, second = (
-            {end.not_after for end in r.extender.verbs._keeper.certificate_ends} for r in (rig.replica, other)
-        )  # type: ignore[union-attr]
-        assert first == second
-        door = Door(rig, tmp_path)
-        context = door.of_scheduler()
-        for replica in (rig.replica, other):
-            assert (await Door(_Of(rig, replica), tmp_path).call("prioritize", context))[0] != 403
-
-
-@dataclass
-class _Of:
-    """A rig seen through another of its replicas."""
-
-    rig: ExtenderRig
-    replica: Any
-
-    @property
-    def api(self) -> Any:
-        return self.rig.api
+        replicas = await asyncio.gather(rig.add_replica(), rig.add_replica())
+        for replica in replicas:
+            rig.replica = replica
+            door = await open_door(rig, tmp_path)
+            assert (await door.call("prioritize", door.of_scheduler()))[0] != 403
 
 
 async def test_a_replica_is_not_ready_before_it_has_certificates(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from gcushare.config_manager.executing import UNSHARED
-from gcushare.config_manager.extender import ExtenderSettings
+from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls
 from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
 from gcushare.core.errors import RetryableError
 from gcushare.kube import Tenure
@@ -219,3 +219,46 @@ async def test_a_defect_ends_the_loop_instead_of_being_passed_over(tmp_path: Pat
     loop.wishes = Broken()
     with pytest.raises(ZeroDivisionError):
         await loop.run(Shutdown())
+
+
+SECURE = replace(EXTENDER, url="https://10.96.1.37:32764", tls=ExtenderTls(ca=b"ca", certificate=b"c", key=b"k"))
+
+
+async def taken(_: ExtenderSettings) -> None:
+    """An extender that takes the certificates."""
+
+
+async def refused(settings: ExtenderSettings) -> None:
+    if settings.tls is not None:
+        raise RetryableError("the extender does not answer over mutual TLS")
+
+
+async def test_a_scheduler_goes_on_as_before_until_the_extender_takes_its_certificate(tmp_path: Path) -> None:
+    """As on an upgrade: every node's report says how its scheduler calls now, whatever was tried."""
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    loop = keeper(host, cluster)
+    loop.ask = refused
+    assert loop.manager.calls() is Calls.NONE
+    await loop.round()
+    assert cluster.calls["cp-1"] is Calls.OTHER, "plain HTTP needs nobody's consent"
+    before = host.tree()
+    cluster.settings = SECURE
+    await loop.round()
+    assert cluster.told["cp-1"][-1] == (State.FAILED, "the extender does not answer over mutual TLS")
+    assert (host.tree(), cluster.calls["cp-1"]) == (before, Calls.OTHER)
+    loop.ask = taken
+    await loop.round()
+    assert cluster.told["cp-1"][-1] == (State.APPLIED, "")
+    assert cluster.calls["cp-1"] is Calls.MUTUAL_TLS
+    cluster.wanted = Desire.RECOVER
+    await loop.round()
+    assert cluster.calls["cp-1"] is Calls.NONE
+
+
+async def test_a_fresh_node_whose_change_fails_is_not_one_that_has_still_to_move(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster(settings=SECURE)
+    loop = keeper(host, cluster)
+    loop.ask = refused
+    await loop.round()
+    assert cluster.told["cp-1"][-1][0] is State.FAILED
+    assert cluster.calls["cp-1"] is Calls.NONE

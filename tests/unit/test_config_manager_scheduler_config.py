@@ -11,11 +11,13 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.arguments import Flag, parse_flags
 from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls, is_ours
-from gcushare.config_manager.scheduler_config import existing_config, merged_config, new_config
+from gcushare.config_manager.scheduler_config import calls_of, existing_config, merged_config, new_config
 from gcushare.config_manager.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors.aliyun import ALIYUN
 from gcushare.vendors.enflame import ENFLAME
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.scheduler_port import Calls
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER
 
 BOTH = ExtenderSettings(url="http://10.96.1.37:32766", vendors=(ENFLAME, ALIYUN))
@@ -293,3 +295,28 @@ def test_every_problem_of_the_settings_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         ExtenderSettings(url="x", vendors=(), weight=0, timeout_s=99)
     assert len(caught.value.problems) == 4
+
+
+SHOWING = ExtenderTls(ca=b"ca", certificate=b"cert", key=b"key")
+
+
+@pytest.mark.parametrize("version", ["v1.20.2", "v1.22.1", "v1.36.2"])
+@pytest.mark.parametrize("vendors", [(ENFLAME,), (ALIYUN,), (ENFLAME, ALIYUN)])
+@pytest.mark.parametrize(
+    ("url", "tls", "expected"),
+    [
+        ("http://10.0.0.1:1", None, Calls.OTHER),
+        ("https://10.0.0.1:1", ExtenderTls(ca=b"ca"), Calls.OTHER),
+        ("https://10.0.0.1:1", SHOWING, Calls.MUTUAL_TLS),
+    ],
+)
+def test_a_configuration_says_how_its_scheduler_calls(
+    version: str, vendors: tuple[Vendor, ...], url: str, tls: ExtenderTls | None, expected: Calls
+) -> None:
+    text = new_config(ExtenderSettings(url=url, vendors=vendors, tls=tls), parse_version(version), ()).text
+    assert calls_of(text, "config") is expected
+
+
+def test_a_configuration_without_our_extender_calls_nobody_of_ours() -> None:
+    other = "extenders:\n- urlPrefix: http://10.0.0.1:1/other\n  bindVerb: bind\n"
+    assert [calls_of(text, "config") for text in ("a: b\n", other)] == [Calls.NONE, Calls.NONE]

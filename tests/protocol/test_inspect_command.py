@@ -308,6 +308,12 @@ async def test_a_namespace_restricts_the_pods_listed(seen: Cluster) -> None:
     assert "\na  " in everybody.out
 
 
+async def test_the_namespace_of_the_deploy_scripts_restricts_nothing(seen: Cluster) -> None:
+    ran = await seen.call("-d", "--source=api", environ=seen.environ(GCUSHARE_NAMESPACE="kube-system"))
+    assert "\na  " in ran.out
+    assert "Allocated to namespace" not in ran.out
+
+
 async def test_help_names_the_commands_the_marks_and_the_exit_codes(seen: Cluster) -> None:
     ran = await seen.call("--help")
     assert ran.code == 0

@@ -127,11 +127,14 @@ class DoctorSettings:
     fix: bool = setting(
         parsers.boolean(),
         default=False,
+        typed=True,
         help="Make the changes that findings mark with --fix: remove inventories and counts that a plugin left behind, "
         "cordons of cards that do not exist. They are listed first, and made when you say yes; each only while what it "
         "changes is as it was seen.",
     )
-    yes: bool = setting(parsers.boolean(), default=False, help="With --fix: do not ask, for unattended use.")
+    yes: bool = setting(
+        parsers.boolean(), default=False, typed=True, help="With --fix: do not ask, for unattended use."
+    )
     where: WhereSettings = group(WhereSettings)
     kube: KubeSettings = group(KubeSettings)
 

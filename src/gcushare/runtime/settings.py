@@ -21,7 +21,10 @@ _GROUP = "gcushare.group"
 ENV_PREFIX = "GCUSHARE_"
 
 _WORDS_OF_CHANGE = frozenset(
-    "apply approve confirm delete drain erase fix force overwrite purge remove reset restart uninstall wipe yes".split()
+    {
+        *("apply", "approve", "confirm", "delete", "drain", "erase", "fix", "force", "overwrite", "purge"),
+        *("remove", "reset", "restart", "uninstall", "wipe", "yes"),
+    }
 )
 """A switch whose name has one of these changes something, or agrees to it. Only whoever types it may mean it."""
 

@@ -242,3 +242,8 @@ def test_a_command_line_keeps_known_flags_alone() -> None:
 def test_secret_values_of_the_environment_are_known_for_masking_logs() -> None:
     env = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "MODE", "value": "x"}, {"name": "API_TOKEN"}]
     assert list(secrets_of({"spec": {"containers": [{"env": env}]}})) == ["hunter2"]
+
+
+def test_objects_of_unexpected_shape_are_slimmed_to_nothing() -> None:
+    assert slim_node({}) == {"metadata": {}}
+    assert slim_node({"metadata": None, "status": "?"}) == {"metadata": {}}

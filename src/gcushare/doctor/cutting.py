@@ -26,11 +26,26 @@ _STACK = re.compile(
 _RAISED = re.compile(r"( +(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Refused|Interrupt|Exit)): (.*)")
 _SCHEDULER = re.compile(r"([IWEF]\d{4} [\d:.]{8,18} +\d{1,10} [\w.-]{1,80}\.go:\d{1,6}\] )(.*)")
 _FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
-_FACTS = frozenset(
+FACTS = frozenset(
     {
         *("address", "card", "cards", "cert", "check", "client_ca", "code", "connections", "container", "count"),
         *("counted", "deadline_s", "delay_s", "devices", "dir", "drain_s", "drifts", "endpoint", "error", "file"),
-        *("for_s", "hint", "left_s", "limit", "look_every_s", "method", "missing", "ms", "node", "observed", "peer"),
+        *(
+            "for_s",
+            "found",
+            "slow",
+            "limit_s",
+            "hint",
+            "left_s",
+            "limit",
+            "look_every_s",
+            "method",
+            "missing",
+            "ms",
+            "node",
+            "observed",
+            "peer",
+        ),
         *("pod", "pods", "problem", "purpose", "reason", "recorded", "resource", "status", "task", "tasks", "uid"),
         *("unit", "units", "url", "vendor", "version", "waited_s", "wrong"),
     }
@@ -99,7 +114,7 @@ def _log_message(message: str, names: Collection[str]) -> str:
 
     def cut(found: re.Match[str]) -> str:
         key, quoted, bare = found.groups()
-        if key not in _FACTS:
+        if key not in FACTS:
             return f"{key}={ELLIPSIS}"
         if quoted is None:
             return f"{key}={own_words(bare, names)}"

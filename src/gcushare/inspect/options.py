@@ -21,11 +21,6 @@ class Output(enum.Enum):
     YAML = "yaml"
     CSV = "csv"
 
-    @property
-    def is_document(self) -> bool:
-        """Whether programs read it, so that everything known goes in."""
-        return self in (Output.JSON, Output.YAML, Output.CSV)
-
 
 class SortKey(enum.Enum):
     """By what nodes are ordered."""

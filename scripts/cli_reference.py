@@ -54,13 +54,16 @@ LANGUAGES = (
         ROOT / "docs" / "cli-reference.md",
         "# Command line reference\n\n[中文](zh/cli-reference.md)\n\n"
         "Generated from the programs by `python -m scripts.cli_reference`; do not edit. Every setting is a flag, an\n"
-        "environment variable and a key of the settings file; `--print-config` shows the result.\n",
+        "environment variable and a key of the settings file, unless its text says 'on the command line alone';\n"
+        "`--print-config` shows the result.\n",
     ),
     Language(
         ROOT / "docs" / "zh" / "cli-reference.md",
         "# 命令行参考\n\n[English](../cli-reference.md)\n\n"
         "由 `python -m scripts.cli_reference` 从程序生成,请勿手工修改;帮助文本为英文原文。\n"
-        "每个设置项都可以用命令行参数、环境变量或设置文件给出;`--print-config` 显示最终值及其来源。\n",
+        "每个设置项都可以用命令行参数、环境变量或设置文件给出,\n"
+        "帮助文本注明 on the command line alone 的只能由命令行给出;"
+        "`--print-config` 显示最终值及其来源。\n",
     ),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -46,16 +47,16 @@ class Caller:
 
 
 @asynccontextmanager
-async def serving(body: bytes) -> AsyncIterator[str]:
-    """An address that answers everything with this."""
+async def serving(body: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """An address that answers everything with this, over TLS alone where it is given."""
 
     async def answer(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=body, content_type="application/json")
 
     server = web.Server(answer)
-    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, ssl=tls)
     try:
-        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     finally:
         listener.close()
         await server.shutdown(0)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gcushare.card_view.looking import PluginLooker
+from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.planning import Mode
+from gcushare.runtime.asking import ClientTls
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
 from tests.native.libraries import install_fake
-from tests.protocol.card_view_rig import Caller, serving, simulated
+from tests.protocol.card_view_rig import NOWHERE, Caller, serving, simulated
 from tests.protocol.plugin_rig import PluginRig
+from tests.protocol.runtime_certificates import Authority
 from tests.unit.card_pictures import card, status
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
@@ -200,3 +205,15 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
     }
     assert (second["mode"], second["holders"], second["use"]["memoryUsedBytes"]) == ("free", [], None)
     assert (document["pods"][0]["cards"], document["pods"][0]["whole"]) == ([0], False)
+
+
+async def test_a_plugin_that_answers_https_alone_is_found_out_where_no_address_is_given(tmp_path: Path) -> None:
+    issued = Authority("plugins").issue("gcushare-device-plugin")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*issued.write(tmp_path))
+    async with serving(msgspec.json.encode(status(card(0))), context) as url:
+        plain = url.replace("https:", "http:")
+        found = await PluginLooker((plain,), ClientTls(), NOWHERE, tries_tls=True).look()
+        assert [node.node for node in found.nodes] == ["node-1"]
+        with pytest.raises(RetryableError, match="http://"):
+            await PluginLooker((plain,), ClientTls(), NOWHERE).look()

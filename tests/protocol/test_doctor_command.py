@@ -85,6 +85,14 @@ async def test_nobody_to_ask_is_no_yes(rig: DoctorRig) -> None:
     assert "with --yes these changes are made" in answer.stderr
 
 
+async def test_no_variable_asks_for_changes_or_agrees_to_them(rig: DoctorRig) -> None:
+    leave_things_behind(rig)
+    answer = await rig.run(GCUSHARE_FIX="true", GCUSHARE_YES="true")
+    assert (answer.code, leftovers(rig)) == (3, BEHIND)
+    asked = await rig.run("--fix", GCUSHARE_YES="true")
+    assert (asked.code, leftovers(rig)) == (1, BEHIND)
+
+
 async def test_unattended_repair_tells_what_it_did(rig: DoctorRig) -> None:
     leave_things_behind(rig)
     answer = await rig.examine("--fix", "--yes")

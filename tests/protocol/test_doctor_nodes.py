@@ -442,3 +442,16 @@ async def test_several_cards_of_one_pod_are_compared_as_a_set(rig: DoctorRig) ->
     told = told_pod(made["metadata"]["uid"], recordedCards=[1, 0], heldByCard={"0": 4, "1": 4})
     set_status(rig, pods=[told])
     assert (await rig.examine()).kinds == set()
+
+
+async def test_the_vendor_of_a_plugin_is_the_one_that_its_own_status_says(rig: DoctorRig) -> None:
+    def without_flags(pod: JsonObject) -> None:
+        pod["spec"]["containers"][0]["args"] = []
+
+    rig.change("pods", PLUGIN, without_flags, SYSTEM)
+    rig.delete("nodes", NODE)
+    rig.put(node_object(NODE, [], gpushare="true"))
+    set_status(rig, vendor=ALIYUN.name, unit="GiB")
+    assert "node-without-plugin" not in {kind for _, kind in (await rig.examine()).kinds}
+    set_status(rig, vendor=ENFLAME.name)
+    assert "node-without-plugin" in {kind for _, kind in (await rig.examine()).kinds}

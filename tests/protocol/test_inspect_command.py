@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 from collections.abc import AsyncIterator
@@ -306,6 +307,28 @@ async def test_a_namespace_restricts_the_pods_listed(seen: Cluster) -> None:
     assert "Allocated to namespace team: 3 GB" in ran.lines
     everybody = await seen.call("-d", "-n", "team", "-A", "--source=api")
     assert "\na  " in everybody.out
+
+
+async def test_a_silent_extender_is_asked_once_while_the_api_server_is_read(seen: Cluster) -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # until the other side gives up
+        writer.close()
+
+    silent = await asyncio.start_server(accept, "127.0.0.1", 0)
+    async with silent:
+        url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        seen.front.backends |= {SERVICE: url, SERVICE.replace("http:", "https:"): url}
+        for command in ((), ("explain", "wait")):
+            ran = await seen.call(*command)
+            assert ran.code == 0
+            assert "was not used" in ran.err
+    assert [path.partition("/services/")[2].partition(":")[0] for path in seen.front.proxied] == ["http", "http"]
+
+
+async def test_the_namespace_of_the_deploy_scripts_restricts_nothing(seen: Cluster) -> None:
+    ran = await seen.call("-d", "--source=api", environ=seen.environ(GCUSHARE_NAMESPACE="kube-system"))
+    assert "\na  " in ran.out
+    assert "Allocated to namespace" not in ran.out
 
 
 async def test_help_names_the_commands_the_marks_and_the_exit_codes(seen: Cluster) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from gcushare.core.units import GIB
@@ -82,6 +83,27 @@ async def test_a_plugin_is_asked_at_the_port_that_its_pod_declares_unless_one_is
         assert (await found.call("top")).lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
         assert (await found.call("top", "--plugin-port", "9401")).code == 1
     assert [path.rpartition(":")[2] for path in found.front.proxied] == ["9400/proxy/metrics", "9401/proxy/metrics"]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"args": ["--tls-cert-file", "/tls/tls.crt"]}, id="flag"),
+        pytest.param({"command": ["gcushare-device-plugin", "--tls-cert-file=/tls/tls.crt"]}, id="command"),
+        pytest.param({"env": [{"name": "GCUSHARE_TLS_CERT_FILE", "value": "/tls/tls.crt"}]}, id="variable"),
+    ],
+)
+async def test_a_plugin_whose_pod_names_a_certificate_is_asked_over_https(tmp_path: Path, container: Document) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16))
+        pod = plugin_pod("gcushare-device-plugin-x", "node-1")
+        pod["spec"]["containers"][0] |= container
+        found.put(pod)
+        found.front.backends["pods/https:gcushare-device-plugin-x:32767"] = metrics_of("node-1", 1.0)
+        assert (await found.call("top")).lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
+        assert (await found.call("top", "--no-plugin-tls")).code == 1
+    asked = [path.split("/")[-3] for path in found.front.proxied]
+    assert asked == ["https:gcushare-device-plugin-x:32767", "http:gcushare-device-plugin-x:32767"]
 
 
 async def test_nodes_without_a_plugin_and_plugins_that_fail_are_told_and_the_rest_is_shown(tmp_path: Path) -> None:

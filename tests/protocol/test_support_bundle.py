@@ -33,8 +33,13 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
         yield running
 
 
+def logged(words: str) -> str:
+    """A line as our programs write it."""
+    return f"2026/11/22 02:53:08 INFO gcushare/kube/client.py:46 {words}\n"
+
+
 async def print_log(pod: JsonObject, container: str) -> str:
-    return "".join(f"line {number} of {container}\n" for number in range(20))
+    return "".join(logged(f"line {number} of {container}") for number in range(20))
 
 
 def files_of(path: Path) -> dict[str, bytes]:
@@ -55,7 +60,7 @@ def manifest_of(path: Path) -> Any:
 async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, tmp_path: Path) -> None:
     rig.put_asking("waits", 4)
     rig.extender.pages["/gcushare-scheduler/inspect"] = '{"nodes": []}'
-    rig.extender.pages["/gcushare-scheduler/explain/default/waits"] = '{"pod": "default/waits"}'
+    rig.extender.pages["/gcushare-scheduler/explain/default/waits"] = EXPLANATION
     path = tmp_path / "bundle.tar.gz"
     answer = await rig.bundle(str(path))
     assert (answer.code, answer.stderr) == (0, "")
@@ -104,20 +109,32 @@ SECRETS = {
     "status": "status-hunter2-value",
     "secret": "secret-hunter2-value",
     "shell": "shell-hunter2-value",
+    "termination message": "ended-hunter2-value",
+    "condition": "condition-hunter2-value",
+    "label": "label-hunter2-value",
+    "library": "library-hunter2-value",
+    "user": "user-hunter2-value",
+    "quoted": "quoted-hunter2-value",
+    "answer": "answer-hunter2-value",
 }
 """Planted where secrets are found in the field."""
 
+EXPLANATION = json.dumps(
+    {"namespace": "default", "name": "waits", "uid": "u", "state": "waits", "summary": "needs 4 in one card", "note": 1}
+)
 JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJlLW9mLWh1bnRlcjI"
 
 
 async def print_secrets(pod: JsonObject, container: str) -> str:
     return (
-        f"password={SECRETS['log']} was refused\n"
-        f"connecting as {SECRETS['environment']}\n"
-        f"Authorization: Bearer {JWT}\n"
-        f"GET https://admin:{SECRETS['log']}@db:5432/ failed\n"
-        "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIhunter2\n-----END EC PRIVATE KEY-----\n"
-        "the end of the log\n"
+        f"a library prints what it likes: {SECRETS['library']}\n"
+        + logged(f'request failed error="password={SECRETS["log"]} was refused" user={SECRETS["user"]}')
+        + logged(f"connecting as {SECRETS['environment']}")
+        + logged(f"Authorization: Bearer {JWT}")
+        + logged(f"GET https://admin:{SECRETS['log']}@db:5432/ failed")
+        + logged(f"pod cannot be read pod=default/user reason=\"annotation x: '{SECRETS['quoted']}' is no number\"")
+        + "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIhunter2\n-----END EC PRIVATE KEY-----\n"
+        + logged("the end of the log")
     )
 
 
@@ -133,7 +150,17 @@ def plant(rig: DoctorRig) -> None:
     container = asking["spec"]["containers"][0]
     container["env"] = [{"name": "DB_PASSWORD", "value": SECRETS["environment"]}, {"name": "MODE", "value": "fast"}]
     container["command"] = ["sh", "-c", f"mysql -p{SECRETS['shell']}"]
-    rig.put_pod(asking, age_s=600, message=f"pull failed: https://bot:{SECRETS['status']}@registry/x")
+    asking["metadata"]["labels"] = {"team": SECRETS["label"]}
+    ended = {
+        "terminated": {"exitCode": 1, "reason": "Error", "message": f"DB_PASS={SECRETS['termination message']} ghp_x"}
+    }
+    rig.put_pod(
+        asking,
+        age_s=600,
+        message=f"pull failed: https://bot:{SECRETS['status']}@registry/x",
+        conditions=[{"type": "Ready", "status": "False", "message": SECRETS["condition"]}],
+        containerStatuses=[{"name": "main", "restartCount": 1, "lastState": ended}],
+    )
 
     def change(pod: JsonObject) -> None:
         pod["spec"]["containers"][0]["args"] += [
@@ -163,7 +190,10 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     path = tmp_path / "bundle.tar.gz"
     user = User("looker", ("system:masters",))
     token = rig.api.add_user(user)
-    rig.extender.pages["/metrics"] += f"# somebody logged {token}\n"
+    rig.extender.pages["/metrics"] += f'# somebody logged {token}\nother_figure{{password="{SECRETS["answer"]}"}} 1\n'
+    rig.extender.pages["/gcushare-scheduler/inspect"] = json.dumps(
+        {"nodes": [{"name": NODE, "note": SECRETS["answer"]}]}
+    )
     answer = await rig.bundle(str(path), user=user)
     assert answer.code == 0
     files = files_of(path)
@@ -174,34 +204,38 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
         assert fragment not in whole
     # The control: the places were collected, only the secrets are not in them.
     log = files[f"logs/{SYSTEM}/{EXTENDER}/gcushare-scheduler-extender.log"].decode()
-    assert "password=******** was refused" in log
+    assert 'request failed error="password=******** was refused" user=…' in log
     assert "the end of the log" in log
     assert "https://********@db:5432/" in log
+    assert "pod=default/user" in log
+    assert log.endswith("(4 lines of another form left out)\n")
     pods = {pod["metadata"]["name"]: pod for pod in json.loads(files["cluster/pods.json"])["items"]}
-    assert pods["user"]["spec"]["containers"][0]["environment"] == ["DB_PASSWORD", "MODE"]
-    assert pods["user"]["metadata"]["annotationsLeftOut"] == ["example.com/note"]
+    assert pods["user"]["spec"]["containers"][0]["environment"] == {"known": [], "others": 2}
+    assert pods["user"]["metadata"]["annotationsLeftOut"] == 1
+    assert pods["user"]["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
     assert pods["user"]["metadata"]["annotations"][ENFLAME.record.card_index] == "0"
-    assert "--secret=********" in pods[EXTENDER]["spec"]["containers"][0]["args"]
+    assert pods[EXTENDER]["spec"]["containers"][0]["args"] == ["--leader-elect", "(3 left out)"]
     assert json.loads(files["cluster/events.json"])["items"][0]["message"].startswith("mount failed")
-    assert len(json.loads(files["cluster/configmaps.json"])["items"]) == 1
+    (config_map_kept,) = json.loads(files["cluster/configmaps.json"])["items"]
+    assert config_map_kept["keys"] == ["data"]
 
 
 async def test_the_callers_own_token_is_not_in_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
     async def print_tokens(pod: JsonObject, container: str) -> str:
         (token,) = re.findall(r"playground\.[\w-]+", kubeconfig.read_text())
-        return f"seen <{token}>\n"
+        return logged(f"seen <{token}>")
 
     user = User("looker", ("system:masters",))
     kubeconfig = tmp_path / user.name
     rig.api.register_logs(NODE, print_tokens)
     path = tmp_path / "bundle.tar.gz"
     await rig.bundle(str(path), user=user)
-    assert files_of(path)[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"] == b"seen <********>\n"
+    assert files_of(path)[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"] == logged("seen <********>").encode()
 
 
 async def test_the_size_is_bounded_and_what_does_not_fit_is_named(rig: DoctorRig, tmp_path: Path) -> None:
     async def print_much(pod: JsonObject, container: str) -> str:
-        return "x" * 100_000 + "\n"
+        return logged("x" * 500) * 200
 
     rig.api.register_logs(NODE, print_much)
     path = tmp_path / "bundle.tar.gz"
@@ -219,7 +253,7 @@ async def test_logs_are_cut_to_their_last_lines(rig: DoctorRig, tmp_path: Path) 
     path, without = tmp_path / "bundle.tar.gz", tmp_path / "without.tar.gz"
     await rig.bundle("--log-lines", "2", str(path))
     log = files_of(path)[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"].decode()
-    assert log == "line 18 of gcushare-device-plugin\nline 19 of gcushare-device-plugin\n"
+    assert log == logged("line 18 of gcushare-device-plugin") + logged("line 19 of gcushare-device-plugin")
     await rig.bundle("--log-lines", "0", str(without))
     assert not [name for name in files_of(without) if name.startswith("logs/")]
 

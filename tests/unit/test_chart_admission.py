@@ -76,7 +76,7 @@ def test_an_admins_cordon_is_reserved_for_nobody() -> None:
     ],
 )
 def test_only_our_accounts_write_and_they_are_the_charts_own(name: str, accounts: set[str]) -> None:
-    (validation,) = policy(name)["spec"]["validations"]
+    validation = policy(name)["spec"]["validations"][0]
     users = {word for word in quoted(validation["expression"]) if word.startswith("system:")}
     assert users == {ACCOUNT + account for account in accounts}
     there = {each["metadata"]["name"] for each in of_kind(rendered(UMBRELLA_CHART), "ServiceAccount")}
@@ -89,6 +89,14 @@ def test_the_plugins_token_is_held_to_its_own_node() -> None:
         assert found["spec"]["matchConditions"][0]["expression"].endswith(f"== '{ACCOUNT}gcushare-device-plugin'")
         assert "authentication.kubernetes.io/node-name" in variable(found, "node")
         assert "variables.node" in found["spec"]["validations"][0]["expression"]
+
+
+@pytest.mark.parametrize("name", ["plugin-pods", "plugin-nodes"])
+def test_the_plugins_token_changes_no_metadata_but_annotations(name: str) -> None:
+    """Every field by default, not those that somebody thought of; tests/e2e tries them."""
+    expression = policy(name)["spec"]["validations"][1]["expression"]
+    free = re.findall(r"dyn\(object\.metadata\)\.all\(key, key in \[([^]]*)\]", expression)
+    assert free == ["'annotations', 'managedFields', 'resourceVersion', 'generation'"]
 
 
 def test_exempt_users_are_let_through_everywhere_but_not_the_plugins_token() -> None:

@@ -27,11 +27,12 @@ from gcushare.doctor.findings import (
     worst,
 )
 from gcushare.doctor.fixing import patch_of
-from gcushare.doctor.objects import SeenPod, flag_of
+from gcushare.doctor.objects import SeenPod
 from gcushare.doctor.programs import Program, port_of, program_of, vendor_of_plugin
 from gcushare.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.command_lines import flag_of
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

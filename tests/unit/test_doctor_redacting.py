@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.doctor.redacting import MASK, Redactor, is_secret_name
-from gcushare.doctor.slimming import secrets_of, slim_node, slim_pod
 
 
 @pytest.mark.parametrize(
@@ -79,48 +78,3 @@ def test_any_document_can_be_redacted(document: object) -> None:
 def test_names_of_secrets_are_known_in_any_writing() -> None:
     assert all(map(is_secret_name, ("DB_PASSWORD", "apiKey", "x-access-key", "Authorization", "client_secret")))
     assert not any(map(is_secret_name, ("MODE", "NODE_NAME", "monkey", "ENFLAME_VISIBLE_DEVICES")))
-
-
-POD = {
-    "metadata": {
-        "name": "p",
-        "annotations": {"example.com/x": "v", "gcushare.io/corrected": "0->1"},
-        "managedFields": [],
-    },
-    "spec": {
-        "containers": [
-            {
-                "name": "main",
-                "image": "i",
-                "command": ["sh"],
-                "env": [{"name": "A_TOKEN", "value": "abcd"}, {"name": "B", "valueFrom": {"fieldRef": {}}}],
-                "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-            }
-        ],
-        "volumes": [{"name": "v", "secret": {"secretName": "s", "items": []}}, {"name": "e", "emptyDir": {}}],
-        "hostAliases": ["x"],
-    },
-}
-
-
-def test_only_listed_parts_of_a_pod_are_kept() -> None:
-    slim = slim_pod(POD, is_ours=False)
-    assert slim["metadata"] == {
-        "name": "p",
-        "annotations": {"gcushare.io/corrected": "0->1"},
-        "annotationsLeftOut": ["example.com/x"],
-    }
-    container = slim["spec"]["containers"][0]
-    assert container == {"name": "main", "image": "i", "environment": ["A_TOKEN", "B"], "mounts": {"/v": "v"}}
-    assert slim["spec"]["volumes"] == [
-        {"name": "v", "kind": "secret", "of": {"name": "s"}},
-        {"name": "e", "kind": "emptyDir"},
-    ]
-    assert "hostAliases" not in slim["spec"]
-    assert slim_pod(POD, is_ours=True)["spec"]["containers"][0]["command"] == ["sh"]
-    assert list(secrets_of(POD)) == ["abcd"]
-
-
-def test_objects_of_unexpected_shape_are_slimmed_to_nothing() -> None:
-    assert slim_node({}) == {"metadata": {}, "spec": {}, "status": {}}
-    assert slim_node({"metadata": None, "status": "?"}) == {"metadata": {}, "spec": {}, "status": {}}

@@ -56,7 +56,7 @@ class _Command:
             return
         here = self.settings.here
         tls = ClientTls(ca_file=here.tls_ca_file, cert_file=here.tls_cert_file, key_file=here.tls_key_file)
-        plugins = PluginLooker(here.plugin or (DEFAULT_PLUGIN,), tls, self.proc)
+        plugins = PluginLooker(here.plugin or (DEFAULT_PLUGIN,), tls, self.proc, tries_tls=not here.plugin)
         if here.plugin and here.cards is None:
             yield plugins
             return

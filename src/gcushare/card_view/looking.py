@@ -47,15 +47,26 @@ class LibraryLooker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PluginLooker:
-    """Plugins at addresses of their own."""
+    """Plugins at addresses of their own; ``tries_tls`` also asks over HTTPS where plain HTTP is not answered."""
 
     urls: Sequence[str]
     tls: ClientTls
     proc: Path = PROC
+    tries_tls: bool = False
 
     async def look(self) -> Picture:
         """Ask all of them at once."""
-        return _picture(await _gather({url: self._ask(url) for url in self.urls}), self.proc)
+        ask = self._ask_either_way if self.tries_tls else self._ask
+        return _picture(await _gather({url: ask(url) for url in self.urls}), self.proc)
+
+    async def _ask_either_way(self, url: str) -> NodeStatus:
+        try:
+            return await self._ask(url)
+        except (RetryableError, RemoteContractError) as silence:
+            try:
+                return await self._ask(url.replace("http:", "https:", 1))
+            except (RetryableError, RemoteContractError):
+                raise silence from None
 
     async def _ask(self, url: str) -> NodeStatus:
         # A plugin's certificate names a service: nobody but a program of this machine can answer at its loopback.

@@ -49,6 +49,7 @@ class PlaceSettings:
     restart: bool = setting(
         parsers.boolean(),
         default=False,
+        typed=True,
         help="With --unit: have systemd read its units anew and restart the scheduler, and wait for it. The kubelet "
         "restarts a static pod by itself.",
     )
@@ -136,6 +137,8 @@ class ExtenderGroup:
     timeout: float = setting(
         parsers.duration_s(0.1, 60),
         default=DEFAULT_TIMEOUT_S,
+        # Not GCUSHARE_TIMEOUT: deploy.sh has helm wait so long.
+        env="GCUSHARE_EXTENDER_TIMEOUT",
         help="How long kube-scheduler waits for one answer; a filter call that takes longer fails the attempt. The "
         "default is kube-scheduler's own.",
     )

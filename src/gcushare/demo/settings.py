@@ -100,7 +100,11 @@ class DemoSettings:
         "pods that want cards for themselves.",
     )
     nodes: int = setting(
-        parsers.integer(1, MAX_NODES), default=1, help="How many nodes; each has a kubelet and a device plugin."
+        parsers.integer(1, MAX_NODES),
+        default=1,
+        # Not GCUSHARE_NODES: deploy.sh has their names there.
+        env="GCUSHARE_DEMO_NODES",
+        help="How many nodes; each has a kubelet and a device plugin.",
     )
     cards: CardSet | None = setting(
         _card_set(),

@@ -95,11 +95,6 @@ def plan_inventory(
     return Inventory(unit=unit, cards=cards, driver=driver, left_out=tuple(left_out), modes=offer.mode.parts)
 
 
-def offered_units(inventory: Inventory) -> dict[int, int]:
-    """Units per card index that are told to the kubelet."""
-    return {card.index: card.units for card in inventory.cards}
-
-
 def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
     if offer.unit != AUTO_UNIT:
         return parse_memory_unit(offer.unit)

@@ -198,6 +198,7 @@ class ActionSettings:
     remove_from_node: bool = setting(
         parsers.boolean(),
         default=False,
+        typed=True,
         help="Take back what the plugin wrote: the card count and the inventory on the Node, the CDI specification, a "
         "socket left behind; then exit. Refused while the plugin runs here. Repeatable.",
     )

@@ -12,17 +12,42 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from gcushare.core.errors import GcushareError
+from gcushare.doctor.answers import (
+    Cut,
+    cut_explanation,
+    cut_figures,
+    cut_findings,
+    cut_inspect,
+    cut_status,
+    cut_version,
+    findings_document,
+    known_names,
+    policy_document,
+    schedulers_document,
+    versions_document,
+)
 from gcushare.doctor.archiving import Archive
 from gcushare.doctor.checks.views import asking
+from gcushare.doctor.cutting import cut_log, own_words
 from gcushare.doctor.facts import Facts
 from gcushare.doctor.findings import Finding
 from gcushare.doctor.objects import SeenPod
 from gcushare.doctor.probing import Endpoint, at_address, proxied_pod, proxied_service
-from gcushare.doctor.programs import EXTENDER_PORT, STATUS_PORT, Program
+from gcushare.doctor.programs import EXTENDER_PORT, STATUS_PORT, Program, main_container
 from gcushare.doctor.reading import ANSWER_S, Progress, list_items
 from gcushare.doctor.redacting import Redactor
-from gcushare.doctor.rendering import document, render_json, render_text, versions
-from gcushare.doctor.slimming import JsonObject, secrets_of, slim_event, slim_node, slim_object, slim_pod, slim_workload
+from gcushare.doctor.rendering import render_json, render_text
+from gcushare.doctor.slimming import (
+    JsonObject,
+    secrets_of,
+    slim_config_map,
+    slim_event,
+    slim_lease,
+    slim_node,
+    slim_pod,
+    slim_service,
+    slim_workload,
+)
 from gcushare.kube import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, KubeClient, Resource, Selector
 
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
@@ -49,16 +74,22 @@ class LogLimits:
 
 @dataclass(slots=True)
 class Collector:
-    """Collects about one snapshot. What cannot be read is left out with its reason; nothing stops the rest."""
+    """Collects about one snapshot. What cannot be read is left out with its reason; nothing stops the rest.
+
+    Two things keep secrets out: of everything only what is known by name and form goes in, and what of it still looks
+    like a secret, or is known to be one, is masked.
+    """
 
     client: KubeClient
     facts: Facts
     archive: Archive
     progress: Progress
     redactor: Redactor
+    names: frozenset[str] = frozenset()
 
     async def collect(self, findings: Sequence[Finding], logs: LogLimits) -> None:
         """Fill the archive, the most telling first."""
+        self.names = known_names(self.facts)
         pods = await self._list("cluster/pods.json", _PODS, EVERYTHING)
         concerned = {pod.metadata.uid for pod in self.facts.pods}
         raw_pods = [pod for pod in pods if pod.get("metadata", {}).get("uid") in concerned]
@@ -76,16 +107,17 @@ class Collector:
         return [] if header is None else [header.split()[-1]]
 
     def _add_findings(self, findings: Sequence[Finding]) -> None:
-        self._add_document("doctor.json", document(self.facts, findings), "what the doctor found")
-        text = render_text(self.facts, findings, width=100, color=False)
+        cut = cut_findings(findings, self.names)
+        self._add_document("doctor.json", findings_document(self.facts, cut), "what the doctor found")
+        text = render_text(self.facts, cut, width=100, color=False)
         self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
-        self._add_document("versions.json", versions(self.facts), "releases of everything")
-        told = {"schedulers": self.facts.schedulers, "reports": self.facts.reports, "clocks": self.facts.clocks}
-        self._add_document("schedulers.json", msgspec.to_builtins(told), "schedulers, config managers, clocks")
+        self._add_document("versions.json", versions_document(self.facts), "releases of everything")
+        seen = schedulers_document(self.facts, self.names)
+        self._add_document("schedulers.json", seen, "schedulers, config managers, clocks")
 
     def _add_pods(self, pods: Sequence[JsonObject]) -> None:
         ours = {pod.metadata.uid for members in self.facts.programs.values() for pod in members}
-        slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
+        slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours, names=self.names) for pod in pods]
         self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
 
     async def _add_objects(self) -> None:
@@ -96,14 +128,13 @@ class Collector:
         for path, resource in (("deployments", DEPLOYMENTS), ("daemonsets", _DAEMON_SETS)):
             found = await self._list(f"cluster/{path}.json", resource, _OURS)
             self._add_items(f"cluster/{path}.json", [slim_workload(each) for each in found], path)
-        for path, listed in (("services", _SERVICES), ("configmaps", CONFIG_MAPS)):
-            found = await self._list(f"cluster/{path}.json", listed, _OURS)
-            slim = [slim_object(each) for each in found]
-            if path == "configmaps":
-                slim = [{**head, "data": each.get("data")} for head, each in zip(slim, found, strict=True)]
-            self._add_items(f"cluster/{path}.json", slim, path)
+        services = await self._list("cluster/services.json", _SERVICES, _OURS)
+        self._add_items("cluster/services.json", [slim_service(each) for each in services], "services")
+        maps = await self._list("cluster/configmaps.json", CONFIG_MAPS, _OURS)
+        slim = [slim_config_map(each, self.names) for each in maps]
+        self._add_items("cluster/configmaps.json", slim, "keys of ConfigMaps, reports of config managers")
         await self._add_leases()
-        policies = [{"name": each.name, "denies": each.denies, "spec": each.text} for each in self.facts.policies]
+        policies = [policy_document(each) for each in self.facts.policies]
         self._add_items("cluster/policies.json", policies, "admission policies")
         await self._add_events(names)
 
@@ -112,7 +143,7 @@ class Collector:
         for namespace in sorted(namespaces):
             path = f"cluster/leases-{namespace}.json"
             found = await self._list(path, _LEASES, Selector(namespace=namespace))
-            self._add_items(path, [slim_object(each) for each in found], "who leads")
+            self._add_items(path, [slim_lease(each) for each in found], "who leads")
 
     async def _add_events(self, nodes: set[str]) -> None:
         pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
@@ -125,7 +156,7 @@ class Collector:
 
         found = [event for event in await self._list("cluster/events.json", _EVENTS) if concerns(event)]
         found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True)
-        slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
+        slim = [slim_event(each, self.names) for each in found[:_MOST_EVENTS]]
         self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
 
     async def _add_programs(self) -> None:
@@ -135,23 +166,25 @@ class Collector:
                 proxied_pod(self.client, pod, STATUS_PORT),
                 f"plugins/{pod.spec.node_name}/{pod.metadata.name}",
             )
-            await self._add_page(endpoint, "/status", f"{folder}/status.json")
-            await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt")
+            await self._add_page(endpoint, "/status", f"{folder}/status.json", cut_status)
+            await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
         async with self._extenders() as endpoints:
             for name, endpoint in endpoints:
                 self.progress("asking the scheduler extender")
                 await self._add_extender(endpoint, f"extender/{name}")
 
     async def _add_extender(self, endpoint: Endpoint, folder: str) -> None:
-        await self._add_page(endpoint, "/version", f"{folder}/version.txt")
-        await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt")
+        await self._add_page(endpoint, "/version", f"{folder}/version.txt", cut_version)
+        await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
         for vendor in self.facts.vendors():
-            await self._add_page(endpoint, f"{vendor.url_prefix}/inspect", f"{folder}/{vendor.name}-inspect.json")
+            file = f"{folder}/{vendor.name}-inspect.json"
+            await self._add_page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
             waiting = [each.pod for each in asking(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
-                await self._add_page(endpoint, f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}", file)
+                page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
+                await self._add_page(endpoint, page, file, cut_explanation)
 
     @asynccontextmanager
     async def _extenders(self) -> AsyncIterator[list[tuple[str, Endpoint]]]:
@@ -166,15 +199,14 @@ class Collector:
             found = [("behind-service", proxied_service(self.client, extender.service))]
         yield found
 
-    async def _add_page(self, endpoint: Endpoint, page: str, path: str) -> None:
+    async def _add_page(self, endpoint: Endpoint, page: str, path: str, cut: Cut) -> None:
         try:
             body = await endpoint.client.get_raw(f"{endpoint.prefix}{page}", endpoint.words, timeout_s=ANSWER_S)
+            text = cut(body, self.names).decode()
         except GcushareError as failure:
             self._leave_out(path, failure)
             return
-        self.archive.add(
-            path, self.redactor.text(body.decode("utf-8", errors="replace")).encode(), f"its answer to {page}"
-        )
+        self.archive.add(path, self.redactor.text(text).encode(), f"its answer to {page}")
 
     async def _add_logs(self, limits: LogLimits) -> None:
         wanted = list(self._logs())
@@ -187,13 +219,15 @@ class Collector:
                     self.archive.add(_log_path(pod, container, is_previous), text, "log")
 
     def _logs(self) -> Iterator[tuple[SeenPod, str, bool]]:
+        """The containers that run our programs or kube-scheduler, now and before their last restart; no sidecars."""
         for program in Program:
             for pod in self.facts.running(program):
-                for container in pod.containers():
-                    yield pod, container.name, False
-                for state in pod.status.container_statuses:
-                    if state.restart_count:
-                        yield pod, state.name, True
+                container = main_container(pod)
+                if container is None:
+                    continue
+                yield pod, container.name, False
+                if any(each.restart_count for each in pod.status.container_statuses if each.name == container.name):
+                    yield pod, container.name, True
 
     async def _read_log(self, pod: SeenPod, container: str, is_previous: bool, limits: LogLimits) -> bytes | None:
         query = {"container": container, "tailLines": str(limits.lines), "limitBytes": str(limits.size_bytes)}
@@ -205,7 +239,7 @@ class Collector:
         except GcushareError as failure:
             self._leave_out(_log_path(pod, container, is_previous), failure)
             return None
-        return self.redactor.text(body.decode("utf-8", errors="replace")).encode()
+        return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
 
     async def _list(
         self, path: str, resource: Resource[JsonObject], selector: Selector = EVERYTHING
@@ -229,7 +263,7 @@ class Collector:
         self.archive.add(path, render_json(self.redactor.document(content)).encode(), what)
 
     def _leave_out(self, path: str, failure: Exception) -> None:
-        self.archive.leave_out(path, self.redactor.text(str(failure)))
+        self.archive.leave_out(path, self.redactor.text(own_words(str(failure), self.names)))
 
 
 def _log_path(pod: SeenPod, container: str, is_previous: bool) -> str:

@@ -113,15 +113,3 @@ class Service(msgspec.Struct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _ServiceSpec = _ServiceSpec()
-
-
-def flag_of(words: tuple[str, ...], name: str) -> str | None:
-    """The value of the last ``--name=value`` or ``--name value`` of a command line; ``true`` for a bare switch."""
-    found: str | None = None
-    for position, word in enumerate(words):
-        written, equals, value = word.partition("=")
-        if written.lstrip("-").replace("_", "-") != name or not written.startswith("-"):
-            continue
-        following = words[position + 1] if position + 1 < len(words) else "-"
-        found = value if equals else ("true" if following.startswith("-") else following)
-    return found

@@ -15,6 +15,7 @@ from gcushare.doctor.objects import SeenPod, Service
 from gcushare.doctor.programs import EXTENDER_PORT, STATUS_PORT, has_tls, port_of, vendor_of_plugin
 from gcushare.doctor.reading import ANSWER_S, Dated, Reader
 from gcushare.kube import KubeClient, KubeConfig
+from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.node_status import parse_node_status
 
 _POD_PROXY, _SERVICE_PROXY = "pods/proxy", "services/proxy"
@@ -80,7 +81,9 @@ async def ask_plugins(
         finally:
             done += 1
             reader.progress(f"asking device plugins: {done} of {len(pods)}")
-        return PluginFacts(pod=pod, vendor=facts.vendor, status=status), reader.clock_of(
+        # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
+        vendor = VENDORS_BY_NAME.get(status.vendor, facts.vendor)
+        return PluginFacts(pod=pod, vendor=vendor, status=status), reader.clock_of(
             f"the device plugin of node {pod.spec.node_name}", answer
         )
 

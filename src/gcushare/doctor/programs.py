@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import posixpath
 
-from gcushare.doctor.objects import SeenContainer, SeenPod, flag_of
+from gcushare.doctor.objects import SeenContainer, SeenPod
 from gcushare.vendors import ENFLAME, VENDORS_BY_NAME, Vendor
+from gcushare.wire.command_lines import flag_of
 from gcushare.wire.pods import is_finished
 
 VENDOR_LABEL = "gcushare.io/vendor"
@@ -60,7 +61,7 @@ def flag(pod: SeenPod, name: str) -> str | None:
 
 
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
-    """Whose cards a plugin's pod offers."""
+    """Whose cards a plugin's pod offers, as far as the pod says; the plugin's own status knows better."""
     name = flag(pod, "vendor") or pod.metadata.labels.get(VENDOR_LABEL, "")
     return VENDORS_BY_NAME.get(name, ENFLAME)
 

@@ -127,11 +127,14 @@ class DoctorSettings:
     fix: bool = setting(
         parsers.boolean(),
         default=False,
+        typed=True,
         help="Make the changes that findings mark with --fix: remove inventories and counts that a plugin left behind, "
         "cordons of cards that do not exist. They are listed first, and made when you say yes; each only while what it "
         "changes is as it was seen.",
     )
-    yes: bool = setting(parsers.boolean(), default=False, help="With --fix: do not ask, for unattended use.")
+    yes: bool = setting(
+        parsers.boolean(), default=False, typed=True, help="With --fix: do not ask, for unattended use."
+    )
     where: WhereSettings = group(WhereSettings)
     kube: KubeSettings = group(KubeSettings)
 
@@ -202,7 +205,9 @@ BUNDLE_PROGRAM = Program(
         (f"{BUNDLE} --node gpu-7 /tmp/gpu-7.tar.gz", "one node, its plugin and its pods"),
         (f"{BUNDLE} --log-lines 500 --max-size 5Mi", "small enough to be mailed"),
     ),
-    notes="Left out: Secrets, values of environment variables, annotations of others, and from texts whatever looks "
-    "like a password, token or key. MANIFEST.json in the archive lists every file, and what was left out and why. "
+    notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
+    "known settings, no messages but known sentences, no log lines but those of these programs; and from what is left "
+    "whatever looks like a password, token or key is masked. MANIFEST.json lists every file, and what was left out and "
+    "why. "
     "Names of nodes, pods, namespaces and images stay: read the archive before you send it.",
 )

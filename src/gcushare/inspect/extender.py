@@ -16,7 +16,7 @@ from gcushare.kube import KubeClient, KubeConfig
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.explain_documents import ExplainDocument
 
-QUICK_S = 3.0
+QUICK_S = 1.0
 """How long the extender is waited for where the API server can answer as well; it answers in milliseconds."""
 
 _EXPLANATION = msgspec.json.Decoder(ExplainDocument)
@@ -59,8 +59,10 @@ class Extender:
         for prefix in first:
             try:
                 return await self._get_at(prefix, path)
-            except (RetryableError, RemoteContractError):
-                continue  # it may speak TLS: the next prefix does
+            except (RetryableError, RemoteContractError) as error:
+                # It may speak TLS, as the next prefix does; but then it would have closed the connection at once.
+                if isinstance(error.__cause__, TimeoutError):
+                    raise
         return await self._get_at(last, path)
 
     async def _get_at(self, prefix: str, path: str) -> bytes:

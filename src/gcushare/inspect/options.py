@@ -21,11 +21,6 @@ class Output(enum.Enum):
     YAML = "yaml"
     CSV = "csv"
 
-    @property
-    def is_document(self) -> bool:
-        """Whether programs read it, so that everything known goes in."""
-        return self in (Output.JSON, Output.YAML, Output.CSV)
-
 
 class SortKey(enum.Enum):
     """By what nodes are ordered."""
@@ -217,10 +212,15 @@ class TableSettings:
         _text("NAME", "all namespaces"),
         default=None,
         short="-n",
+        typed=True,
         help="List this namespace's pods only, and say what it holds. The cards' figures stay whole: cards are shared.",
     )
     all_namespaces: bool = setting(
-        parsers.boolean(), default=False, short="-A", help="All namespaces, which is the default; overrules -n."
+        parsers.boolean(),
+        default=False,
+        short="-A",
+        typed=True,
+        help="All namespaces, which is the default; overrules -n.",
     )
     selector: str | None = setting(
         _text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b"),
@@ -275,7 +275,7 @@ class ExplainSettings:
         parsers.text("POD", accepted="a pod's name, or NAMESPACE/NAME"), argument=True, help="The pod to explain."
     )
     namespace: str | None = setting(
-        _text("NAME", "the context's namespace"), default=None, short="-n", help="The pod's namespace."
+        _text("NAME", "the context's namespace"), default=None, short="-n", typed=True, help="The pod's namespace."
     )
     show: ShowFlags = group(ShowFlags)
     figures: SourceFlags = group(SourceFlags)

@@ -9,6 +9,7 @@ import msgspec
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource, Selector
+from gcushare.wire.command_lines import flag_of
 from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 
 POD_PROXY = "pods/proxy"
@@ -18,6 +19,9 @@ DEFAULT_PORT = 32767
 """Where a plugin answers whose pod declares no port."""
 _PORT_NAME = "status"
 """The port's name in the charts' DaemonSet."""
+_CERTIFICATE_FLAG = "tls-cert-file"
+_CERTIFICATE_VARIABLE = "GCUSHARE_TLS_CERT_FILE"
+"""A plugin that is given its certificate one way or the other answers HTTPS."""
 _PLUGIN_NAMES = ("gcushare-device-plugin", "gpushare-device-plugin")
 
 
@@ -26,8 +30,16 @@ class _Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
 
 
+class _Variable(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    value: str = ""
+
+
 class _Container(Container, frozen=True, gc=False, kw_only=True, rename="camel"):
     ports: tuple[_Port, ...] = ()
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[_Variable, ...] = ()
 
 
 class _Spec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -35,7 +47,7 @@ class _Spec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
 
 
 class PluginPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """A plugin's pod, with the ports that it declares."""
+    """A plugin's pod, with the ports that it declares and whether it answers HTTPS there."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
@@ -48,6 +60,15 @@ class PluginPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
         named = [port.container_port for port in ports if port.name == _PORT_NAME]
         return next(iter([*named, *(port.container_port for port in ports)]), DEFAULT_PORT)
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether its program is given a certificate."""
+        return any(
+            flag_of((*container.command, *container.args), _CERTIFICATE_FLAG)
+            or any(variable.name == _CERTIFICATE_VARIABLE and variable.value for variable in container.env)
+            for container in self.spec.containers
+        )
+
 
 _PLUGIN_PODS: Resource[PluginPod] = Resource("api/v1", "pods", PluginPod)
 
@@ -55,7 +76,7 @@ _PLUGIN_PODS: Resource[PluginPod] = Resource("api/v1", "pods", PluginPod)
 class PluginPlace(Protocol):
     """Where the plugins' pods are and how they answer; without a selector they are known by their names.
 
-    Without a port it is the one that each pod declares.
+    Without a port, or a word on TLS, it is what each pod declares.
     """
 
     @property
@@ -65,7 +86,7 @@ class PluginPlace(Protocol):
     def plugin_port(self) -> int | None: ...
 
     @property
-    def plugin_tls(self) -> bool: ...
+    def plugin_tls(self) -> bool | None: ...
 
     @property
     def plugin_selector(self) -> str | None: ...
@@ -90,7 +111,8 @@ async def fetch_from_plugin(api: KubeClient, place: PluginPlace, pod: PluginPod,
     """
     namespace, name = (quote(part, safe="") for part in (pod.metadata.namespace, pod.metadata.name))
     port = place.plugin_port if place.plugin_port is not None else pod.port
-    word = f"{'https' if place.plugin_tls else 'http'}:{name}:{port}"
+    has_tls = place.plugin_tls if place.plugin_tls is not None else pod.has_tls
+    word = f"{'https' if has_tls else 'http'}:{name}:{port}"
     return await api.get_raw(f"/api/v1/namespaces/{namespace}/pods/{word}/proxy/{page}", POD_PROXY)
 
 

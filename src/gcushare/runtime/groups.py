@@ -97,7 +97,11 @@ class PluginPodSettings:
         default=None,
         help="Port on which they answer HTTP.",
     )
-    plugin_tls: bool = setting(parsers.boolean(), default=False, help="They answer HTTPS: they have --tls-cert-file.")
+    plugin_tls: bool | None = setting(
+        parsers.maybe_boolean(),
+        default=None,
+        help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
+    )
     plugin_selector: str | None = setting(
         parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),
         default=None,

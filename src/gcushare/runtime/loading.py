@@ -49,7 +49,7 @@ class _Sources:
         """Return the value of the strongest source that names this setting."""
         if spec.name in self.line.values:
             return _Given(self.line.values[spec.name], "argument" if spec.is_argument else f"flag {spec.flag}")
-        if spec.is_argument:
+        if spec.is_typed:
             return None
         if spec.env in self.environ:
             return _Given(self.environ[spec.env], f"env {spec.env}")
@@ -96,7 +96,7 @@ def _read_settings_file(
     source = "flag --config-file" if line.config_file is not None else f"env {CONFIG_ENV}"
     if not name:
         return FileValues("", {})
-    known = [spec.name for spec in specs if not spec.is_argument]
+    known = [spec.name for spec in specs if not spec.is_typed]
     try:
         return parse_settings_file(name, read_file(Path(name)), known)
     except (OSError, UnicodeDecodeError) as error:
@@ -132,7 +132,7 @@ def _describe_wrong_value(spec: Spec, given: _Given, reason: str) -> str:
 
 
 def _describe_missing(spec: Spec) -> str:
-    places = "on the command line" if spec.is_argument else f"as {spec.flag}, env {spec.env} or file key {spec.name}"
+    places = "on the command line" if spec.is_typed else f"as {spec.flag}, env {spec.env} or file key {spec.name}"
     return f"{spec.flag} is required: give it {places}; accepted: {spec.parser.accepted}"
 
 

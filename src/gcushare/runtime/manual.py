@@ -106,7 +106,7 @@ def _page_for(columns: str) -> _Page:
 
 def render_config(program: str, resolved: Sequence[Resolved]) -> str:
     """Write the settings as a settings file that, given back, means the same; secrets are masked and commented out."""
-    keys = [item for item in resolved if not item.spec.is_argument]
+    keys = [item for item in resolved if not item.spec.is_typed]
     lines = [(_format_key(item), item.source) for item in keys]
     width = max((len(line) for line, _ in lines), default=0)
     head = f"# {program}: every setting and where its value comes from\n{VERSION_KEY}: {VERSION}\n"
@@ -196,8 +196,10 @@ def _describe(spec: Spec) -> str:
         facts.append("required")
     else:
         facts.append(f"default: {Resolved(spec, spec.default, '').show() or parser.unset or 'none'}")
-    if not spec.is_argument:
+    if spec.env:
         facts.append(f"env: {spec.env}")
+    elif not spec.is_argument:
+        facts.append("on the command line alone")
     return f"{spec.declared.help} [{'; '.join(facts)}]"
 
 

@@ -20,6 +20,14 @@ _SETTING = "gcushare.setting"
 _GROUP = "gcushare.group"
 ENV_PREFIX = "GCUSHARE_"
 
+_WORDS_OF_CHANGE = frozenset(
+    {
+        *("apply", "approve", "confirm", "delete", "drain", "erase", "fix", "force", "overwrite", "purge"),
+        *("remove", "reset", "restart", "uninstall", "wipe", "yes"),
+    }
+)
+"""A switch whose name has one of these changes something, or agrees to it. Only whoever types it may mean it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -32,6 +40,7 @@ class Declared:
     is_argument: bool
     is_secret: bool
     alias: str | None = None
+    is_typed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +75,14 @@ class Spec:
         return self.name.upper() if self.is_argument else f"--{self.name}"
 
     @property
+    def is_typed(self) -> bool:
+        """Whether only the command line gives it, by its position or by its flag."""
+        return self.is_argument or self.declared.is_typed
+
+    @property
     def env(self) -> str:
-        return self.declared.env or ENV_PREFIX + self.name.replace("-", "_").upper()
+        """The variable that gives it; empty where only the command line does."""
+        return "" if self.is_typed else self.declared.env or ENV_PREFIX + self.name.replace("-", "_").upper()
 
     @property
     def parser(self) -> Parser[Any]:
@@ -92,6 +107,7 @@ def setting(
     argument: bool = False,
     secret: bool = False,
     alias: str | None = None,
+    typed: bool = False,
 ) -> Any:
     """Declare one setting as a dataclass field.
 
@@ -104,8 +120,10 @@ def setting(
         argument: read it from the command line's position instead of from a flag.
         secret: never show its value.
         alias: another long flag that means the same, dashes included: the word that people know from other commands.
+        typed: read it from the command line alone: a variable that is left over from elsewhere, or a settings file
+            that a variable names, must not change a cluster. Switches that change something have to be.
     """
-    declared = Declared(parser, help, env, short, argument, secret, alias)
+    declared = Declared(parser, help, env, short, argument, secret, alias, typed)
     return dataclasses.field(default=default, metadata={_SETTING: declared})
 
 
@@ -147,14 +165,18 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
     """List every setting of a settings class and of the classes nested in it, in the order of declaration.
 
     Raises:
-        TypeError: two settings share a name or variable, or a field is neither a setting nor a group.
+        TypeError: two settings share a name or variable, a field is neither a setting nor a group, or a switch that
+            changes something may be given by the environment.
     """
     specs = tuple(_walk(Group(cls, "", {}), ()))
     aliases = [spec.declared.alias.removeprefix("--") for spec in specs if spec.declared.alias]
-    for words in ([*(spec.name for spec in specs), *aliases], [spec.env for spec in specs]):
+    for words in ([*(spec.name for spec in specs), *aliases], [spec.env for spec in specs if spec.env]):
         doubled = sorted({word for word in words if words.count(word) > 1})
         if doubled:
             raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once; give a group a prefix")
+    for spec in specs:
+        if spec.parser.is_switch and not spec.is_typed and _WORDS_OF_CHANGE & set(spec.name.split("-")):
+            raise TypeError(f"{cls.__name__} lets {spec.env} change something: declare {spec.name} with typed=True")
     return specs
 
 

@@ -31,6 +31,7 @@ class UninstallSettings:
     remove_node_label: bool = setting(
         parsers.boolean(),
         default=False,
+        typed=True,
         help="Remove the label that had the plugin run on a node, too.",
     )
     wait_for_kubelet: float = setting(

@@ -246,3 +246,11 @@ matchConditions:
       has(c.resources) && has(c.resources.limits) && {{ include "gcushare-scheduler-extender.managed" . | splitList "," | include "gcushare-scheduler-extender.celList" }}.exists(name,
       name in c.resources.limits))
 {{- end -}}
+
+{{/* CEL: whether an update leaves an object's metadata as it was, whatever it holds, but for the annotations. */}}
+{{- define "gcushare-scheduler-extender.sameMetadata" -}}
+dyn(object.metadata).all(key, key in ['annotations', 'managedFields', 'resourceVersion', 'generation'] ||
+        (key in dyn(oldObject.metadata) && dyn(oldObject.metadata)[key] == dyn(object.metadata)[key])) &&
+        dyn(oldObject.metadata).all(key, key in ['annotations', 'managedFields', 'resourceVersion', 'generation'] ||
+        key in dyn(object.metadata))
+{{- end }}

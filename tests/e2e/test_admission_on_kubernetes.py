@@ -1,0 +1,221 @@
+"""What the tokens of our programs may write, tried field by field on kube-apiserver with the policies of the charts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
+from gcushare.kube import ConfigSources, InvalidError, KubeClient, Patch, PatchKind, PodIdentity, Resource, load_config
+from gcushare.playground.picture import POD_OBJECTS
+from gcushare.vendors import ENFLAME
+from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
+from tests.e2e.objects import node, pod
+
+NODE_OBJECTS: Resource[dict[str, Any]] = Resource("api/v1", "nodes", dict, namespaced=False)
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "9f4c1f0a-0000-4000-8000-000000000001"}
+ONLY_RECORD = "a device plugin writes only the annotations of its record"
+ONLY_INVENTORY = "a device plugin writes only the inventory annotation of its node"
+ONLY_COUNT = "a device plugin writes only the card count into its node's capacity"
+ONLY_RECORD_BINDS = "binds with the annotations of its record and with nothing else"
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A node, a pod on it, and clients with our programs' tokens."""
+
+    control_plane: ControlPlane
+    plugin: KubeClient
+    extender: KubeClient
+    uid: str
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(control_plane: ControlPlane) -> AsyncIterator[Guarded]:
+    """Apply the plain manifests; nothing of them runs."""
+    client = control_plane.client
+    for file in ("gcushare", "admission"):
+        path = DEPLOY / "manifests" / "enflame" / f"{file}.yaml"
+        await asyncio.to_thread(kubectl, control_plane, "apply", "-f", str(path))
+    await client.create(NODE_OBJECTS, _with_foreign_keys(node(NODE, 16)))
+    made = await client.create(POD_OBJECTS, _with_foreign_keys(pod("one", 4, nodeName=NODE)), namespace="default")
+    plugin = load_config(
+        ConfigSources(kubeconfig=await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True))
+    )
+    extender = load_config(
+        ConfigSources(kubeconfig=await account_kubeconfig(control_plane, "gcushare-scheduler-extender"))
+    )
+    await until_policies_hold(control_plane)
+    async with KubeClient(plugin) as by_plugin, KubeClient(extender) as by_extender:
+        yield Guarded(control_plane, by_plugin, by_extender, made["metadata"]["uid"])
+
+
+def _with_foreign_keys(document: dict[str, Any]) -> dict[str, Any]:
+    """The same object with a label and an annotation that are not ours, as every object has some."""
+    meta = document["metadata"]
+    annotations = {"example.com/note": "x"}
+    return {
+        **document,
+        "metadata": {**meta, "labels": {**meta.get("labels", {}), "team": "a"}, "annotations": annotations},
+    }
+
+
+def _meta(**parts: Any) -> Patch:
+    return Patch(PatchKind.MERGE, {"metadata": parts})
+
+
+def _status(**parts: Any) -> Patch:
+    return Patch(PatchKind.MERGE, {"status": parts})
+
+
+METADATA = [
+    pytest.param({"finalizers": ["example.com/stays-for-good"]}, id="finalizers"),
+    pytest.param({"ownerReferences": [OWNER]}, id="ownerReferences"),
+    pytest.param({"labels": {"team": "b"}}, id="a label"),
+    pytest.param({"labels": None}, id="all labels"),
+    pytest.param({"annotations": {"example.com/note": "y"}}, id="another's annotation"),
+    pytest.param({"annotations": {"example.com/note": None}}, id="another's annotation away"),
+    pytest.param({"annotations": {"example.com/new": "y"}}, id="a new annotation"),
+]
+
+
+@pytest.mark.parametrize("change", METADATA)
+async def test_a_plugin_changes_nothing_else_of_a_pods_metadata(guarded: Guarded, change: dict[str, Any]) -> None:
+    with pytest.raises(GcushareError, match=ONLY_RECORD):
+        await guarded.plugin.patch(POD_OBJECTS, "one", _meta(**change), namespace="default")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"activeDeadlineSeconds": 1}, id="deadline"),
+        pytest.param({"containers": [{"name": "main", "image": "evil/x:1"}]}, id="image"),
+        pytest.param({"terminationGracePeriodSeconds": 1}, id="grace"),
+    ],
+)
+async def test_a_plugin_changes_nothing_of_a_pods_spec(guarded: Guarded, spec: dict[str, Any]) -> None:
+    with pytest.raises(GcushareError, match=f"{ONLY_RECORD}|may not change fields"):
+        await guarded.plugin.patch(POD_OBJECTS, "one", Patch(PatchKind.STRATEGIC, {"spec": spec}), namespace="default")
+
+
+async def test_a_plugin_writes_corrects_and_removes_a_record(guarded: Guarded) -> None:
+    identity = PodIdentity("default", "one", guarded.uid)
+    key = ENFLAME.record.card_index
+    for value in ("0", "1", None):
+        written = await guarded.plugin.patch_pod_annotations(identity, {key: value, "gcushare.io/corrected": value})
+        assert written.metadata.annotations.get(key) == value
+        assert written.metadata.annotations["example.com/note"] == "x"
+
+
+@pytest.mark.parametrize("change", METADATA)
+async def test_a_plugin_changes_nothing_else_of_its_nodes_metadata(guarded: Guarded, change: dict[str, Any]) -> None:
+    with pytest.raises(GcushareError, match=ONLY_INVENTORY):
+        await guarded.plugin.patch(NODE_OBJECTS, NODE, _meta(**change))
+
+
+@pytest.mark.parametrize("change", METADATA)
+async def test_nor_through_the_status_of_its_node(guarded: Guarded, change: dict[str, Any]) -> None:
+    client = guarded.control_plane.client
+    before = await client.get(NODE_OBJECTS, NODE)
+    # Where the API server itself ignores such a change there is nothing to refuse.
+    with contextlib.suppress(ForbiddenError, InvalidError):
+        await guarded.plugin.patch(NODE_OBJECTS, NODE, _meta(**change), subresource="status")
+    after = await client.get(NODE_OBJECTS, NODE)
+    for part in ("finalizers", "ownerReferences", "labels", "annotations"):
+        assert after["metadata"].get(part) == before["metadata"].get(part)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"unschedulable": True}, id="cordon"),
+        pytest.param({"taints": [{"key": "x", "effect": "NoExecute"}]}, id="taint"),
+        pytest.param({"providerID": "aws:///x"}, id="provider"),
+    ],
+)
+async def test_a_plugin_changes_nothing_of_its_nodes_spec(guarded: Guarded, spec: dict[str, Any]) -> None:
+    with pytest.raises(GcushareError, match=ONLY_INVENTORY):
+        await guarded.plugin.patch(NODE_OBJECTS, NODE, Patch(PatchKind.MERGE, {"spec": spec}))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"capacity": {"cpu": "1000"}}, id="another's capacity"),
+        pytest.param({"capacity": {"cpu": None}}, id="another's capacity away"),
+        pytest.param({"capacity": {ENFLAME.memory_resource: "1000"}}, id="the kubelet's units"),
+        pytest.param({"allocatable": {ENFLAME.memory_resource: "1000"}}, id="allocatable"),
+        pytest.param({"conditions": [{"type": "Ready", "status": "False"}]}, id="conditions"),
+        pytest.param({"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}, id="addresses"),
+        pytest.param({"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}, id="the kubelet's port"),
+        pytest.param({"nodeInfo": {"kubeletVersion": "v9"}}, id="versions"),
+        pytest.param({"images": [{"names": ["registry/x:1"], "sizeBytes": 1}]}, id="images"),
+        pytest.param({"volumesInUse": ["v"]}, id="volumes in use"),
+        pytest.param({"volumesAttached": [{"name": "v", "devicePath": "/dev/x"}]}, id="volumes attached"),
+        pytest.param({"phase": "Terminated"}, id="phase"),
+        pytest.param({"runtimeHandlers": [{"name": "x"}]}, id="runtimes"),
+    ],
+)
+async def test_a_plugin_changes_nothing_else_of_its_nodes_status(guarded: Guarded, status: dict[str, Any]) -> None:
+    with pytest.raises(GcushareError, match=ONLY_COUNT):
+        await guarded.plugin.patch(NODE_OBJECTS, NODE, _status(**status), subresource="status")
+
+
+async def test_a_plugin_writes_and_removes_its_inventory_and_its_count(guarded: Guarded) -> None:
+    key = ENFLAME.inventory_annotation
+    for text in ("{}", '{"version": 1}', None):
+        written = await guarded.plugin.patch_node_annotations(NODE, {key: text})
+        assert written.metadata.annotations.get(key) == text
+    for count in (1, 2, None):
+        counted = await guarded.plugin.patch_node_capacity(NODE, {ENFLAME.count_resource: count})
+        assert counted.status.capacity.get(ENFLAME.count_resource) == (None if count is None else str(count))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({"annotations": {**RECORD, "example.com/note": "y"}}, id="another's annotation"),
+        pytest.param({"annotations": {"example.com/note": "y"}}, id="no record"),
+        pytest.param({"annotations": RECORD, "labels": {"team": "b"}}, id="a label"),
+    ],
+)
+async def test_an_extender_binds_with_nothing_but_a_record(guarded: Guarded, metadata: dict[str, Any]) -> None:
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "unbound", **metadata},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
+    }
+    await _ensure_pod(guarded, "unbound")
+    with pytest.raises(GcushareError, match=ONLY_RECORD_BINDS):
+        await guarded.extender.create(_binding_of("unbound"), binding, namespace="default")
+
+
+async def test_an_extender_binds_with_a_record_and_without_one(guarded: Guarded) -> None:
+    for name, record in (("with", RECORD), ("without", {})):
+        identity = PodIdentity("default", name, await _ensure_pod(guarded, name))
+        await guarded.extender.bind_pod(identity, NODE, record)
+        bound = await guarded.control_plane.client.get(POD_OBJECTS, name, namespace="default")
+        assert bound["spec"]["nodeName"] == NODE
+        assert bound["metadata"].get("annotations", {}) == record
+
+
+def _binding_of(name: str) -> Resource[dict[str, Any]]:
+    return Resource("api/v1", f"pods/{name}/binding", dict)
+
+
+async def _ensure_pod(guarded: Guarded, name: str) -> str:
+    """Have a pod that waits for nobody; returns its uid."""
+    client = guarded.control_plane.client
+    try:
+        found = await client.get(POD_OBJECTS, name, namespace="default")
+    except NotFoundError:
+        found = await client.create(POD_OBJECTS, pod(name, 4, schedulerName="nobody"), namespace="default")
+    return str(found["metadata"]["uid"])

@@ -1,0 +1,115 @@
+"""What programs said, without what they quote of others."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gcushare
+from gcushare.doctor import cutting
+from gcushare.doctor.cutting import cut_log, cut_metrics, own_words
+from gcushare.doctor.sentences import cut_to_known
+
+HEAD = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
+FREE_TO_CHOOSE = {"user", "path"}
+"""Facts of log lines that whoever calls us chooses."""
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        pytest.param("the value is 'hunter2' here", "the value is '…' here", id="quoted"),
+        pytest.param('the value is "hunter2"', 'the value is "…"', id="double"),
+        pytest.param("the pod's card isn't known", "the pod's card isn't known", id="apostrophes"),
+        pytest.param("pod 'default/a' is bound", "pod 'default/a' is bound", id="a name"),
+        pytest.param("cut off: 'hunter2 and more", "cut off: '…'", id="never closed"),
+        pytest.param(r"it is 'hunt\'er2' here", "it is '…' here", id="escaped"),
+    ],
+)
+def test_quotations_stay_only_where_they_are_names(said: str, left: str) -> None:
+    assert own_words(said, {"default/a"}) == left
+
+
+def test_lines_of_our_form_stay_and_others_are_counted() -> None:
+    text = f"{HEAD}bound pod=default/a node=n1\nhunter2\n    hunter2 = password\n  Traceback (hunter2):\n"
+    assert cut_log(text) == f"{HEAD}bound pod=default/a node=n1\n(3 lines of another form left out)\n"
+
+
+def test_a_stack_keeps_its_places_and_the_error() -> None:
+    text = (
+        f"{HEAD}program ends code=70\n"
+        "    Traceback (most recent call last):\n"
+        '      File "/usr/lib/x/gcushare/app.py", line 7, in run\n'
+        "        connect(password='hunter2')\n"
+        "    ValueError: 'hunter2' is no number\n"
+    )
+    kept = cut_log(text)
+    assert "hunter2" not in kept
+    assert 'File "/usr/lib/x/gcushare/app.py", line 7, in run' in kept
+    assert "ValueError: '…' is no number" in kept
+
+
+def test_lines_of_the_scheduler_keep_known_words() -> None:
+    line = (
+        'I1122 02:53:08.123456       1 schedule_one.go:123] "Unable to schedule pod" pod="default/a" err="hunter2 fits"'
+    )
+    kept = cut_log(f"{line}\n", {"default/a"})
+    assert kept.startswith("I1122 02:53:08.123456       1 schedule_one.go:123] ")
+    assert "default/a" in kept
+    assert "hunter2" not in kept
+
+
+def test_lines_in_json_keep_what_lines_in_text_keep() -> None:
+    line = {"time": "2026-11-22T02:53:08.123Z", "level": "INFO", "place": "gcushare/a.py:1", "logger": "gcushare.a"}
+    written = json.dumps({**line, "message": "bound pod=default/a user=hunter2", "fields": {"user": "hunter2"}})
+    assert json.loads(cut_log(written)) == {**line, "message": "bound pod=default/a user=…"}
+    assert "hunter2" not in cut_log(json.dumps({**line, "level": "hunter2 x", "message": ""}))
+
+
+def test_metrics_are_ours_and_have_no_comments() -> None:
+    text = '# HELP gcushare_x hunter2\n# TYPE gcushare_x gauge\ngcushare_x{pod_name="a"} 1.0\nother{x="hunter2"} 1\n'
+    assert cut_metrics(text) == '# TYPE gcushare_x gauge\ngcushare_x{pod_name="a"} 1.0\n'
+
+
+def test_every_fact_that_our_programs_log_is_either_kept_or_left_out_on_purpose() -> None:
+    root = Path(gcushare.__file__).parent
+    used: set[str] = set()
+    for path in root.rglob("*.py"):
+        if not {"playground", "demo"} & set(path.parts):
+            used |= {
+                word.arg
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fields"
+                for word in node.keywords
+                if word.arg is not None and path.parent.name != "doctor"
+            }
+    assert len(used) > 40
+    assert used - FREE_TO_CHOOSE <= cutting.FACTS
+    assert not FREE_TO_CHOOSE & cutting.FACTS
+
+
+@pytest.mark.parametrize(
+    ("message", "left"),
+    [
+        pytest.param(
+            "0/3 nodes are available: 1 Insufficient cpu.", "0/3 nodes are available: 1 Insufficient cpu.", id="known"
+        ),
+        pytest.param("failed: password is hunter2", "failed: … is …", id="unknown words"),
+        pytest.param("Successfully assigned default/a to n1", "Successfully assigned default/a to n1", id="names"),
+        pytest.param("ghp_aB3 xoxb-1 correct horse", "…", id="nothing known"),
+    ],
+)
+def test_messages_are_cut_to_known_words(message: str, left: str) -> None:
+    assert cut_to_known(message, {"default/a", "n1"}) == left
+
+
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz0123456789_=-", min_size=9, max_size=40), st.text(), st.text())
+def test_a_token_never_survives_as_a_word_of_a_message(token: str, before: str, after: str) -> None:
+    secret = f"7x{token}q7"
+    assert secret not in cut_to_known(f"{before} {secret} {after}")
+    assert secret not in own_words(f"known words: '{secret}'")

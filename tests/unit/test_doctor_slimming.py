@@ -1,0 +1,249 @@
+"""A secret in any field of any object stays out of a bundle, unless the field is one of those listed here."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from gcushare.doctor.slimming import (
+    secrets_of,
+    slim_config_map,
+    slim_event,
+    slim_lease,
+    slim_node,
+    slim_pod,
+    slim_service,
+    slim_words,
+    slim_workload,
+)
+from gcushare.vendors import ENFLAME
+from tests.unit import full_objects
+from tests.unit.full_objects import Document
+
+Path = tuple[str | int, ...]
+
+NAME_LIKE = "hunter2-prod"
+FREE_TEXTS = (
+    "DB_PASS=hunter2-prod ghp_x8Jd",
+    "hunter2-prod: the password",
+    "Bearer hunter2-prod",
+    'it is "hunter2-prod"',
+    "pod's 'hunter2-prod'",
+    "Hunter2-prod",
+)
+
+_META = {
+    *("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels.app.kubernetes.io/name"),
+    *(f"metadata.ownerReferences[].{name}" for name in ("apiVersion", "kind", "name", "uid")),
+}
+_CONDITION = "status.conditions[].type"
+
+
+def spec_names(prefix: str, *, is_ours: bool) -> set[str]:
+    """What of a pod's spec is a name that people choose."""
+    names = ("nodeName", "schedulerName", "priorityClassName", "serviceAccountName", "runtimeClassName")
+    of_container = ("name", "image", "ports[].name")
+    ours = ("volumeMounts[].name",) if is_ours else ()
+    return {
+        *(f"{prefix}{name}" for name in names),
+        *(f"{prefix}{part}[].{name}" for part in ("initContainers", "containers") for name in (*of_container, *ours)),
+        f"{prefix}nodeSelector.kubernetes.io/hostname",
+        f"{prefix}schedulingGates[].name",
+        f"{prefix}tolerations[].key",
+        *((f"{prefix}volumes[].name", f"{prefix}volumes[].secret.secretName") if is_ours else ()),
+        # The values of known flags.
+        *((f"{prefix}{part}[].args[]" for part in ("initContainers", "containers")) if is_ours else ()),
+    }
+
+
+def slim_users_pod(pod: Document) -> Document:
+    return slim_pod(pod, is_ours=False)
+
+
+def slim_our_pod(pod: Document) -> Document:
+    return slim_pod(pod, is_ours=True)
+
+
+_STATUS = {
+    *("status.nominatedNodeName", "status.hostIP", "status.podIP", _CONDITION),
+    *(f"status.{part}[].name" for part in ("containerStatuses", "initContainerStatuses")),
+}
+_INVENTORY = f"metadata.annotations.{ENFLAME.inventory_annotation}"
+NAMES: list[Any] = [
+    pytest.param(full_objects.POD, slim_users_pod, _META | spec_names("spec.", is_ours=False) | _STATUS, id="pod"),
+    pytest.param(full_objects.POD, slim_our_pod, _META | spec_names("spec.", is_ours=True) | _STATUS, id="our pod"),
+    pytest.param(
+        full_objects.NODE,
+        slim_node,
+        (_META - {"metadata.labels.app.kubernetes.io/name"})
+        | {"metadata.labels.kubernetes.io/hostname", "spec.taints[].key", _CONDITION}
+        | {"status.addresses[].type", "status.addresses[].address"},
+        id="node",
+    ),
+    pytest.param(
+        full_objects.EVENT,
+        slim_event,
+        {
+            *("source.component", "source.host", "reportingComponent"),
+            *(f"involvedObject.{name}" for name in ("namespace", "name", "uid")),
+        },
+        id="event",
+    ),
+    pytest.param(full_objects.CONFIG_MAP, slim_config_map, _META, id="config map"),
+    *(
+        pytest.param(
+            found,
+            slim_workload,
+            _META
+            | {"spec.selector.matchLabels.app.kubernetes.io/name", _CONDITION}
+            | spec_names("spec.template.spec.", is_ours=True),
+            id=found["kind"],
+        )
+        for found in (full_objects.DAEMON_SET, full_objects.DEPLOYMENT)
+    ),
+    pytest.param(full_objects.LEASE, slim_lease, _META | {"spec.holderIdentity"}, id="lease"),
+    pytest.param(
+        full_objects.SERVICE,
+        slim_service,
+        _META
+        | {"spec.clusterIP", "spec.clusterIPs[]", "spec.selector.app.kubernetes.io/name"}
+        | {"spec.ports[].name", "spec.ports[].targetPort"},
+        id="service",
+    ),
+]
+
+
+def leaves(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Where every text of a document stands."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield from leaves(inner, (*at, key))
+        case list():
+            for index, inner in enumerate(value):
+                yield from leaves(inner, (*at, index))
+        case str():
+            yield at
+
+
+@contextmanager
+def planted(document: Document, at: Path, secret: str) -> Iterator[None]:
+    """Have a secret at one place of a document."""
+    holder: Any = document
+    for step in at[:-1]:
+        holder = holder[step]
+    before, holder[at[-1]] = holder[at[-1]], secret
+    try:
+        yield
+    finally:
+        holder[at[-1]] = before
+
+
+def words_of(path: Path) -> str:
+    text = ""
+    for step in path:
+        text += "[]" if isinstance(step, int) else f".{step}"
+    return text.removeprefix(".")
+
+
+def survivors(document: Document, slim: Callable[[Document], Document], secret: str) -> set[str]:
+    changed, found = copy.deepcopy(document), set()
+    for path in list(leaves(changed)):
+        with planted(changed, path, secret):
+            if "hunter2" in str(slim(changed)).lower():
+                found.add(words_of(path))
+    return found
+
+
+@pytest.mark.parametrize(("document", "slim", "names"), NAMES)
+def test_only_names_survive_and_only_in_these_fields(
+    document: Document, slim: Callable[[Document], Document], names: set[str]
+) -> None:
+    assert survivors(document, slim, NAME_LIKE) == names
+
+
+@pytest.mark.parametrize("secret", FREE_TEXTS)
+@pytest.mark.parametrize(("document", "slim", "names"), NAMES)
+def test_free_text_survives_in_no_field(
+    document: Document, slim: Callable[[Document], Document], names: set[str], secret: str
+) -> None:
+    assert survivors(document, slim, secret) <= (names if secret == "Hunter2-prod" else set())
+
+
+@pytest.mark.parametrize(("document", "slim", "names"), NAMES)
+def test_a_field_that_nobody_knows_yet_stays_out_at_every_level(
+    document: Document, slim: Callable[[Document], Document], names: set[str]
+) -> None:
+    def grow(value: Any) -> Any:
+        match value:
+            case dict():
+                return {key: grow(inner) for key, inner in value.items()} | {"addedLater": {"text": NAME_LIKE}}
+            case list():
+                return [*map(grow, value), *([{"addedLater": NAME_LIKE}] if isinstance(value[0], dict) else [])]
+            case _:
+                return value
+
+    grown = grow(document)
+    del grown["metadata"]["labels"]["addedLater"], grown["metadata"]["annotations"]["addedLater"]
+    kept = json.dumps(slim(grown))
+    # Of a ConfigMap the keys are named.
+    assert "addedLater" not in kept or slim is slim_config_map
+    assert NAME_LIKE not in kept
+
+
+def test_keys_that_others_choose_stay_out() -> None:
+    pod = copy.deepcopy(full_objects.POD)
+    for part in ("labels", "annotations"):
+        pod["metadata"][part][f"{NAME_LIKE}/key"] = "x"
+    pod["spec"]["containers"][0]["env"].append({"name": "TOKEN_hunter2", "value": "x"})
+    slim = slim_pod(pod, is_ours=True)
+    assert "hunter2" not in json.dumps(slim)
+    assert slim["metadata"]["labelsLeftOut"] == 2
+    assert slim["spec"]["containers"][0]["environment"] == {"known": ["ENFLAME_VISIBLE_DEVICES"], "others": 2}
+
+
+def test_what_explains_a_pods_state_stays() -> None:
+    status = slim_pod(full_objects.POD, is_ours=False)["status"]
+    assert status["reason"] == "UnexpectedAdmissionError"
+    assert status["message"].startswith("Pod was rejected: Allocate failed due to rpc error: code = Unknown")
+    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+    assert slim_event(full_objects.EVENT)["message"] == full_objects.EVENT["message"]
+
+
+def test_an_inventory_stays_readable_and_gives_no_free_text() -> None:
+    node = copy.deepcopy(full_objects.NODE)
+    annotations = node["metadata"]["annotations"]
+    inventory = json.loads(annotations[ENFLAME.inventory_annotation])
+    inventory["cards"][0] |= {"reason": "hunter2", "serial": "hunter2", "health": "hunter2", "note": "hunter2"}
+    annotations[ENFLAME.inventory_annotation] = json.dumps(inventory | {"note": "hunter2", "driver": "hunter2"})
+    kept = slim_node(node)["metadata"]["annotations"][ENFLAME.inventory_annotation]
+    assert json.loads(kept)["cards"][0]["units"] == 16
+    assert "hunter2" not in kept
+
+
+def test_a_command_line_keeps_known_flags_alone() -> None:
+    words = [
+        "/usr/bin/gcushare-device-plugin",
+        "--vendor",
+        "enflame",
+        "--listen-port=1",
+        "--token=x",
+        "--password",
+        "p",
+    ]
+    assert slim_words(words) == [*words[:4], "(3 left out)"]
+
+
+def test_secret_values_of_the_environment_are_known_for_masking_logs() -> None:
+    env = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "MODE", "value": "x"}, {"name": "API_TOKEN"}]
+    assert list(secrets_of({"spec": {"containers": [{"env": env}]}})) == ["hunter2"]
+
+
+def test_objects_of_unexpected_shape_are_slimmed_to_nothing() -> None:
+    assert slim_node({}) == {"metadata": {}}
+    assert slim_node({"metadata": None, "status": "?"}) == {"metadata": {}}

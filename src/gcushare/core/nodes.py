@@ -69,7 +69,19 @@ class CardMode(enum.Enum):
 class CardState:
     """One card of a node with what it holds. ``card`` is None for a card that pods name but the node does not have."""
 
-    __slots__ = ("card", "index", "is_settling", "kept", "pods", "serves_memory", "serves_whole", "used", "whole")
+    __slots__ = (
+        "card",
+        "index",
+        "is_settling",
+        "kept",
+        "pods",
+        "serves_memory",
+        "serves_whole",
+        "takes_memory",
+        "takes_whole",
+        "used",
+        "whole",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -83,6 +95,14 @@ class CardState:
         """Whether a pod of this node is about to be recorded on another card, so that free room may be its own."""
         self.serves_memory = self.serves_whole = True
         """What the node's plugin hands out of this card."""
+        self.takes_memory = self.takes_whole = False
+        """Whether new pods of either use may come here at all; asked for at each change of the node, so kept."""
+
+    def offer(self, card: InventoryCard | None, *, memory: bool, whole: bool) -> None:
+        """Say what the card is now, None where the node has it no more, and what of it is handed out."""
+        self.card, self.serves_memory, self.serves_whole = card, memory, whole
+        self.takes_memory = memory and card is not None and card.takes(SERVES_MEMORY)
+        self.takes_whole = whole and card is not None and card.units > 0 and card.takes(SERVES_WHOLE)
 
     @property
     def total(self) -> int:
@@ -107,16 +127,14 @@ class CardState:
     @property
     def grantable(self) -> int:
         """Units that a new pod may be given here: none on a card that takes none, or while the node settles."""
-        is_open = self.serves_memory and self.card is not None and self.card.takes(SERVES_MEMORY)
-        return max(0, self.free - self.kept) if is_open and not self.is_settling else 0
+        if self.whole or self.is_settling or not self.takes_memory:
+            return 0
+        return max(0, self.total - self.used - self.kept)
 
     @property
     def is_empty(self) -> bool:
         """Whether a pod may be given this card whole."""
-        card = self.card
-        if card is None or self.pods or self.kept or not self.serves_whole:
-            return False
-        return card.takes(SERVES_WHOLE) and card.units > 0 and not self.is_settling
+        return self.takes_whole and not (self.pods or self.kept or self.is_settling)
 
     def serves(self, request: CardRequest) -> bool:
         """Whether the node's plugin hands out of this card what the request is for, whoever uses it now."""
@@ -178,15 +196,14 @@ class NodeState:
         for index in offered.keys() - self.cards.keys():
             self.cards[index] = CardState(index)
         for index, state in self.cards.items():
-            state.card = offered.get(index)
-            state.serves_memory, state.serves_whole = self.serves_memory, self.serves_whole
+            state.offer(offered.get(index), memory=self.serves_memory, whole=self.serves_whole)
         self.known, self.unit = True, unit
         self._settle()
 
     def drop_cards(self) -> None:
         """Forget the node's cards (the node is gone); pods that still name it stay counted."""
         for state in self.cards.values():
-            state.card = None
+            state.offer(None, memory=self.serves_memory, whole=self.serves_whole)
         self.known, self.unit = False, None
         self._settle()
 

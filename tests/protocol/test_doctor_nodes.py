@@ -11,11 +11,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Card, Health, InventoryCard
-from gcushare.core.units import GIB
+from gcushare.core.cards import (
+    BOTH_MODES,
+    SERVES_MEMORY,
+    SERVES_WHOLE,
+    Card,
+    Closure,
+    Health,
+    Inventory,
+    InventoryCard,
+    UnrecordedHolder,
+)
+from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.playground.apiserver import DropBefore, Fault
 from gcushare.playground.apiserver.objects import JsonObject
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.inventory import encode_inventory
 from gcushare.wire.node_status import PodStatus
 from gcushare.wire.records import PodRecord
 from tests.builders import card, cards
@@ -150,6 +161,18 @@ def sick_card(rig: DoctorRig) -> None:
     sick = InventoryCard(card=card(1).card, units=16, health=Health.UNHEALTHY, reason="double-bit ECC error")
     set_inventory(rig, [card(0), sick])
     rig.set_units("16", "allocatable")
+
+
+def card_closed_for_a_pod_that_is_gone(rig: DoctorRig) -> None:
+    closure = Closure(use=SERVES_WHOLE, pod="default/gone", until=1_800_000_000)
+    set_inventory(rig, [card(0), replace(card(1), closures=(closure,))])
+
+
+def holder_without_a_record(rig: DoctorRig) -> None:
+    holders = (UnrecordedHolder(pod="default/odd", units={1: 12}),)
+    inventory = Inventory(unit=parse_memory_unit("1"), cards=(card(0), card(1)), unrecorded=holders)
+    text = encode_inventory(inventory)
+    rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
 
 
 def cordon_of_a_card_that_is_not_there(rig: DoctorRig) -> None:
@@ -309,6 +332,8 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (allocatable_below_the_healthy_cards, ERROR, "inventory-capacity", "9 of them allocatable"),
         (count_missing, WARNING, "card-count", "missing, and the inventory has 2 cards"),
         (sick_card, WARNING, "sick-card", "double-bit ECC error; its 16 units"),
+        (card_closed_for_a_pod_that_is_gone, WARNING, "closed-card", "until 2027-01-15T08:00:00Z at the latest"),
+        (holder_without_a_record, WARNING, "unrecorded-holder", "default/odd was given 12 units and 0 whole cards"),
         (cordon_of_a_card_that_is_not_there, WARNING, "cordon-unknown-card", "names 7"),
         (node_no_longer_shared, WARNING, "stale-inventory", INVENTORY),
         (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+
 import pytest
 
+from gcushare.core.cards import Closure, Inventory
 from gcushare.device_plugin.planning import Mode
+from gcushare.device_plugin.status import describe_node
 from gcushare.playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare.playground.kubelet.faults import PodResourcesMode
-from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig, container
+from gcushare.vendors import ENFLAME
+from gcushare.wire.inventory import decode_inventory
+from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig, container
 from tests.protocol.test_plugin_cards import CORDON
 
 PODS_LIST = r"^/api/v1/pods"
@@ -157,3 +164,78 @@ async def test_after_a_restart_a_cordoned_card_keeps_every_id_of_init_containers
 
         await rig.until(closes, "the card is closed again but for what is held")
         assert least == 16 + 8
+
+
+async def test_a_request_that_is_refused_elsewhere_counts_with_what_the_kubelet_gave_it() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        put(rig, "a", {RESOURCE: "12", ENFLAME.count_resource: "2"})
+        await rig.until_recorded("a")
+        card = int(rig.record("a")[0] or "-1")
+        assert rig.app.observed.book.held_units() == {card: 12}
+        status = describe_node(rig.app.observed)
+        assert [each.held_units for each in status.cards if each.index == card] == [12]
+        assert "only 1 is accepted" in status.unreadable_pods[0].reason
+
+
+async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() -> None:
+    async with PluginRig(cards=(16, 16), plugin=BOTH) as rig:
+        put(rig, "both", {RESOURCE: "12", WHOLE: "1"})
+        await rig.until(lambda: rig.pod("both")["status"].get("phase") == "Running", "the kubelet admits it")
+        await rig.until(lambda: published(rig).unrecorded, "the node tells of it", 20.0)
+        (holder,) = published(rig).unrecorded
+        ((shared, units),) = holder.units.items()
+        assert (holder.pod, units, set(holder.whole)) == ("default/both", 12, {0, 1} - {shared})
+        _, metrics = await rig.get("/metrics")
+        figures = [line for line in metrics.splitlines() if line.startswith("gcushare_card_unrecorded_units{")]
+        assert [float(line.split()[-1]) for line in sorted(figures)] == [12.0 if n == shared else 16.0 for n in (0, 1)]
+        assert sum(card.held_units for card in describe_node(rig.app.observed).cards) == 28
+        await rig.delete("both")
+        await rig.until(lambda: not published(rig).unrecorded, "and no more")
+
+
+async def test_no_number_of_a_pods_author_closes_a_card_for_long_and_the_node_says_until_when() -> None:
+    plugin = BOTH | {"longest_wait_for_containers": 1.0}
+    async with PluginRig(cards=(16,), plugin=plugin, termination_s=60.0) as rig:
+        spec = {"terminationGracePeriodSeconds": 4_000_000_000}
+        put(rig, "a", {RESOURCE: "4"}, spec)
+        await rig.until_recorded("a")
+        # As real kubelets do, it does not show a pod any more whose object is gone; the container runs on.
+        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
+        before_s = time.time()
+        await rig.request("DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
+        await rig.until(lambda: closures(rig) and closures(rig)[0].until, "the node says until when", 20.0)
+        (closure,) = closures(rig)
+        assert (closure.use, closure.pod) == ("whole", "default/a")
+        assert closure.until - before_s < 60.0, "not for years"
+        _, metrics = await rig.get("/metrics")
+        (figure,) = (line for line in metrics.splitlines() if line.startswith("gcushare_card_closed_until_timestamp"))
+        assert float(figure.split()[-1]) == closure.until
+        assert 'pod_name="a",pod_namespace="default",use="whole"' in figure
+        assert describe_node(rig.app.observed).cards[0].closed[0].pod == "default/a"
+        await rig.until(lambda: not closures(rig), "the card is open again", 40.0)
+        await rig.until_allocatable(WHOLE, 1)
+
+
+def put(rig: PluginRig, name: str, limits: dict[str, str], spec: Mapping[str, object] | None = None) -> None:
+    """Put a pod into the API server that its author bound to the node."""
+    rig.api.registry.put(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "nodeName": NODE,
+                "containers": [{"name": "c0", "image": "x", "resources": {"limits": limits}}],
+                **(spec or {}),
+            },
+        }
+    )
+
+
+def published(rig: PluginRig) -> Inventory:
+    """The inventory on the Node."""
+    return decode_inventory(rig.node()["metadata"]["annotations"][ENFLAME.inventory_annotation])
+
+
+def closures(rig: PluginRig) -> list[Closure]:
+    return [closure for card in published(rig).cards for closure in card.closures]

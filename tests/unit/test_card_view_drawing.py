@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gcushare.card_view.drawing import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, picture_lines
 from gcushare.core.units import GIB
-from gcushare.wire.node_status import LeftOutStatus, UnreadableStatus, UseStatus
+from gcushare.wire.node_status import ClosureStatus, LeftOutStatus, UnreadableStatus, UseStatus
 from tests.unit.card_pictures import busy, card, drawn, picture, pod, status, use
 
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}
@@ -205,3 +205,13 @@ def test_a_pod_that_uses_more_than_its_share_is_told_with_how_much_more() -> Non
         "b d/b   4 GB   used 4.0 GB   main 4",
         "a d/w  16 GB   used 16.0 GB   the whole card for main",
     ]
+
+
+def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
+    closed = ClosureStatus(use="whole", pod="d/gone", until=1_800_000_000)
+    lines = drawn(picture(status(card(0, held_units=12, unrecorded_units=12, closed=(closed,)))))
+    text = " ".join(" ".join(line.strip("│ ") for line in lines).split())
+    assert "healthy closed free" in text
+    assert "closed to pods that want it whole until 2027-01-15T08:00:00Z at the latest: containers of d/gone" in text
+    assert "a 12 GB held by pods of which no record tells" in text
+    assert "12 of 16 GB 75%" in text

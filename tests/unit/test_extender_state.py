@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.core.cards import Inventory, UnrecordedHolder
 from gcushare.core.fitting import Shape
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.requests import MAX_ASKING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.asking import read_asking
 from gcushare.scheduler_extender.sinks import NodeSink, PodSink
 from gcushare.scheduler_extender.state import MAX_REMEMBERED, VendorState
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.inventory import encode_inventory
 from gcushare.wire.keys import CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
 from tests.builders import asks, card
-from tests.extender_objects import a_node, a_pod, inventory_text, on_card, recount, state_of
+from tests.extender_objects import a_node, a_pod, inventory_text, on_card, pod_document, recount, state_of
 
 INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
 
@@ -36,6 +40,61 @@ def largest(state: VendorState, node: str = "node-1") -> int:
 
 def bound(name: str, units: int = 4, *, card_index: int = 0, node: str = "node-1", **options: object) -> Pod:
     return a_pod(name, units, node=node, record=on_card(card_index, units), **options)
+
+
+class TestMemoryWithoutARecord:
+    def test_a_refused_request_counts_with_what_the_kubelet_gives_it(self) -> None:
+        document = pod_document("a", 12, node="node-1", record=on_card(1, 12))
+        document["spec"]["containers"][0]["resources"]["limits"][ENFLAME.count_resource] = "2"
+        state = state_of(a_node("node-1", 16, 16))
+        state.see_pod(msgspec.convert(document, Pod))
+
+        assert used(state) == {0: 0, 1: 12}
+        assert state.pod_problems == {}
+
+    def test_the_same_request_is_still_refused_to_a_pod_that_is_not_bound(self) -> None:
+        document = pod_document("a", 12)
+        document["spec"]["containers"][0]["resources"]["limits"][ENFLAME.count_resource] = "2"
+        state = state_of(a_node("node-1", 16, 16))
+        state.see_pod(msgspec.convert(document, Pod))
+
+        assert state.waiting["uid-a"].asking is None
+        assert "only 1 is accepted" in state.waiting["uid-a"].problem
+
+    def test_until_its_card_is_known_nothing_that_could_be_its_is_granted(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        state.see_pod(a_pod("a", 12, node="node-1"))
+        assert largest(state) == 4
+
+        state.see_pod(bound("a", 12, card_index=1))
+        assert largest(state) == 16
+
+    def test_a_spread_over_cards_keeps_each_cards_part(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        state.see_pod(a_pod("a", 24, node="node-1", annotations={CARDS: "2"}))
+
+        assert largest(state) == 4
+
+    def test_holders_of_the_inventory_count_and_stay_counted(self) -> None:
+        holder = UnrecordedHolder(pod="kube-system/x", units={0: 12})
+        inventory = Inventory(unit=parse_memory_unit("1"), cards=(card(0), card(1)), unrecorded=(holder,))
+        state = state_of(a_node("node-1", 16, 16, annotations={INVENTORY: encode_inventory(inventory)}))
+        state.keep_pods(frozenset())
+
+        assert recount(state) == []
+        assert used(state) == {0: 12, 1: 0}
+        state.see_node(a_node("node-1", 16, 16))
+        assert used(state) == {0: 0, 1: 0}
+
+    def test_more_containers_than_a_pod_may_ask_with_are_refused(self) -> None:
+        document = pod_document("a", 1)
+        document["spec"]["containers"] = [
+            document["spec"]["containers"][0] | {"name": f"c{n}"} for n in range(MAX_ASKING_CONTAINERS + 1)
+        ]
+        state = state_of(a_node("node-1", 100))
+        state.see_pod(msgspec.convert(document, Pod))
+
+        assert f"at most {MAX_ASKING_CONTAINERS} of a pod may" in state.waiting["uid-a"].problem
 
 
 class TestPods:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.core.cards import SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.fitting import ChangeLog, can_ever_fit
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import CardMode
+from gcushare.core.nodes import Assignment, CardMode
 from gcushare.core.totals import ClusterTotals, UnitTotals
 from gcushare.core.units import parse_memory_unit
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
 steps = st.lists(
     st.tuples(
@@ -122,3 +124,18 @@ def test_cards_are_told_by_their_use_and_whether_new_pods_may_come() -> None:
 def test_nothing_free_is_not_fragmented() -> None:
     assert UnitTotals().fragmentation(4) == 0.0
     assert UnitTotals().sizes() == []
+
+
+def test_what_is_held_without_a_record_kept_or_closed_is_counted_and_taken_away_again() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    closed = replace(card(0), closures=(Closure(use=SERVES_WHOLE, pod="d/gone"), Closure(use=SERVES_WHOLE, pod="d/b")))
+    holder = UnrecordedHolder(pod="d/odd", units={1: 12})
+    ledger.set_node("node-1", [closed, card(1)], GIB_UNIT, unrecorded=[holder])
+    ledger.apply(Assignment(pod("young"), "node-1", (), unplaced=3))
+    found = totals.by_unit()["GiB"]
+    assert (found.unrecorded, found.granted, found.unplaced, found.closed) == (12, 12, 3, {SERVES_WHOLE: 1})
+    ledger.forget("uid-young")
+    ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
+    found = totals.by_unit()["GiB"]
+    assert (found.unrecorded, found.granted, found.unplaced, found.closed) == (0, 0, 0, {})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.inspect.details import detail_lines
 from gcushare.inspect.options import SortKey
@@ -83,6 +85,14 @@ def test_marks_say_what_is_out_of_order_and_only_used_ones_are_explained() -> No
     legend = [line[0] for line in lines[2:] if line[1:2] == " " and not line[0].isalnum()]
     assert legend == ["!", "#", "=", "?", "^", "*"]
     assert not [line for line in table(picture_of(("calm", [card(0)], "1"))) if line[:2] in ("! ", "# ", "~ ")]
+
+
+def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_whom_and_until_when() -> None:
+    closure = Closure(use=SERVES_WHOLE, pod="d/gone", until=1_800_000_000)
+    lines = table(picture_of(("node-1", [replace(card(0), closures=(closure,)), card(1)], "1")))
+    assert lines[1].split()[2:] == ["0/16:", "0/16", "0/32"]
+    told = "closed to pods that want it whole, until 2027-01-15T08:00:00Z at the latest, for containers of d/gone"
+    assert [line for line in lines if line.startswith("closed: node-1 GCU0: ") and told in line]
 
 
 def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:

@@ -1,14 +1,26 @@
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import Card, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.cards import (
+    BOTH_MODES,
+    Card,
+    Closure,
+    Health,
+    Inventory,
+    InventoryCard,
+    LeftOutCard,
+    UnrecordedHolder,
+)
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB, MEMORY_UNITS, parse_memory_unit
 from gcushare.vendors import ENFLAME
-from gcushare.wire.inventory import decode_inventory, encode_inventory
+from gcushare.wire.inventory import MAX_UNRECORDED, decode_inventory, encode_inventory
 from gcushare.wire.nodes import node_cards
+from tests.builders import card
 
 CARDS = st.builds(
     InventoryCard,
@@ -25,6 +37,16 @@ CARDS = st.builds(
     health=st.sampled_from(Health),
     reason=st.text(max_size=20),
     cordoned=st.booleans(),
+    closures=st.lists(
+        st.builds(Closure, use=st.sampled_from(BOTH_MODES), pod=st.text(max_size=9), until=st.integers(0, 2**40)),
+        max_size=2,
+    ).map(tuple),
+)
+HOLDERS = st.builds(
+    UnrecordedHolder,
+    pod=st.text(max_size=20),
+    units=st.dictionaries(st.integers(0, 15), st.integers(0, 10**6)),
+    whole=st.lists(st.integers(0, 15), unique=True).map(lambda cards: tuple(sorted(cards))),
 )
 INVENTORIES = st.builds(
     Inventory,
@@ -34,6 +56,9 @@ INVENTORIES = st.builds(
     ),
     driver=st.text(max_size=10),
     left_out=st.lists(st.builds(LeftOutCard, index=st.integers(0, 9), uuid=st.text(), reason=st.text())).map(tuple),
+    unrecorded=st.lists(HOLDERS, max_size=3, unique_by=lambda holder: holder.pod).map(
+        lambda holders: tuple(sorted(holders, key=lambda holder: holder.pod))
+    ),
 )
 
 
@@ -103,3 +128,35 @@ def test_a_node_without_cards_is_none_of_ours(capacity: dict[str, object]) -> No
 def test_an_absurd_count_is_not_believed() -> None:
     with pytest.raises(RemoteContractError, match="gcu-count 1000000000 is not believed"):
         node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": "4", "enflame.com/gcu-count": "1000000000"})
+
+
+def test_closures_and_holders_survive_the_way_through_the_annotation() -> None:
+    closures = (Closure(use="whole", pod="d/a", until=1_800_000_000), Closure(use="memory", pod="d/b"))
+    holders = (UnrecordedHolder(pod="d/c", units={0: 4}, whole=(1,)), UnrecordedHolder(pod="uid", units={1: 2}))
+    plain = Inventory(unit=parse_memory_unit("1"), cards=(card(0), card(1)))
+    full = replace(plain, cards=(replace(card(0), closures=closures), card(1)), unrecorded=holders)
+    assert decode_inventory(encode_inventory(full)) == full
+    assert "closed" not in encode_inventory(plain)
+    assert "unrecorded" not in encode_inventory(plain), "a plugin of before is read as it was"
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        pytest.param(UnrecordedHolder(pod="x", units={-1: 4}), id="a card below zero"),
+        pytest.param(UnrecordedHolder(pod="x", units={0: -4}), id="units below zero"),
+        pytest.param(UnrecordedHolder(pod="x", units={0: 10**9}), id="more than any card has"),
+        pytest.param(UnrecordedHolder(pod="x", units={}, whole=(-1,)), id="a whole card below zero"),
+    ],
+)
+def test_holders_with_impossible_numbers_are_refused(holder: UnrecordedHolder) -> None:
+    text = encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=(card(0),), unrecorded=(holder,)))
+    with pytest.raises(RemoteContractError, match="impossible card or units"):
+        decode_inventory(text)
+
+
+def test_more_holders_than_a_plugin_writes_are_refused() -> None:
+    holders = tuple(UnrecordedHolder(pod=f"d/{n}", units={0: 1}) for n in range(MAX_UNRECORDED + 1))
+    text = encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=(card(0),), unrecorded=holders))
+    with pytest.raises(RemoteContractError, match=f"at most {MAX_UNRECORDED}"):
+        decode_inventory(text)

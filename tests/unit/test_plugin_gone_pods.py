@@ -3,8 +3,12 @@
 import msgspec
 import pytest
 
+from gcushare.core.cards import BOTH_MODES, Closure
 from gcushare.device_plugin.gone_pods import KILL_MARGIN_S
 from gcushare.device_plugin.kubelet_record import KubeletRecord
+from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.unrecorded import closures_of
+from gcushare.vendors import ENFLAME
 from gcushare.wire.device_ids import device_ids_of_card
 from gcushare.wire.device_lists import device_ids
 from gcushare.wire.objects import Pod
@@ -106,12 +110,12 @@ def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before(
 def test_a_pods_own_time_to_end_is_waited_for() -> None:
     plain = pod("a", 4, card=0)
     long = msgspec.structs.replace(
-        plain, spec=msgspec.structs.replace(plain.spec, termination_grace_period_seconds=3_600)
+        plain, spec=msgspec.structs.replace(plain.spec, termination_grace_period_seconds=500)
     )
     book = book_of(long)
     book.reconcile({"uid-a": {"c0": {0: 4}}})
     book.forget("uid-a")
-    for now_s in (0.0, 3_600.0):
+    for now_s in (0.0, 500.0):
         book.end_gone((), now_s)
         assert in_use(book) == ({0}, set())
 
@@ -146,3 +150,81 @@ async def test_the_keeper_counts_the_time_from_the_look_that_does_not_show_the_p
     await keeper.check()
     assert book.gone.uids == frozenset()
     assert in_use(book) == (set(), set())
+
+
+def gone_book(grace_s: int, *, longest_wait_s: float = 600.0) -> PodBook:
+    """A book whose pod held memory of card 0 and went away without having been seen to end."""
+    plain = pod("a", 4, card=0)
+    spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
+    book = PodBook(ENFLAME, longest_wait_s=longest_wait_s)
+    book.apply(msgspec.structs.replace(plain, spec=spec))
+    book.reconcile({"uid-a": {"c0": {0: 4}}})
+    book.forget("uid-a")
+    return book
+
+
+@pytest.mark.parametrize("grace_s", [4_000_000_000, 2**63 - 1, 601])
+def test_what_an_author_writes_closes_a_card_for_no_longer_than_the_limit(grace_s: int) -> None:
+    book = gone_book(grace_s)
+    book.end_gone((), 0.0)
+    book.end_gone((), 600.0)
+    assert in_use(book) == ({0}, set())
+    book.end_gone((), 601.0 + KILL_MARGIN_S)
+    assert in_use(book) == (set(), set())
+
+
+def test_the_limit_is_the_admins_and_lengthens_no_wait() -> None:
+    book = gone_book(30, longest_wait_s=3_600.0)
+    book.end_gone((), 0.0)
+    book.end_gone((), 31.0 + KILL_MARGIN_S)
+    assert in_use(book) == (set(), set())
+
+
+def test_a_card_opens_early_where_the_machine_has_no_process_of_the_pod_any_more() -> None:
+    book = gone_book(500)
+    book.end_gone((), 0.0, running={"uid-a"})
+    book.end_gone((), KILL_MARGIN_S + 1.0, running={"uid-a"})
+    assert in_use(book) == ({0}, set()), "its processes run"
+    book.end_gone((), KILL_MARGIN_S + 2.0, running=None)
+    assert in_use(book) == ({0}, set()), "nothing can be said"
+    book.end_gone((), KILL_MARGIN_S + 3.0, running={"uid-other"})
+    assert in_use(book) == (set(), set())
+
+
+def test_a_pod_that_is_just_gone_may_still_be_starting_its_processes() -> None:
+    book = gone_book(500)
+    book.end_gone((), 0.0, running=set())
+    book.end_gone((), KILL_MARGIN_S, running=set())
+    assert in_use(book) == ({0}, set())
+
+
+def test_a_card_stays_closed_as_long_as_processes_of_the_pod_are_seen() -> None:
+    book = gone_book(30)
+    for now_s in (0.0, 1_000.0, 10_000.0):
+        book.end_gone((), now_s, running={"uid-a"})
+        assert in_use(book) == ({0}, set())
+
+
+def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
+    plain = pod("a", 4, card=0)
+    annotations = plain.metadata.annotations | {"kubernetes.io/config.hash": "hash"}
+    book = book_of(
+        msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
+    )
+    book.reconcile({"d/a": {"c0": {0: 4}}})
+    book.forget("uid-a")
+    book.end_gone((), 0.0, running={"hash"})
+    book.end_gone((), 1_000.0, running={"hash"})
+    assert in_use(book) == ({0}, set())
+
+
+def test_a_closed_card_says_to_which_use_for_whom_and_until_when() -> None:
+    book = gone_book(4_000_000_000)
+    assert closures_of(0, book.gone.pods, BOTH_MODES) == (Closure(use="whole", pod="d/a"),), "the kubelet was not asked"
+    book.end_gone((), 5.0, wall_s=1_000_000.0)
+    (closure,) = closures_of(0, book.gone.pods, BOTH_MODES)
+    assert (closure.use, closure.pod, closure.until) == ("whole", "d/a", 1_000_610)
+    book.end_gone((), 9.0, wall_s=2_000_000.0)
+    assert closures_of(0, book.gone.pods, BOTH_MODES) == (closure,), "a clock that jumps moves nothing"
+    assert closures_of(1, book.gone.pods, BOTH_MODES) == ()
+    assert closures_of(0, book.gone.pods, ("memory",)) == (), "a node that gives no card whole closes none to that"

@@ -1,12 +1,13 @@
 """Where the node's facts meet: what the kubelet is told, what is published, and what people hear of it."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from gcushare.core.cards import Card, Health
+from gcushare.core.cards import Card, Closure, Health, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
@@ -21,6 +22,7 @@ from gcushare.device_plugin.pod_book import PodBook
 from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
 from gcushare.device_plugin.records_due import RecordWrite
+from gcushare.device_plugin.unrecorded import PATIENCE_S
 from gcushare.device_plugin.waiting import PodChanges
 from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.vendors import ENFLAME
@@ -50,7 +52,10 @@ class Heard:
 
 
 class Away:
-    """The API server and the kubelet's record, neither of which answers."""
+    """The API server and the kubelet's record, neither of which answers; ``asked``: records that were to be written."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[str, str]] = []
 
     async def fetch(self) -> KubeletRecord:
         raise RetryableError("away")
@@ -59,6 +64,7 @@ class Away:
         raise DeviceError("there is none")
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+        self.asked.append(annotations)
         raise RetryableError("away")
 
     async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
@@ -79,6 +85,7 @@ class Rig:
     agent: NodeAgent
     parts: Parts
     heard: Heard
+    away: Away
 
     def see(self, *gib: int, sick: Mapping[int, str] | None = None, uuids: Mapping[int, str] | None = None) -> None:
         """Have the source of cards list these, by index."""
@@ -142,7 +149,7 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
         announcer=heard,
         cdi=CdiKeeper(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
     )
-    made = Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts), parts, heard)
+    made = Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts, clock=lambda: 0.0), parts, heard, away)
     return made
 
 
@@ -261,3 +268,46 @@ def test_a_corrected_record_is_told_to_its_pod(rig: Rig) -> None:
     assert rig.heard.pods == [
         ("a", "CardCorrected", "the record said card 0, the kubelet gave card 1; the record was corrected")
     ]
+
+
+def test_what_no_record_tells_is_published_with_the_inventory(rig: Rig) -> None:
+    rig.see(16, 16)
+    rig.hold(stranger=device_ids_of_card(1, 12))
+    rig.parts.book.note_unrecorded(-PATIENCE_S)
+    assert rig.agent.inventory is not None
+    assert rig.agent.describe(rig.agent.inventory).unrecorded == (UnrecordedHolder(pod="d/stranger", units={1: 12}),)
+    rig.hold(stranger=device_ids_of_card(1, 12))
+    wanted = rig.parts.publisher.wanted
+    assert wanted is not None
+    assert [(holder.pod, dict(holder.units)) for holder in wanted.unrecorded] == [("d/stranger", {1: 12})]
+    rig.agent.pod_changed(pod("stranger", 12))
+    assert rig.parts.publisher.wanted == rig.agent.inventory, "its own record tells from now on"
+
+
+def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, mode=Mode.BOTH)
+    rig.see(16, 16)
+    rig.agent.pod_changed(pod("a", 4, card=0))
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.agent.pod_gone(pod("a", 4, card=0))
+    wanted = rig.parts.publisher.wanted
+    assert wanted is not None
+    assert [card.closures for card in wanted.cards] == [(Closure(use="whole", pod="d/a"),), ()]
+    rig.parts.book.end_gone((), 0.0)
+    rig.parts.book.end_gone((), 1_000.0)
+    rig.hold()
+    wanted = rig.parts.publisher.wanted
+    assert wanted is not None
+    assert [card.closures for card in wanted.cards] == [(), ()]
+
+
+async def test_after_the_last_card_is_gone_no_record_is_given_its_uuid(rig: Rig) -> None:
+    rig.see(16)
+    rig.agent.pod_changed(pod("a", 4, card=0))
+    rig.agent.cards_changed(CardsSeen(()))
+    assert rig.agent.inventory is not None
+    assert rig.agent.inventory.cards == ()
+    rig.hold(a=device_ids_of_card(0, 4))
+    async with asyncio.TaskGroup() as writers:
+        rig.parts.keeper.writer.start_due(writers)
+    assert [annotations["gcushare.io/card-uuid"] for annotations in rig.away.asked] == [""]

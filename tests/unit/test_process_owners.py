@@ -144,3 +144,17 @@ def test_the_real_proc_of_this_machine_is_read() -> None:
     found = owners.find([os.getpid()])
     assert found.keys() <= {os.getpid()}
     assert not (owners.problem() and found)
+
+
+def test_the_pods_that_run_are_those_with_any_process_on_a_card_or_not(proc: FakeProc) -> None:
+    owners = ProcOwners(proc.root)
+    assert owners.running_pods() == frozenset()
+    proc.start_in_pod(42, UID)
+    proc.start_in_pod(43, UID)
+    proc.start_in_pod(44, OTHER)
+    proc.start(45, "0::/system.slice/sshd.service\n")
+    assert owners.running_pods() == frozenset({UID, OTHER})
+
+
+def test_nothing_is_said_of_running_pods_where_processes_cannot_be_seen(tmp_path: Path) -> None:
+    assert ProcOwners(tmp_path / "none").running_pods() is None

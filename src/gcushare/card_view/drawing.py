@@ -11,6 +11,7 @@ from gcushare.card_view.bars import Part, color_of, granted_bar, letter_of, used
 from gcushare.card_view.figures import (
     UNTOLD,
     describe_holder,
+    describe_notes,
     describe_processes,
     describe_state,
     describe_use,
@@ -149,6 +150,8 @@ def _box(card: CardView, paper: Paper) -> list[Text]:
 def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
     if not card.healthy:
         yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is told'}", paper.inner))
+    for note in describe_notes(card, paper.unit):
+        yield from (Text(line, "yellow") for line in fold(note, paper.inner))
     yield from _bars(card, paper)
     yield from flow(_readings(card, paper), paper.inner)
     for position, holder in enumerate(card.holders):
@@ -164,6 +167,7 @@ def _bars(card: CardView, paper: Paper) -> Iterator[Text]:
     width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
     if card.units is not None:
         parts = [Part(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
+        parts += [Part(card.unrecorded_units, False)] if card.unrecorded_units else []
         bar = granted_bar(parts, card.units, width)
         yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
     bar = used_bar(card.used_bytes, card.memory_bytes, width)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gcushare.card_view.bars import letter_of
 from gcushare.card_view.picture import CardView, HolderState, HolderView, ProcessView
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.units import GIB, MemoryUnit
+from gcushare.core.wording import utc_text
 
 UNTOLD = "-"
 _MIB = 1 << 20
@@ -56,10 +59,27 @@ def short_uuid(uuid: str) -> str:
     return f"{head if len(head) < _UUID_CHARS else uuid[: _UUID_CHARS - 1]}…"
 
 
+_USES = {SERVES_MEMORY: "that share", SERVES_WHOLE: "that want it whole"}
+
+
 def describe_state(card: CardView) -> tuple[tuple[str, str], ...]:
     """A card's states, each with its style."""
     health = ("healthy", "green") if card.healthy else ("sick", "bold red")
-    return (health, ("cordoned", "yellow")) if card.cordoned else (health,)
+    others = {"cordoned": card.cordoned, "closed": bool(card.closed)}
+    return (health, *((word, "yellow") for word, is_so in others.items() if is_so))
+
+
+def describe_notes(card: CardView, unit: MemoryUnit | None) -> list[str]:
+    """What a card's figures cannot say: to whom it is closed and until when, and what is held without a record."""
+    notes = []
+    for closure in card.closed:
+        end = f" until {utc_text(closure.until)} at the latest" if closure.until else ""
+        use = _USES.get(closure.use, closure.use)
+        notes.append(f"closed to pods {use}{end}: containers of {closure.pod}, deleted by force, may still run")
+    if card.unrecorded_units:
+        letter, amount = letter_of(len(card.holders)), show_units(card.unrecorded_units, unit)
+        notes.append(f"{letter} {amount} held by pods of which no record tells")
+    return notes
 
 
 def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:

@@ -12,7 +12,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.core.nodes import CardMode
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit, parse_memory_unit
-from gcushare.wire.node_status import CardStatus, LeftOutStatus, NodeStatus, PodStatus, UnreadableStatus
+from gcushare.wire.node_status import CardStatus, ClosureStatus, LeftOutStatus, NodeStatus, PodStatus, UnreadableStatus
 
 DOCUMENT_VERSION = 1
 """Of ``-o json``: fields are only added; anything else is a new version."""
@@ -73,11 +73,13 @@ class CardView(_Document, frozen=True):
     healthy: bool
     reason: str
     cordoned: bool
+    closed: tuple[ClosureStatus, ...]
     mode: CardMode | None
     memory_bytes: int
     units: int | None
     reserved_units: int
     granted_units: int
+    unrecorded_units: int
     used_bytes: int | None
     temperature_celsius: float | None
     power_watts: float | None
@@ -187,11 +189,14 @@ def _card(card: CardStatus, pods: Sequence[PodStatus], owners: Owners) -> CardVi
         healthy=card.health == Health.HEALTHY.value,
         reason=card.reason,
         cordoned=card.cordoned,
+        closed=card.closed,
         mode=_mode(card.mode, holders),
         memory_bytes=card.memory_bytes,
         units=card.units,
         reserved_units=card.reserved_units,
-        granted_units=sum(holder.units for holder in holders if holder.state is not HolderState.WAITS),
+        granted_units=sum(holder.units for holder in holders if holder.state is not HolderState.WAITS)
+        + card.unrecorded_units,
+        unrecorded_units=card.unrecorded_units,
         used_bytes=use.memory_used_bytes if use is not None else None,
         temperature_celsius=use.temperature_celsius if use is not None else None,
         power_watts=use.power_watts if use is not None else None,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gcushare.core.units import MemoryUnit
+from gcushare.core.wording import utc_text
 
 SERVES_MEMORY = "memory"
 SERVES_WHOLE = "whole"
@@ -41,10 +42,44 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Closure:
+    """That a card takes no new pods of one use: containers of a pod that is gone may still have it in the other.
+
+    ``use`` is the one that it is closed to, ``SERVES_MEMORY`` or ``SERVES_WHOLE``. ``until``: when it opens at the
+    latest, in seconds since the epoch; 0 while that is open, because the node still sees the pod.
+    """
+
+    use: str
+    pod: str
+    until: int = 0
+
+
+def describe_closure(closure: Closure) -> str:
+    """Say to what a card is closed, for which pod, and until when."""
+    use = "pods that share" if closure.use == SERVES_MEMORY else "pods that want it whole"
+    end = f"until {utc_text(closure.until)} at the latest" if closure.until else "as long as the node sees them"
+    return f"closed to {use}, {end}, for containers of {closure.pod}, which was deleted by force"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnrecordedHolder:
+    """A pod to which the kubelet gave cards and of which no record can be written on the pod itself.
+
+    Its request is one that is not granted, or the plugin does not see it. ``pod`` is ``namespace/name``, else what the
+    kubelet calls it; ``units`` are those of memory by card index, ``whole`` the cards that it has whole.
+    """
+
+    pod: str
+    units: Mapping[int, int]
+    whole: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryCard:
     """A card as a node offers it: ``units`` may be granted, ``reserved_units`` are kept back for the driver.
 
     ``cordoned`` is an admin's wish (no new pods); ``health`` is the hardware's. Pods that run there stay in both.
+    ``closures`` keep one use out for a while, and are in the order in which they end.
     """
 
     card: Card
@@ -53,6 +88,11 @@ class InventoryCard:
     health: Health = Health.HEALTHY
     reason: str = ""
     cordoned: bool = False
+    closures: tuple[Closure, ...] = ()
+
+    def takes(self, use: str) -> bool:
+        """Whether new pods of this use, ``SERVES_MEMORY`` or ``SERVES_WHOLE``, may be placed here."""
+        return self.is_usable and (not self.closures or all(closure.use != use for closure in self.closures))
 
     @property
     def index(self) -> int:
@@ -77,7 +117,8 @@ class LeftOutCard:
 class Inventory:
     """The cards of one node, by index, with the unit in which they are granted. Cards of one node may differ.
 
-    ``modes``: what of them the plugin hands out, ``SERVES_MEMORY``, ``SERVES_WHOLE`` or both.
+    ``modes``: what of them the plugin hands out, ``SERVES_MEMORY``, ``SERVES_WHOLE`` or both. ``unrecorded``: who holds
+    cards beside the pods whose own records say so.
     """
 
     unit: MemoryUnit
@@ -85,6 +126,7 @@ class Inventory:
     driver: str = ""
     left_out: tuple[LeftOutCard, ...] = ()
     modes: tuple[str, ...] = (SERVES_MEMORY,)
+    unrecorded: tuple[UnrecordedHolder, ...] = ()
 
     @property
     def total_units(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gcushare.core.explanations import Asked, Explanation, FreeCard, NodeClass, Remedy, Verdict
+from gcushare.core.explanations import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Remedy, Verdict
 from gcushare.core.requests import CardRequest
 
 
@@ -21,6 +21,7 @@ def summarise(explanation: Explanation) -> str:
     for each in explanation.classes:
         counts[each.verdict] += each.nodes
     parts += [f"{_nodes(count)}: {verdict.value}" for verdict, count in counts.items()]
+    parts += describe_closed(explanation.classes)
     parts.append(describe_help(explanation))
     return "; ".join(parts)
 
@@ -62,6 +63,12 @@ def describe_room(request: CardRequest, best: Sequence[FreeCard], classes: Seque
     if request.whole:
         free, total = sum(each.cards_free for each in classes), sum(each.cards_total for each in classes)
     return f"{describe_cards(best, whole=request.whole)}; total free {free} of {total}"
+
+
+def describe_closed(classes: Sequence[NodeClass]) -> list[str]:
+    """Name some of the cards that are closed for a while, where that is what keeps the pod waiting."""
+    closed = sorted(card for each in classes if each.verdict is Verdict.CLOSED for card in each.closed)
+    return [f"card {card.index} of {card.node} is {card.words}" for card in closed[:MAX_EXAMPLES]]
 
 
 def describe_help(explanation: Explanation) -> str:

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, InventoryCard, describe_closure
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption import Victim, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest
@@ -37,7 +37,9 @@ class Verdict(enum.Enum):
     FULL = "too little free memory"
     IN_USE = "too few cards that nobody uses"
     SETTLING = "the cards of its pods are not settled yet"
-    """A card is recorded beyond its size until the node confirms which pod has which: free room may be taken."""
+    """Free room may be taken: a card is recorded beyond its size, or a pod was bound whose card is not known, until the
+    node confirms which pod has which."""
+    CLOSED = "cards with room are closed for a while: containers of deleted pods may still use them"
     UNUSABLE = "the cards that are large enough are sick or cordoned"
     NOT_ALLOWED = "no card that the pod's annotations allow"
     TOO_SMALL = "no card that is large enough"
@@ -47,7 +49,7 @@ class Verdict(enum.Enum):
     NO_CARDS = "no cards, or none that can be read"
 
 
-HOPEFUL = frozenset({Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.SETTLING})
+HOPEFUL = frozenset({Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.SETTLING, Verdict.CLOSED})
 """The verdicts of nodes that hold the request now, or would if pods ended."""
 
 
@@ -60,12 +62,21 @@ class FreeCard:
     index: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ClosedCard:
+    """A card that takes no pods of this use for a while, and why; orders by node."""
+
+    node: str
+    index: int
+    words: str
+
+
 @dataclass(frozen=True, slots=True)
 class NodeClass:
     """The nodes with the same cards and the same verdict; ``cards`` are the sizes, smallest first, of one of them.
 
     All other numbers are of the cards that the pod allows. ``free`` and ``total`` are units; ``cards_free``: how many
-    of ``cards_total`` could give anything to this request.
+    of ``cards_total`` could give anything to this request. ``closed``: some of its cards that are closed for a while.
     """
 
     verdict: Verdict
@@ -77,6 +88,7 @@ class NodeClass:
     total: int
     cards_free: int = 0
     cards_total: int = 0
+    closed: tuple[ClosedCard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +190,7 @@ class Explainer:
         self._largest_ever = max(self._largest_ever, _most(look.ever, self._request))
         if verdict is Verdict.FITS:
             self._fit += 1
-        elif verdict in HOPEFUL and verdict is not Verdict.SETTLING:
+        elif verdict in HOPEFUL and verdict not in (Verdict.SETTLING, Verdict.CLOSED):
             self._hopeful += 1
             entry = (_nearness(look.rooms, self._request), node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop
@@ -231,7 +243,8 @@ class _Look:
     """What one walk over a node's cards finds; all but ``sizes`` is of the cards that the pod allows.
 
     ``rooms``: what they could give now, with their indexes; ``ever``: what they could if every pod ended; ``large``:
-    how many are large enough, and ``usable``: how many of those take pods.
+    how many are large enough, and ``usable``: how many of those take pods. ``settled``: how many could hold
+    the request were every pod's card known, ``open``: and were no card closed for a while besides.
     """
 
     sizes: list[int] = field(default_factory=list)
@@ -239,8 +252,11 @@ class _Look:
     total: int = 0
     large: int = 0
     usable: int = 0
+    settled: int = 0
+    open: int = 0
     rooms: list[tuple[int, int]] = field(default_factory=list)
     ever: list[tuple[int, int]] = field(default_factory=list)
+    closed: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
     def at(cls, node: NodeState, request: CardRequest) -> _Look:
@@ -265,6 +281,11 @@ class _Look:
             room = (units if state.is_empty else 0) if request.whole else state.grantable
             if room:
                 found.rooms.append((room, state.index))
+            use = SERVES_WHOLE if request.whole else SERVES_MEMORY
+            found.closed += ((state.index, describe_closure(each)) for each in card.closures if each.use == use)
+            if state.serves(request) and (not state.pods if request.whole else state.free >= least):
+                found.open += units >= least
+                found.settled += units >= least and card.takes(use)
         return found
 
     def judge(self, node: NodeState, request: CardRequest) -> Verdict:
@@ -280,8 +301,10 @@ class _Look:
             return Verdict.TOO_SMALL
         if self.usable < request.cards:
             return Verdict.UNUSABLE
-        if node.is_settling:
+        if node.is_settling or self.settled >= request.cards:
             return Verdict.SETTLING
+        if self.open >= request.cards:
+            return Verdict.CLOSED
         if request.whole:
             return Verdict.IN_USE
         is_enough = sum(room for room, _ in self.rooms) >= request.units * request.cards
@@ -299,8 +322,12 @@ class _Gathered:
     total: int = 0
     cards_free: int = 0
     cards_total: int = 0
+    closed: list[ClosedCard] = field(default_factory=list)
 
     def add(self, name: str, look: _Look) -> None:
+        if look.closed:
+            found = (ClosedCard(name, index, words) for index, words in look.closed)
+            self.closed = sorted([*self.closed, *found])[:MAX_EXAMPLES]
         self.nodes += 1
         self.total += look.total
         self.cards_total += look.allowed
@@ -326,6 +353,7 @@ class _Gathered:
             total=self.total,
             cards_free=self.cards_free,
             cards_total=self.cards_total,
+            closed=tuple(self.closed),
         )
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gcushare.core.cards import BOTH_MODES, InventoryCard
+from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.nominations import NOTHING_KEPT, RoomLeft
 from gcushare.core.placement import CardPolicy, choose_cards
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import MemoryUnit
+
+_UNRECORDED = "unrecorded:"
+_NEVER_ENDED = 2**31
+"""Above every priority that Kubernetes knows: which pod it is cannot be said for certain, so it is never a victim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +61,22 @@ class Ledger:
         cards: Iterable[InventoryCard],
         unit: MemoryUnit | None,
         modes: Collection[str] = BOTH_MODES,
+        unrecorded: Iterable[UnrecordedHolder] = (),
     ) -> None:
         """Say which cards a node has now, and what its plugin hands out of them: memory, whole cards, or both.
 
-        Repeatable. Pods already counted there stay counted.
+        Repeatable. Pods already counted there stay counted; of ``unrecorded`` holders those of before are replaced.
         """
         node = self._nodes.setdefault(name, NodeState(name))
         node.set_cards(cards, unit, modes)
+        self._replace_unrecorded(node, unrecorded)
         self._tell(node)
 
     def remove_node(self, name: str) -> None:
         """Say that a node is gone; its pods stay counted until they are forgotten, in case it comes back."""
         node = self._nodes.get(name)
         if node is not None:
+            self._replace_unrecorded(node, ())
             node.drop_cards()
             self._drop_if_void(node)
             self._tell(node)
@@ -202,7 +209,8 @@ class Ledger:
     def find_drift(self, uid: str, observed: Assignment | None) -> Drift | None:
         """Compare what is counted for a pod with what it is known to hold; a reservation under way is no drift."""
         counted = self.assignment(uid)
-        return None if uid in self._reserved or counted == observed else Drift(uid, counted, observed)
+        is_known = uid in self._reserved or (counted is not None and counted.unrecorded)
+        return None if is_known or counted == observed else Drift(uid, counted, observed)
 
     def recount_node(self, name: str) -> FigureDrift | None:
         """Count a node's sums anew from its assignments; says what was wrong before, None where nothing was."""
@@ -216,6 +224,18 @@ class Ledger:
     def listen(self, listener: Callable[[NodeState], None]) -> None:
         """Call ``listener`` with a node's state after each change to it."""
         self._listeners.append(listener)
+
+    def _replace_unrecorded(self, node: NodeState, holders: Iterable[UnrecordedHolder]) -> None:
+        """Count what the node says of holders whose pods have no record, in place of what it said before."""
+        known = [uid for uid, held in node.assignments.items() if held.unrecorded]
+        for uid in known:
+            node.remove(uid)
+            del self._node_of[uid]
+        for holder in holders:
+            assignment = _unrecorded_assignment(node, holder)
+            if assignment.pod.uid not in self._node_of:
+                node.add(assignment)
+                self._node_of[assignment.pod.uid] = node.name
 
     def _add(self, assignment: Assignment) -> None:
         node = self._nodes.setdefault(assignment.node, NodeState(assignment.node))
@@ -240,6 +260,16 @@ class Ledger:
     def _tell(self, node: NodeState) -> None:
         for listener in self._listeners:
             listener(node)
+
+
+def _unrecorded_assignment(node: NodeState, holder: UnrecordedHolder) -> Assignment:
+    """What such a holder has, under a uid of its own: a pod's real one may be in the ledger too, without cards."""
+    namespace, _, name = holder.pod.rpartition("/")
+    pod = PodRef(f"{_UNRECORDED}{node.name}/{holder.pod}", namespace, name, priority=_NEVER_ENDED)
+    sizes = {index: state.total for index, state in node.cards.items()}
+    whole = tuple(CardGrant(index, sizes.get(index, 0), whole=True) for index in sorted(holder.whole))
+    shared = tuple(CardGrant(index, units) for index, units in sorted(holder.units.items()))
+    return Assignment(pod, node.name, (*shared, *whole), assigned=True, unrecorded=True)
 
 
 def _aside_key(uid: str, node_name: str) -> str:
@@ -267,4 +297,6 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
         else f"needs {request.units} in each of {request.cards} cards"
     )
     chosen = " among the cards that the pod allows" if request.selection is not None else ""
-    return f"{wanted}{chosen}; {best}; total free {free} of {node.total}"
+    kept = sum(node.find_unplaced())
+    more = f"; {kept} are kept free on each card for bound pods whose card is not known yet" if kept else ""
+    return f"{wanted}{chosen}; {best}; total free {free} of {node.total}{more}"

@@ -36,13 +36,19 @@ class CardGrant:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The card or cards that a pod holds on a node. ``assigned`` says that the node side has confirmed it."""
+    """The card or cards that a pod holds on a node. ``assigned`` says that the node side has confirmed it.
+
+    ``unplaced``: the units of memory that a bound pod will have on a card of which it is not known which; it has no
+    grants then. ``unrecorded``: the node tells of it, and no record of the pod does.
+    """
 
     pod: PodRef
     node: str
     grants: tuple[CardGrant, ...]
     assigned: bool = False
     assign_time_ns: int = 0
+    unplaced: int = 0
+    unrecorded: bool = False
 
     @property
     def units(self) -> int:
@@ -63,7 +69,19 @@ class CardMode(enum.Enum):
 class CardState:
     """One card of a node with what it holds. ``card`` is None for a card that pods name but the node does not have."""
 
-    __slots__ = ("card", "index", "is_settling", "pods", "serves_memory", "serves_whole", "used", "whole")
+    __slots__ = (
+        "card",
+        "index",
+        "is_settling",
+        "kept",
+        "pods",
+        "serves_memory",
+        "serves_whole",
+        "takes_memory",
+        "takes_whole",
+        "used",
+        "whole",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -71,10 +89,20 @@ class CardState:
         self.used = 0
         self.whole = 0
         self.pods = 0
+        self.kept = 0
+        """Units that pods of this node may turn out to have here, whose cards are not known yet."""
         self.is_settling = False
         """Whether a pod of this node is about to be recorded on another card, so that free room may be its own."""
         self.serves_memory = self.serves_whole = True
         """What the node's plugin hands out of this card."""
+        self.takes_memory = self.takes_whole = False
+        """Whether new pods of either use may come here at all; asked for at each change of the node, so kept."""
+
+    def offer(self, card: InventoryCard | None, *, memory: bool, whole: bool) -> None:
+        """Say what the card is now, None where the node has it no more, and what of it is handed out."""
+        self.card, self.serves_memory, self.serves_whole = card, memory, whole
+        self.takes_memory = memory and card is not None and card.takes(SERVES_MEMORY)
+        self.takes_whole = whole and card is not None and card.units > 0 and card.takes(SERVES_WHOLE)
 
     @property
     def total(self) -> int:
@@ -98,17 +126,15 @@ class CardState:
 
     @property
     def grantable(self) -> int:
-        """Units that a new pod may be given here: none on a sick or cordoned card, or while the node settles."""
-        is_open = self.serves_memory and self.card is not None and self.card.is_usable and not self.is_settling
-        return self.free if is_open else 0
+        """Units that a new pod may be given here: none on a card that takes none, or while the node settles."""
+        if self.whole or self.is_settling or not self.takes_memory:
+            return 0
+        return max(0, self.total - self.used - self.kept)
 
     @property
     def is_empty(self) -> bool:
         """Whether a pod may be given this card whole."""
-        card = self.card
-        if card is None or self.pods or not self.serves_whole:
-            return False
-        return card.is_usable and card.units > 0 and not self.is_settling
+        return self.takes_whole and not (self.pods or self.kept or self.is_settling)
 
     def serves(self, request: CardRequest) -> bool:
         """Whether the node's plugin hands out of this card what the request is for, whoever uses it now."""
@@ -145,6 +171,7 @@ class NodeState:
         "serves_whole",
         "total",
         "unit",
+        "unplaced",
         "used",
     )
 
@@ -157,6 +184,8 @@ class NodeState:
         self.cards: dict[int, CardState] = {}
         self.assignments: dict[str, Assignment] = {}
         self.largest_free = self.largest_shared_free = self.empty_cards = self.total = self.used = 0
+        self.unplaced: dict[str, int] = {}
+        """Units of the pods of which no card is known, by uid; each may turn out to have them on any card."""
 
     def set_cards(
         self, cards: Iterable[InventoryCard], unit: MemoryUnit | None, modes: Collection[str] = BOTH_MODES
@@ -167,21 +196,22 @@ class NodeState:
         for index in offered.keys() - self.cards.keys():
             self.cards[index] = CardState(index)
         for index, state in self.cards.items():
-            state.card = offered.get(index)
-            state.serves_memory, state.serves_whole = self.serves_memory, self.serves_whole
+            state.offer(offered.get(index), memory=self.serves_memory, whole=self.serves_whole)
         self.known, self.unit = True, unit
         self._settle()
 
     def drop_cards(self) -> None:
         """Forget the node's cards (the node is gone); pods that still name it stay counted."""
         for state in self.cards.values():
-            state.card = None
+            state.offer(None, memory=self.serves_memory, whole=self.serves_whole)
         self.known, self.unit = False, None
         self._settle()
 
     def add(self, assignment: Assignment) -> None:
         """Count an assignment; the pod must not be counted here yet."""
         self.assignments[assignment.pod.uid] = assignment
+        if assignment.unplaced:
+            self.unplaced[assignment.pod.uid] = assignment.unplaced
         for grant in assignment.grants:
             self._count(grant)
         self._settle()
@@ -191,6 +221,7 @@ class NodeState:
         assignment = self.assignments.pop(uid, None)
         if assignment is None:
             return None
+        self.unplaced.pop(uid, None)
         for grant in assignment.grants:
             state = self.cards[grant.index]
             state.used -= grant.units
@@ -268,9 +299,11 @@ class NodeState:
         if list(self.cards) != sorted(self.cards):
             self.cards = dict(sorted(self.cards.items()))
         is_settling = self.is_settling = self._has_unsettled_excess()
+        unplaced = self.find_unplaced() if self.unplaced else ()
         largest_free = largest_shared_free = empty_cards = total = used = 0
         for state in self.cards.values():
             state.is_settling = is_settling
+            state.kept = sum(units for units in unplaced if units <= state.total) if unplaced else 0
             total += state.total
             used += state.held
             grantable = state.grantable
@@ -281,6 +314,16 @@ class NodeState:
                 empty_cards += 1
         self.largest_free, self.largest_shared_free = largest_free, largest_shared_free
         self.empty_cards, self.total, self.used = empty_cards, total, used
+
+    def find_unplaced(self) -> tuple[int, ...]:
+        """The units of each pod whose card is not known, but for those of which the node itself tells the card.
+
+        Which card such a pod gets is the node's choice, so its units are kept free on every card that could take it.
+        """
+        told = {str(held.pod) for held in self.assignments.values() if held.unrecorded}
+        return tuple(
+            units for uid, units in self.unplaced.items() if not told or str(self.assignments[uid].pod) not in told
+        )
 
     def _has_unsettled_excess(self) -> bool:
         """Whether a card is recorded beyond its size while one of its pods has not been admitted yet.

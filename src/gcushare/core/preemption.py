@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.covers import CardCover, Cost, sum_cheapest
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
 from gcushare.core.requests import CardRequest
@@ -223,11 +224,12 @@ class _Search:
 
 def _could_hold(state: CardState, request: CardRequest) -> bool:
     """Whether a card could be one of the request's if every pod ended."""
-    if state.card is None or not state.card.is_usable or state.total < max(1, request.units):
+    use = SERVES_WHOLE if request.whole else SERVES_MEMORY
+    if state.card is None or not state.card.takes(use) or state.total < max(1, request.units):
         return False
     selection = request.selection
     return selection is None or selection.allows(state.index, state.card.card.uuid, state.card.card.model)
 
 
 def _missing_units(state: CardState, request: CardRequest) -> int:
-    return request.units - (state.total - state.used)
+    return request.units - (state.total - state.used - state.kept)

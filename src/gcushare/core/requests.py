@@ -15,6 +15,9 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.topology import CLOSE
 
+MAX_ASKING_CONTAINERS = 64
+"""Each costs the plugin two calls of the kubelet and a walk over the pods; real ones have a handful."""
+
 
 class ContainerKind(enum.Enum):
     """When a container runs: ``SIDECAR`` is an init container whose restartPolicy is Always."""
@@ -104,20 +107,29 @@ def parse_pod_request(
     cards_per_pod: int = 1,
     selection: CardSelection | None = None,
     whole_policy: str = CLOSE,
+    is_bound: bool = False,
 ) -> PodRequest | None:
     """Read a pod's request; None when no container asks for a card.
 
-    ``containers`` are init containers first, then app containers, as in the pod's spec.
+    ``containers`` are init containers first, then app containers, as in the pod's spec. ``is_bound``: the pod runs, or
+    will in a moment, so that what counts is what the kubelet gives it, not whether it would have been granted.
 
     Raises:
         RemoteContractError: a quantity is malformed, or requests differ from limits.
         Refused: well-formed, but nothing that this system grants.
     """
     asking = tuple(
-        request for request in (_parse_container(c, names) for c in containers) if request.units or request.whole_cards
+        request
+        for request in (_parse_container(c, names, is_bound=is_bound) for c in containers)
+        if request.units or request.whole_cards
     )
     if not asking:
         return None
+    if len(asking) > MAX_ASKING_CONTAINERS and not is_bound:
+        raise Refused(
+            f"{len(asking)} containers ask for {names.memory} or {names.whole_card}; at most {MAX_ASKING_CONTAINERS} "
+            "of a pod may: let fewer containers ask"
+        )
     if len(asking) == 1:
         units, whole_cards = asking[0].units, asking[0].whole_cards
     else:
@@ -161,9 +173,9 @@ def split_over_cards(units: int, card_indexes: Collection[int]) -> dict[int, int
     return {index: share + (position < rest) for position, index in enumerate(sorted(card_indexes))}
 
 
-def _parse_container(container: ContainerResources, names: ResourceNames) -> ContainerRequest:
+def _parse_container(container: ContainerResources, names: ResourceNames, *, is_bound: bool) -> ContainerRequest:
     units = _amount(container, names.memory)
-    count = _amount(container, names.count)
+    count = 0 if is_bound else _amount(container, names.count)
     whole_cards = _amount(container, names.whole_card)
     if count > 1:
         raise Refused(

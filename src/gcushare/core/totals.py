@@ -12,7 +12,7 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.requests import CardRequest
 
-Counted = TypeVar("Counted", int, CardMode)
+Counted = TypeVar("Counted", int, str, CardMode)
 
 
 @dataclass(slots=True)
@@ -22,7 +22,9 @@ class UnitTotals:
     ``free_of_cards``: how many cards have how many grantable units; what a fragmented cluster shows. ``modes``: how
     many cards are free, shared or held whole; ``unusable``: sick or cordoned ones, whatever their mode.
     ``sizes_of_cards``: how many usable cards have how many units; ``empty_of_nodes`` and ``usable_of_nodes``: how many
-    nodes have how many cards that a pod may be given whole, now and if every pod ended.
+    nodes have how many cards that a pod may be given whole, now and if every pod ended. ``unrecorded``: units that pods
+    hold of which only the node tells; ``unplaced``: those of bound pods whose card is not known; ``closed``: how many
+    cards are closed to which use for pods that are gone.
     """
 
     nodes: int = 0
@@ -31,6 +33,9 @@ class UnitTotals:
     granted: int = 0
     pods: int = 0
     unusable: int = 0
+    unrecorded: int = 0
+    unplaced: int = 0
+    closed: Counter[str] = field(default_factory=Counter)
     free_of_cards: Counter[int] = field(default_factory=Counter)
     modes: Counter[CardMode] = field(default_factory=Counter)
     sizes_of_cards: Counter[int] = field(default_factory=Counter)
@@ -83,6 +88,9 @@ class UnitTotals:
         self.granted += sign * part.granted
         self.pods += sign * part.pods
         self.unusable += sign * part.unusable
+        self.unrecorded += sign * part.unrecorded
+        self.unplaced += sign * part.unplaced
+        _count(self.closed, part.closed, sign)
         _count(self.modes, part.modes, sign)
         _count(self.free_of_cards, part.free, sign)
         _count(self.sizes_of_cards, part.sizes, sign)
@@ -112,6 +120,9 @@ class _Part:
     sizes: tuple[int, ...]
     empty: int
     usable: int
+    unrecorded: int
+    unplaced: int
+    closed: tuple[str, ...]
 
 
 class ClusterTotals:
@@ -167,4 +178,12 @@ def _part_of(node: NodeState) -> _Part:
         sizes=usable if node.serves_memory else (),
         empty=node.empty_cards,
         usable=len(usable) if node.serves_whole else 0,
+        unrecorded=sum(held.units for held in node.assignments.values() if held.unrecorded),
+        unplaced=sum(node.find_unplaced()) if node.unplaced else 0,
+        closed=tuple(
+            use
+            for state in offered
+            if state.card is not None and state.card.closures
+            for use in {closure.use for closure in state.card.closures}
+        ),
     )

@@ -112,7 +112,9 @@ class PluginApp:
         self._parts = self._make_parts(observer := _Observer())
         unit = settings.cards.memory_unit or self._vendor.default_unit
         self._agent = observer.agent = NodeAgent(
-            Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode), self._parts
+            Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode),
+            self._parts,
+            clock=time.monotonic,
         )
         self._endpoints = self._make_endpoints()
         self._monitor = CardMonitor(
@@ -125,10 +127,20 @@ class PluginApp:
 
     def _make_parts(self, observer: _Observer) -> Parts:
         kubelet, vendor = self._settings.kubelet, self._vendor
-        book, patcher, pods = PodBook(vendor), ApiPatcher(self._client, kubelet.node_name), PodChanges()
-        keeper = RecordKeeper(book, self._reader, patcher, observer, clock=time.monotonic, wall_clock_ns=time.time_ns)
+        patcher, pods = ApiPatcher(self._client, kubelet.node_name), PodChanges()
+        book = PodBook(vendor, longest_wait_s=kubelet.longest_wait_for_containers)
+        cards = self._settings.cards
+        keeper = RecordKeeper(
+            book,
+            self._reader,
+            patcher,
+            observer,
+            clock=time.monotonic,
+            wall_clock_ns=time.time_ns,
+            running=ProcOwners(cards.proc_root) if cards.pod_use else None,
+        )
         delivery = Delivery(vendor, kubelet.device_list_strategy)
-        is_alone = self._settings.cards.mode is Mode.WHOLE
+        is_alone = cards.mode is Mode.WHOLE
         return Parts(
             book=book,
             pods=pods,

@@ -3,13 +3,15 @@
 A forced deletion removes a pod's object at once, whatever its containers do. The kubelet's own record does not tell
 when these end: podresources forgets such a pod as soon as the kubelet has heard of the deletion, the checkpoint when
 the next pod with devices is admitted, both while containers still run. So a card is free when the pod's own time to end
-is over, counted from the moment in which the kubelet does not show the pod any more.
+is over, counted from the moment in which the kubelet does not show the pod any more. That time is a number that the
+pod's author wrote, so it counts up to a limit. Where the machine's processes can be seen, they decide instead.
 
 Source: the kubelet's device manager, podresources and pod workers, 1.20 to 1.36.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -17,31 +19,48 @@ from gcushare.core.nodes import PodRef
 
 KILL_MARGIN_S = 10.0
 """Beyond a pod's own time to end: the runtime kills, and waits for the processes to go."""
+DEFAULT_LONGEST_WAIT_S = 600.0
+"""What an author's time to end counts at most: a training that writes a checkpoint at its end takes minutes."""
 
 
 @dataclass(slots=True)
-class _Gone:
+class GonePod:
+    """One of them. ``until_s``: when its cards open at the latest, by the wall clock; 0 where that cannot be said."""
+
     ref: PodRef
+    uids: frozenset[str]
+    """Its own, and where it was a static pod's mirror the one by which the machine knows it."""
     cards: frozenset[int]
     is_whole: bool
     grace_s: float
     since_s: float | None = None
     """Since when the kubelet does not show it; None while it does, or where it was not asked yet."""
+    until_s: int = 0
 
 
 class GonePods:
-    """The pods of one node that are gone and whose containers may still run."""
+    """The pods of one node that are gone and whose containers may still run. ``longest_wait_s`` limits their wish."""
 
-    def __init__(self) -> None:
-        self._pods: dict[str, _Gone] = {}
+    def __init__(self, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
+        self._longest_wait_s = longest_wait_s
+        self._pods: dict[str, GonePod] = {}
 
     @property
     def uids(self) -> frozenset[str]:
         return frozenset(self._pods)
 
-    def add(self, ref: PodRef, cards: Collection[int], *, is_whole: bool, grace_s: float) -> None:
-        """Keep these cards for a pod that went away and whose containers may take ``grace_s`` to end."""
-        self._pods[ref.uid] = _Gone(ref, frozenset(cards), is_whole, grace_s)
+    @property
+    def pods(self) -> tuple[GonePod, ...]:
+        """Each of them, in no particular order."""
+        return tuple(self._pods.values())
+
+    def add(
+        self, ref: PodRef, cards: Collection[int], *, is_whole: bool, grace_s: float, machine_uid: str = ""
+    ) -> None:
+        """Keep these cards for a pod that went away and whose author gives its containers ``grace_s`` to end."""
+        waited_s = min(max(0.0, grace_s), self._longest_wait_s)
+        uids = frozenset({ref.uid, machine_uid} - {""})
+        self._pods[ref.uid] = GonePod(ref, uids, frozenset(cards), is_whole, waited_s)
 
     def discard(self, uid: str) -> None:
         """Let a pod go that has ended, or is here again."""
@@ -59,19 +78,30 @@ class GonePods:
         """Their names, for messages."""
         return [str(gone.ref) for gone in self._pods.values() if gone.is_whole == whole and card_index in gone.cards]
 
-    def end(self, shown: Collection[str], now_s: float) -> list[PodRef]:
-        """Let those go, and return them, whose containers must have been killed by now.
+    def end(
+        self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
+    ) -> list[PodRef]:
+        """Let those go, and return them, whose containers have ended, or must have been killed by now.
 
         ``shown`` are the pods, by uid or name, of which the kubelet says that it has them. A checkpoint says no such
-        thing: it is not brought up to date when a pod goes.
+        thing: it is not brought up to date when a pod goes. ``running`` are the uids of the pods that have processes on
+        this machine, None where that cannot be seen; a pod without any is not believed to have ended while the kubelet
+        may still be starting its containers, for as long as it takes to kill them.
         """
         killed: list[PodRef] = []
         for uid, gone in list(self._pods.items()):
             if uid in shown or str(gone.ref) in shown:
-                gone.since_s = None
-            elif gone.since_s is None:
+                gone.since_s, gone.until_s = None, 0
+                continue
+            if gone.since_s is None:
                 gone.since_s = now_s
-            elif now_s - gone.since_s > gone.grace_s + KILL_MARGIN_S:
+            is_running = running is not None and not gone.uids.isdisjoint(running)
+            wait_s = (KILL_MARGIN_S if running is not None else gone.grace_s + KILL_MARGIN_S) + gone.since_s - now_s
+            if is_running:
+                gone.until_s = 0
+            elif wait_s < 0:
                 del self._pods[uid]
                 killed.append(gone.ref)
+            elif not gone.until_s:
+                gone.until_s = math.ceil(wall_s + wait_s)
         return killed

@@ -108,9 +108,21 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
     reserved_bytes = GaugeMetricFamily("gcushare_card_reserved_bytes", "Bytes kept back.", labels=_CARD_LABELS)
     healthy = GaugeMetricFamily("gcushare_card_healthy", "1 where new pods may come as to health.", labels=_CARD_LABELS)
     cordoned = GaugeMetricFamily("gcushare_card_cordoned", "1 where an admin cordoned the card.", labels=_CARD_LABELS)
+    unrecorded = GaugeMetricFamily(
+        "gcushare_card_unrecorded_units",
+        "Units that the kubelet gave to pods of which no record tells: their request is none that is granted, or they "
+        "are not seen.",
+        labels=_CARD_LABELS,
+    )
+    closed = GaugeMetricFamily(
+        "gcushare_card_closed_until_timestamp_seconds",
+        "When a card opens to a use (memory, whole) at the latest, which containers of a pod deleted by force close it "
+        "to; 0 while that cannot be said. No series: it is open.",
+        labels=(*_CARD_LABELS, "use", "pod_namespace", "pod_name"),
+    )
     inventory = observed.agent.inventory
-    held = observed.book.held_units(_sizes(inventory))
-    for card in inventory.cards if inventory is not None else ():
+    held, of_others = observed.book.held_units(_sizes(inventory)), observed.book.unrecorded.units(_sizes(inventory))
+    for card in observed.agent.describe(inventory).cards if inventory is not None else ():
         labels = _labels(observed, card.index, card.card.uuid, card.card.model)
         units = held.get(card.index, 0)
         total.add_metric(labels, card.units)
@@ -121,7 +133,11 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
         reserved_bytes.add_metric(labels, inventory.unit.bytes_of(card.reserved_units) if inventory is not None else 0)
         healthy.add_metric(labels, card.health is Health.HEALTHY)
         cordoned.add_metric(labels, card.cordoned)
-    yield from (total, granted, granted_bytes, memory, reserved, reserved_bytes, healthy, cordoned)
+        unrecorded.add_metric(labels, of_others.get(card.index, 0))
+        for closure in card.closures:
+            namespace, _, name = closure.pod.partition("/")
+            closed.add_metric((*labels, closure.use, namespace, name), closure.until)
+    yield from (total, granted, granted_bytes, memory, reserved, reserved_bytes, healthy, cordoned, unrecorded, closed)
 
 
 def _pod_metric(observed: Observed) -> Metric:

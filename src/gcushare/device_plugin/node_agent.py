@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from gcushare.device_plugin.publishing import Publisher
 from gcushare.device_plugin.record_keeping import RecordKeeper
 from gcushare.device_plugin.records_due import RecordWrite
 from gcushare.device_plugin.unit_change import MAX_NAMES, Holders, UnitDoubt, check_unit_change
+from gcushare.device_plugin.unrecorded import closures_of
 from gcushare.device_plugin.waiting import PodChanges
 from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.runtime.logs import fields
@@ -88,7 +89,8 @@ class _Listed:
 class NodeAgent:
     """One vendor's cards of this node. ``offered`` is set once the kubelet may be told a list."""
 
-    def __init__(self, offer: Offer, parts: Parts) -> None:
+    def __init__(self, offer: Offer, parts: Parts, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._offer = offer
         self._parts = parts
         self._cards: CardsSeen | None = None
@@ -182,11 +184,25 @@ class NodeAgent:
         if self.inventory is not None:
             # A pod that has ended gives its cards back at once; the kubelet's record shows it until the next admission.
             self._update_lists(self.inventory)
+            self._publish(self.inventory)
 
     def _publish(self, inventory: Inventory) -> None:
-        """Publish the inventory, unless the Node's own still says what is in doubt."""
-        if self._doubt.unit is None:
-            self._parts.publisher.publish(inventory)
+        """Publish the inventory, unless the Node's own still says what is in doubt.
+
+        With what no pod's record tells: who else holds cards, and which are closed for pods that are gone.
+        """
+        if self._doubt.unit is not None:
+            return
+        full = self.describe(inventory)
+        if full != self._parts.publisher.wanted:
+            self._parts.publisher.publish(full)
+
+    def describe(self, inventory: Inventory) -> Inventory:
+        """The inventory with what is known of its cards' holders beside their pods' records."""
+        gone = self._parts.book.gone.pods
+        cards = (replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards)
+        unrecorded = self._parts.book.unrecorded.lasting(self._clock())
+        return replace(inventory, cards=tuple(cards), unrecorded=unrecorded)
 
     def _replan(self) -> None:
         if self._cards is None:
@@ -205,9 +221,9 @@ class NodeAgent:
             self._parts.allocator.set_inventory(inventory)
             self._parts.whole_allocator.set_inventory(inventory)
             self._parts.keeper.writer.set_inventory(inventory)
-            self._publish(inventory)
             self._announce_changes(before, inventory)
             self._tell_unknown_cordons(inventory)
+        self._publish(inventory)
         if doubt:
             self._refuse("MemoryUnitRefused", doubt)
         else:
@@ -284,6 +300,7 @@ class NodeAgent:
             self._update_lists(empty)
             self._parts.allocator.set_inventory(empty)
             self._parts.whole_allocator.set_inventory(empty)
+            self._parts.keeper.writer.set_inventory(empty)
             self._publish(empty)
         self._refuse("NoCards", reason)
 

@@ -7,26 +7,29 @@ Pure state with one owner. Calls of the kubelet name no pod, so what ``note_allo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
-from gcushare.device_plugin.gone_pods import GonePods
+from gcushare.device_plugin.gone_pods import DEFAULT_LONGEST_WAIT_S, GonePods
 from gcushare.device_plugin.guesses import Guess, Guesses
 from gcushare.device_plugin.pod_entry import (
     DEFAULT_GRACE_S,
     NO_SIZES,
+    STATIC_POD_UID,
     CardCounts,
     PodEntry,
+    UnreadablePod,
     age,
     bound_request,
+    find_refusal,
     peak_per_card,
 )
 from gcushare.device_plugin.records_due import RecordWrite, compute_write
 from gcushare.device_plugin.shown_holdings import NO_HOLDINGS, NOTHING_SHOWN, Holdings, ShownHoldings
+from gcushare.device_plugin.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
 from gcushare.vendors import Vendor
 from gcushare.wire.device_lists import DeviceIds
 from gcushare.wire.objects import Pod
@@ -34,18 +37,10 @@ from gcushare.wire.pods import is_finished, pod_record, pod_ref
 from gcushare.wire.records import PodRecord
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadablePod:
-    """A pod whose request or record cannot be read, and why."""
-
-    pod: PodRef
-    reason: str
-
-
 class PodBook:
     """The pods bound to this node, by uid. A pod of the same name with another uid is another pod."""
 
-    def __init__(self, vendor: Vendor) -> None:
+    def __init__(self, vendor: Vendor, *, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
         self._vendor = vendor
         self._entries: dict[str, PodEntry] = {}
         self._unreadable: dict[str, UnreadablePod] = {}
@@ -53,7 +48,8 @@ class PodBook:
         self._shown = NOTHING_SHOWN
         self._ended: set[str] = set()
         """Keys of pods that were seen to end: the kubelet's record may show their ids a while longer."""
-        self.gone = GonePods()
+        self.gone = GonePods(longest_wait_s)
+        self.unrecorded = UnrecordedHolders()
 
     @property
     def entries(self) -> Mapping[str, PodEntry]:
@@ -75,11 +71,11 @@ class PodBook:
         self.gone.discard(ref.uid)
         self._unreadable.pop(ref.uid, None)
         record, spoilt = self._read_record(pod)
-        if spoilt:
-            self._unreadable[ref.uid] = UnreadablePod(ref, spoilt)
+        if reason := spoilt or find_refusal(pod, self._vendor, record):
+            self._unreadable[ref.uid] = UnreadablePod(ref, reason)
         entry = self._entries.get(ref.uid)
         if entry is None:
-            entry = self._make_entry(pod, record, is_spoilt=bool(spoilt))
+            entry = self._make_entry(pod, record)
             if entry is None:
                 return False
             self._entries[ref.uid] = entry
@@ -87,6 +83,7 @@ class PodBook:
         if is_new:
             # Without it a running pod would look like one that waits, and be taken for whoever the kubelet asks for.
             entry.held = self._shown.held_by(entry, by_name=not is_reused)
+            self.unrecorded.drop((ref.uid, str(ref)))
         return is_new
 
     def _read_record(self, pod: Pod) -> tuple[PodRecord | None, str]:
@@ -99,10 +96,10 @@ class PodBook:
         except GcushareError as error:
             return None, str(error)
 
-    def _make_entry(self, pod: Pod, record: PodRecord | None, *, is_spoilt: bool) -> PodEntry | None:
+    def _make_entry(self, pod: Pod, record: PodRecord | None) -> PodEntry | None:
         ref, grace_s = pod_ref(pod), pod.spec.termination_grace_period_seconds
         try:
-            request = bound_request(pod, self._vendor, record, is_spoilt=is_spoilt)
+            request = bound_request(pod, self._vendor, record)
         except GcushareError as error:
             self._unreadable[ref.uid] = UnreadablePod(ref, str(error))
             return None
@@ -133,18 +130,24 @@ class PodBook:
         if is_over:
             self._note_ended(ref)
         elif entry is not None and entry.taken_cards:
-            self.gone.add(ref, entry.taken_cards, is_whole=entry.is_whole, grace_s=entry.grace_s)
+            machine_uid = entry.annotations.get(STATIC_POD_UID, "")
+            self.gone.add(
+                ref, entry.taken_cards, is_whole=entry.is_whole, grace_s=entry.grace_s, machine_uid=machine_uid
+            )
         return True
 
     def _note_ended(self, ref: PodRef) -> None:
+        self.unrecorded.drop((ref.uid, str(ref)))
         self._ended.add(ref.uid)
         if all(str(other.ref) != str(ref) for other in self._entries.values()):
             self._ended.add(str(ref))
 
-    def end_gone(self, shown: Collection[str], now_s: float) -> None:
-        """Free the cards of pods that are gone and cannot run any more; ``shown`` as in ``GonePods.end``."""
+    def end_gone(
+        self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
+    ) -> None:
+        """Free the cards of pods that are gone and cannot run any more; the arguments are those of ``GonePods.end``."""
         here = {str(entry.ref) for entry in self._entries.values()}
-        for ref in self.gone.end(frozenset(shown) - here, now_s):
+        for ref in self.gone.end(frozenset(shown) - here, now_s, wall_s=wall_s, running=running):
             self._note_ended(ref)
 
     def retain(self, uids: Collection[str]) -> None:
@@ -204,7 +207,16 @@ class PodBook:
             if entry.is_whole == whole
             and card_index in (entry.taken_cards or (entry.promise if entry.claims_cards else ()))
         ]
-        return sorted((*known, *self.gone.users_of(card_index, whole=whole)))
+        others = (*self.unrecorded.users_of(card_index, whole=whole), *self.gone.users_of(card_index, whole=whole))
+        return sorted((*known, *others))
+
+    def note_unrecorded(self, now_s: float) -> None:
+        """Find who holds cards by the kubelet's record, as it was read last, and is no pod whose record will tell."""
+        known = {key for entry in self._entries.values() for key in (entry.ref.uid, str(entry.ref))}
+        known |= {key for gone in self.gone.pods for key in (*gone.uids, str(gone.ref))}
+        known |= self._ended | mirrored_keys(self._entries.values(), self._shown)
+        names = {uid: str(pod.pod) for uid, pod in self._unreadable.items()}
+        self.unrecorded.note(find_unrecorded(self._shown, known, names), now_s)
 
     def _unsettled(self) -> frozenset[str]:
         """Waiting pods whose cards were handed out in the name of a pod that turned out to hold others.
@@ -377,8 +389,8 @@ class PodBook:
             entry.written = write.cards
 
     def held_units(self, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
-        """Units per card that pods of this node hold, guesses included; of a whole card all of its ``sizes``."""
-        held: dict[int, int] = {}
+        """Units per card that are held on this node, guesses included; of a whole card all of its ``sizes``."""
+        held = self.unrecorded.units(sizes)
         for entry in self._entries.values():
             for index, units in peak_per_card(entry, sizes).items():
                 held[index] = held.get(index, 0) + units

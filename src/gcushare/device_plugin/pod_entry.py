@@ -17,8 +17,18 @@ from gcushare.wire.records import PodRecord
 CardCounts = Mapping[int, int]
 """Units (ids) per card index; 1 per card that is held whole."""
 NO_SIZES: CardCounts = {}
+STATIC_POD_UID = "kubernetes.io/config.hash"
+"""Annotation of a static pod's mirror: the uid that the kubelet knows the pod by, the API server's is the mirror's."""
 DEFAULT_GRACE_S = 30.0
 """Kubernetes' own default of ``terminationGracePeriodSeconds``."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePod:
+    """A pod whose request or record cannot be read, or whose request is none that is granted, and why."""
+
+    pod: PodRef
+    reason: str
 
 
 @dataclass(slots=True)
@@ -128,28 +138,35 @@ class PodEntry:
         return Candidate(self.ref, self.request, cards, assume_time, self.served, is_unsettled)
 
 
-def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None, *, is_spoilt: bool = False) -> PodRequest | None:
-    """What a bound pod asks for; None where it asks for no card.
+def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
+    """What the kubelet gives a bound pod, whether or not it would have been granted; None where it asks for no card.
 
     Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
-    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Where the record
-    ``is_spoilt``, wishes that can be read are the best guess, and others are left out: they decide nothing any more.
+    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
+    that can be read, wishes that can be read are the best guess, and others are left out: they decide nothing any more.
 
     Raises:
-        RemoteContractError, Refused: the request cannot be read.
+        RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.
     """
     if record is None:
         try:
-            return pod_request(pod, vendor)
+            return pod_request(pod, vendor, is_bound=True)
         except GcushareError:
-            if not is_spoilt:
-                raise
-            return pod_request(pod, vendor, wishes=NO_WISHES)
-    request = pod_request(pod, vendor, wishes=NO_WISHES)
+            return pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
+    request = pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
     count = len(record.card_indexes)
     if request is None or request.cards.whole or any(container.units % count for container in request.containers):
         return request
-    return pod_request(pod, vendor, wishes=PodWishes(cards=count))
+    return pod_request(pod, vendor, wishes=PodWishes(cards=count), is_bound=True)
+
+
+def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
+    """Why a bound pod's request is none that the extender grants; "" where it is one, or where it asks for no card."""
+    try:
+        pod_request(pod, vendor, wishes=None if record is None else NO_WISHES)
+    except GcushareError as error:
+        return str(error)
+    return ""
 
 
 def age(entry: PodEntry) -> tuple[int, str, str]:

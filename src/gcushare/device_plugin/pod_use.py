@@ -15,13 +15,10 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.cards.roster import CardState
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.pod_entry import PodEntry, peak_per_card
+from gcushare.device_plugin.pod_entry import STATIC_POD_UID, PodEntry, peak_per_card
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
-
-STATIC_POD_UID = "kubernetes.io/config.hash"
-"""Annotation of a static pod's mirror: the uid that the kubelet knows the pod by, the API server's is the mirror's."""
 
 Processes = Mapping[int, int]
 """Bytes of one card by process id."""

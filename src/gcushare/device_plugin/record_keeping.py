@@ -27,8 +27,9 @@ CHECK_DELAYS_S = (0.008, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5)
 MAX_LOOKS = 60
 """Looks in a row, half a second apart, for pods that podresources does not show; then every minute."""
 PERIOD_S = 60.0
-GONE_PERIOD_S = 5.0
-"""Between looks while containers of pods that are gone may run on: their cards are free once they cannot any more."""
+CHANGING_PERIOD_S = 5.0
+"""Between looks while time alone changes something: the cards of pods that are gone are free once their containers
+cannot run any more, and a holder that stays unknown has to be published."""
 PATIENCE_S = 2.0
 """How long an allocation may stay unseen in the kubelet's record before it is ended."""
 
@@ -39,6 +40,13 @@ class KubeletRecordSource(Protocol):
     async def fetch(self) -> KubeletRecord: ...
 
     async def fetch_checkpoint(self) -> KubeletRecord: ...
+
+
+class RunningPods(Protocol):
+    """Who sees the machine's processes. It may block for a moment: it is called off the event loop."""
+
+    def running_pods(self) -> frozenset[str] | None:
+        """The uids of the pods that have processes here; None where that cannot be said."""
 
 
 class RecordObserver(Protocol):
@@ -69,7 +77,10 @@ class RecordKeeper:
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],
+        running: RunningPods | None = None,
     ) -> None:
+        self._running = running
+        self._wall_clock_ns = wall_clock_ns
         self._book = book
         self._source = source
         self._observer = observer
@@ -107,7 +118,8 @@ class RecordKeeper:
         while True:
             await self.check()
             unsettled = self._book.open_guesses > 0 or (self._missing > 0 and looks < MAX_LOOKS)
-            calm_s = GONE_PERIOD_S if self._book.gone.uids else PERIOD_S
+            is_changing = bool(self._book.gone.uids) or self._book.unrecorded.is_young(self._clock())
+            calm_s = CHANGING_PERIOD_S if is_changing else PERIOD_S
             delay_s = CHECK_DELAYS_S[min(looks, len(CHECK_DELAYS_S) - 1)] if unsettled else calm_s
             looks = looks + 1 if unsettled else 0
             if await wait_and_clear(self._check_soon, delay_s):
@@ -126,20 +138,27 @@ class RecordKeeper:
             except RetryableError as error:
                 self.counters.failed_checks += 1
                 self._book.end_guesses(self._clock() - PATIENCE_S, believe=True)
-                self._book.end_gone((), self._clock())
+                await self._end_gone(())
                 self._note(str(error))
             else:
                 self._note("")
-                self._book.end_gone(() if record.source == CHECKPOINT else record.holders, self._clock())
+                await self._end_gone(() if record.source == CHECKPOINT else record.holders)
                 known = frozenset(self._book.entries)
                 await self._fill_in(record)
                 self._book.reconcile(record.holdings, record.whole, asked=known)
                 if not self._filled_in.issuperset(self._book.partly_shown()):
                     self._check_soon.set()
                 self._book.end_guesses(self._clock() - PATIENCE_S, believe=False)
+                self._book.note_unrecorded(self._clock())
                 self._observer.kubelet_record_read(record)
         self.writer.write_soon()
         return not self.problem
+
+    async def _end_gone(self, shown: Collection[str]) -> None:
+        running = None
+        if self._book.gone.uids and self._running is not None:
+            running = await asyncio.to_thread(self._running.running_pods)
+        self._book.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
 
     async def _fill_in(self, record: KubeletRecord) -> None:
         """Ask the checkpoint about what podresources does not show: pods that have their cards, and ids of others.

@@ -12,6 +12,7 @@ from pathlib import Path
 from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.device_plugin.delivery import Strategy
+from gcushare.device_plugin.gone_pods import DEFAULT_LONGEST_WAIT_S
 from gcushare.device_plugin.planning import AUTO_UNIT, NO_RESERVE, Mode, Reserve
 from gcushare.runtime import parsers
 from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
@@ -170,6 +171,13 @@ class KubeletSettings:
         parsers.duration_s(0.0, 30.0),
         default=1.0,
         help="How long a call of the kubelet waits for the pod that it is about to appear in the plugin's watch.",
+    )
+    longest_wait_for_containers: float = setting(
+        parsers.duration_s(0.0, 86400.0),
+        default=DEFAULT_LONGEST_WAIT_S,
+        help="How long at most a card stays closed to the other use (shared or whole) after a pod on it was deleted by "
+        "force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this; ten seconds are "
+        "added. With --pod-use the machine's processes tell, and the card opens when the pod has none any more.",
     )
     device_list_strategy: tuple[Strategy, ...] = setting(
         parsers.comma_list(parsers.choice(Strategy)),

@@ -16,6 +16,7 @@ from gcushare.device_plugin.pod_entry import NO_SIZES, CardCounts, PodEntry, pea
 from gcushare.device_plugin.pod_use import PodUse
 from gcushare.wire.node_status import (
     CardStatus,
+    ClosureStatus,
     LeftOutStatus,
     NodeStatus,
     PodStatus,
@@ -86,6 +87,7 @@ def _watch_problem(age_s: float | None) -> str:
 
 def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tuple[CardStatus, ...]:
     held, promised = observed.book.held_units(_sizes(inventory)), observed.book.promised()
+    unrecorded = observed.book.unrecorded.units(_sizes(inventory))
     holders = _holders(observed.book)
     # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
     uses = {state.card.uuid: state.use for state in observed.states() if not state.is_gone}
@@ -106,12 +108,16 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
             health=card.health.value,
             reason=card.reason,
             cordoned=card.cordoned,
-            mode=_mode(holders.get(card.index, ())).value,
-            holders=tuple(str(entry.ref) for entry in holders.get(card.index, ())),
+            mode=_mode(card.index, holders.get(card.index, ()), observed.book).value,
+            holders=tuple(
+                sorted({*(str(e.ref) for e in holders.get(card.index, ())), *_others(card.index, observed.book)})
+            ),
             use=_use(uses.get(card.card.uuid)),
             unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
+            closed=tuple(ClosureStatus(use=c.use, pod=c.pod, until=c.until) for c in card.closures),
+            unrecorded_units=unrecorded.get(card.index, 0),
         )
-        for card in inventory.cards
+        for card in observed.agent.describe(inventory).cards
     )
 
 
@@ -134,10 +140,15 @@ def _holders(book: PodBook) -> dict[int, list[PodEntry]]:
     return found
 
 
-def _mode(holders: Sequence[PodEntry]) -> CardMode:
-    if any(entry.is_whole for entry in holders):
+def _others(index: int, book: PodBook) -> set[str]:
+    """Who has a card beside the pods of the book."""
+    return {*book.unrecorded.users_of(index, whole=True), *book.unrecorded.users_of(index, whole=False)}
+
+
+def _mode(index: int, holders: Sequence[PodEntry], book: PodBook) -> CardMode:
+    if any(entry.is_whole for entry in holders) or book.unrecorded.users_of(index, whole=True):
         return CardMode.WHOLE
-    return CardMode.SHARED if holders else CardMode.FREE
+    return CardMode.SHARED if holders or _others(index, book) else CardMode.FREE
 
 
 def _use(use: CardUse | None) -> UseStatus | None:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import msgspec
 
-from gcushare.core.cards import Health
+from gcushare.core.cards import Health, describe_closure
 from gcushare.core.nodes import Assignment, CardState
 from gcushare.inspect.marks import Mark, marks_of_card
 from gcushare.inspect.picture import PodFacts
@@ -51,6 +51,7 @@ class CardPart(_Part, frozen=True):
     health: str
     reason: str
     cordoned: bool
+    closed: list[str]
     marks: list[str]
     pods: list[PodPart]
 
@@ -213,6 +214,7 @@ def _card_part(summary: Summary, node: NodeSummary, state: CardState) -> CardPar
         health=(offered.health if offered is not None else Health.UNHEALTHY).value,
         reason=offered.reason if offered is not None else "pods name this card, but the node does not have it",
         cordoned=offered.cordoned if offered is not None else False,
+        closed=[describe_closure(each) for each in offered.closures] if offered is not None else [],
         marks=marks,
         pods=[_pod_part(summary, state, each) for each in summary.shown_pods(node) if _is_on(each, state.index)],
     )

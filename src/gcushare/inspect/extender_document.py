@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import msgspec
 
-from gcushare.core.cards import SERVES_MEMORY, Card, Health, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, Card, Closure, Health, InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
@@ -22,12 +22,19 @@ class _Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     used_gcu: int = msgspec.field(default=0, name="usedGCU")
     used_gpu: int = msgspec.field(default=0, name="usedGPU")
     whole: bool = False
+    unrecorded: bool = False
 
 
 class _UntoldPod(msgspec.Struct, frozen=True, gc=False):
     name: str
     namespace: str
     uid: str
+
+
+class _Closed(msgspec.Struct, frozen=True, gc=False):
+    use: str
+    pod: str
+    until: int = 0
 
 
 class _Device(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +44,7 @@ class _Device(msgspec.Struct, frozen=True, gc=False):
     pods: list[_Pod] | None = None  # Go writes an empty list as null
     health: str = Health.HEALTHY.value
     cordoned: bool = False
+    closed: list[_Closed] = []
 
     @property
     def total(self) -> int:
@@ -118,6 +126,7 @@ def _cards_of(node: ExtenderNode, known: NodeState | None) -> tuple[list[Invento
                 health=Health.HEALTHY if is_healthy else Health.UNHEALTHY,
                 reason=plain.reason,
                 cordoned=device.cordoned or plain.cordoned,
+                closures=tuple(Closure(use=each.use, pod=each.pod, until=each.until) for each in device.closed),
             )
         )
     return cards, known.unit if known is not None else None
@@ -127,6 +136,7 @@ def _assignments_of(
     node: ExtenderNode, by_name: dict[tuple[str, str], PodRef], known: NodeState | None
 ) -> list[Assignment]:
     grants: dict[PodRef, list[CardGrant]] = defaultdict(list)
+    unrecorded: set[PodRef] = set()
     for device in node.cards:
         for pod in device.pods or []:
             name = (pod.namespace, pod.name)
@@ -136,6 +146,8 @@ def _assignments_of(
             before = known.assignments.get(ref.uid) if known is not None else None
             is_whole = pod.whole or (before is not None and any(g.whole for g in before.grants if g.index == device.id))
             grants[ref].append(CardGrant(device.id, pod.used_gcu or pod.used_gpu, is_whole))
-    held = [Assignment(ref, node.name, tuple(given)) for ref, given in grants.items()]
+            if pod.unrecorded:
+                unrecorded.add(ref)
+    held = [Assignment(ref, node.name, tuple(given), unrecorded=ref in unrecorded) for ref, given in grants.items()]
     untold = (PodRef(pod.uid, pod.namespace, pod.name) for pod in node.untold)
     return [*held, *(Assignment(ref, node.name, ()) for ref in untold)]

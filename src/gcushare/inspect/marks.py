@@ -14,6 +14,7 @@ class Mark(enum.Enum):
 
     SICK = "!"
     CORDONED = "#"
+    CLOSED = ":"
     WHOLE = "="
     GONE = "?"
     OVER = "^"
@@ -25,6 +26,7 @@ class Mark(enum.Enum):
 _MEANINGS: dict[Mark, tuple[str, str]] = {
     Mark.SICK: ("sick: takes no new pods", "bold red"),
     Mark.CORDONED: ("cordoned by an admin: takes no new pods", "yellow"),
+    Mark.CLOSED: ("closed to one use: containers of a pod deleted by force may still run on it", "yellow"),
     Mark.WHOLE: ("a pod holds the whole card", "cyan"),
     Mark.GONE: ("pods name this card, but the node does not have it", "bold red"),
     Mark.OVER: ("more is allocated than the card has", "bold red"),
@@ -41,6 +43,7 @@ def marks_of_card(state: CardState) -> tuple[Mark, ...]:
         Mark.GONE: card is None,
         Mark.SICK: card is not None and card.health is not Health.HEALTHY,
         Mark.CORDONED: card is not None and card.cordoned,
+        Mark.CLOSED: card is not None and bool(card.closures),
         Mark.WHOLE: bool(state.whole),
         Mark.OVER: card is not None and state.held > state.total,
     }

@@ -15,7 +15,10 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.keys import CORRECTED
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import NO_WISHES, is_finished, pod_assignment, pod_ref, pod_request
+from gcushare.wire.pods import NO_WISHES, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
+
+MAX_SHOWN = 80
+"""Characters shown of what anybody may have written on a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ class Picture:
         if found is None:
             self.ledger.remove_node(name)
         else:
-            self.ledger.set_node(name, found.cards, found.unit, found.modes)
+            self.ledger.set_node(name, found.cards, found.unit, found.modes, found.unrecorded)
         if found is None and not problem:
             self.nodes.pop(name, None)
             return
@@ -121,7 +124,7 @@ class Picture:
         try:
             assignment = pod_assignment(pod, self.vendor)
             is_known = assignment is not None and bool(assignment.grants)
-            request = None if is_known else pod_request(pod, self.vendor)
+            request = None if is_known else pod_request(pod, self.vendor, is_bound=pod.is_bound)
         except (RemoteContractError, Refused) as error:
             # It wants something of this vendor that nobody can read, so it holds no card that could be named.
             self._keep_unreadable(pod, str(error))
@@ -140,10 +143,10 @@ class Picture:
             self.lose_pod(pod.metadata.uid)
             return
         if pod.is_bound:
-            self.ledger.apply(Assignment(pod_ref(pod), pod.spec.node_name, ()))
+            self.ledger.apply(unplaced_assignment(pod, self.vendor))
         try:
             # The record may be damaged and the request not; wishes are history once a pod is bound.
-            request = pod_request(pod, self.vendor, wishes=NO_WISHES)
+            request = pod_request(pod, self.vendor, wishes=NO_WISHES, is_bound=pod.is_bound)
         except (RemoteContractError, Refused):
             request = None
         self.pods[pod.metadata.uid] = replace(_pod_facts(pod, None, request), problem=problem)
@@ -192,6 +195,8 @@ class Picture:
             assignment = self.ledger.assignment(uid)
             if facts.is_untold and not (assignment is not None and assignment.grants):
                 found.setdefault(facts.node, []).append(facts)
+        told = {str(held.pod) for held in self.ledger.assignments() if held.unrecorded}
+        found = {name: kept for name, pods in found.items() if (kept := [p for p in pods if str(p.ref) not in told])}
         for name, state in self.ledger.nodes.items():
             unread = (each for uid, each in state.assignments.items() if not each.grants and uid not in self.pods)
             for each in unread:
@@ -222,5 +227,5 @@ def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | No
         nominated=pod.status.nominated_node_name,
         units=units,
         whole_cards=whole_cards,
-        corrected=pod.metadata.annotations.get(CORRECTED, ""),
+        corrected=pod.metadata.annotations.get(CORRECTED, "")[:MAX_SHOWN],
     )

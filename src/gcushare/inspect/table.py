@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from gcushare.core.cards import describe_closure
 from gcushare.core.nodes import CardMode, CardState
 from gcushare.core.wording import some_names
 from gcushare.inspect.amounts import show_amount
@@ -88,6 +89,15 @@ def remarks(summary: Summary) -> list[str]:
     lines += [f"sick: {each}" for each in sick[:_MAX_NAMED]]
     if len(sick) > _MAX_NAMED:
         lines.append(f"sick: {len(sick) - _MAX_NAMED} more cards")
+    closed = [
+        f"{node.name} {summary.picture.vendor.device_word}{state.index}: {escape(describe_closure(closure))}"
+        for node in summary.nodes
+        for state in node.state.cards.values()
+        for closure in (state.card.closures if state.card is not None else ())
+    ]
+    lines += [f"closed: {each}" for each in closed[:_MAX_NAMED]]
+    if len(closed) > _MAX_NAMED:
+        lines.append(f"closed: {len(closed) - _MAX_NAMED} more")
     unready = [node.name for node in summary.nodes if not node.facts.is_ready]
     if unready:
         lines.append(f"not ready: {_named(unready)}")

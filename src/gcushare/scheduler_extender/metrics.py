@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gcushare.core.cards import BOTH_MODES
 from gcushare.core.nodes import CardMode
 from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import ReflectorCounters
@@ -133,6 +134,8 @@ class VendorCollector(Collector):
                 ("units_free", "Units that new pods may be given."),
                 ("largest_request_units", "The largest request of one card that fits now."),
                 ("pods_holding", "Pods bound to nodes with cards."),
+                ("units_unrecorded", "Units that pods hold of which no record tells, by their nodes."),
+                ("units_unplaced", "Units of bound pods whose card is not known; kept free on every card."),
             )
         }
         fragmentation = GaugeMetricFamily(
@@ -141,20 +144,28 @@ class VendorCollector(Collector):
             labels=("vendor", "unit", "request"),
         )
         modes = GaugeMetricFamily("gcushare_cards_by_mode", "Cards by use.", labels=("vendor", "unit", "mode"))
+        closed = GaugeMetricFamily(
+            "gcushare_cards_closed",
+            "Cards closed to a use (memory, whole) for containers of pods deleted by force.",
+            labels=("vendor", "unit", "use"),
+        )
         vendor = self._state.vendor.name
         for unit, totals in sorted(self._totals.by_unit().items()):
             values = (
                 *(totals.nodes, totals.cards, totals.unusable, totals.total, totals.granted, totals.free),
-                *(totals.largest_free, totals.pods),
+                *(totals.largest_free, totals.pods, totals.unrecorded, totals.unplaced),
             )
             for family, value in zip(figures.values(), values, strict=True):
                 family.add_metric((vendor, unit), value)
             for mode in CardMode:
                 modes.add_metric((vendor, unit, mode.value), totals.modes[mode])
+            for use in BOTH_MODES:
+                closed.add_metric((vendor, unit, use), totals.closed[use])
             for size in totals.sizes():
                 fragmentation.add_metric((vendor, unit, str(size)), totals.fragmentation(size))
         yield from figures.values()
         yield modes
+        yield closed
         yield fragmentation
 
     def _reasons(self) -> Metric:

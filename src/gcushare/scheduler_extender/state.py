@@ -29,7 +29,7 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.extender import SPARE_NODES
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import is_finished, pod_assignment, pod_ref
+from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, unplaced_assignment
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class VendorState:
         if found is None:
             self.ledger.remove_node(name)
         else:
-            self.ledger.set_node(name, found.cards, found.unit, found.modes)
+            self.ledger.set_node(name, found.cards, found.unit, found.modes, found.unrecorded)
             resources = {
                 SERVES_MEMORY: self.vendor.memory_resource,
                 SERVES_WHOLE: self.vendor.whole_card_resource,
@@ -187,9 +187,9 @@ class VendorState:
         try:
             assignment = pod_assignment(pod, self.vendor)
         except (RemoteContractError, Refused) as error:
-            # Its request can be read by nobody or its record is damaged: it holds no card that we could name.
+            # Its request cannot be read or its record is damaged: it holds no card that we could name.
             self._note_pod_problem(pod, str(error))
-            assignment = Assignment(pod_ref(pod), pod.spec.node_name, ()) if not is_finished(pod) else None
+            assignment = unplaced_assignment(pod, self.vendor) if not is_finished(pod) else None
         else:
             self.pod_problems.pop(uid, None)
         if assignment is None:

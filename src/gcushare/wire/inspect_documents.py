@@ -18,7 +18,10 @@ from gcushare.vendors.vendor import Vendor
 
 
 class EnflamePod(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A pod on a card; ``used_gcu`` is what it holds of this card. ``whole`` is ours and left out for shared memory."""
+    """A pod on a card; ``used_gcu`` is what it holds of this card. ``whole`` is ours and left out for shared memory.
+
+    So is ``unrecorded``: the node tells of it, and no record of the pod does.
+    """
 
     name: str
     namespace: str
@@ -26,10 +29,22 @@ class EnflamePod(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_def
     create_time: str
     used_gcu: int = msgspec.field(name="usedGCU")
     whole: bool = False
+    unrecorded: bool = False
+
+
+class ClosedPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """That a card takes no pods of ``use``, because containers of ``pod``, deleted by force, may still have it.
+
+    ``until``: when it opens at the latest, in seconds since the epoch; left out while that cannot be said.
+    """
+
+    use: str
+    pod: str
+    until: int = 0
 
 
 class EnflameDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A card. ``health`` and ``cordoned`` are ours and left out while all is well."""
+    """A card. ``health``, ``cordoned`` and ``closed`` are ours and left out while all is well."""
 
     id: int
     total_gcu: int = msgspec.field(name="totalGCU")
@@ -38,6 +53,7 @@ class EnflameDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     pods: list[EnflamePod]
     health: str = Health.HEALTHY.value
     cordoned: bool = False
+    closed: tuple[ClosedPart, ...] = ()
 
 
 class UntoldPod(msgspec.Struct, frozen=True, gc=False):
@@ -60,16 +76,20 @@ class EnflameNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class AliyunPod(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A pod on a card; ``used_gpu`` is what it holds of this card. ``whole`` is ours and left out for shared memory."""
+    """A pod on a card; ``used_gpu`` is what it holds of this card. ``whole`` is ours and left out for shared memory.
+
+    So is ``unrecorded``: the node tells of it, and no record of the pod does.
+    """
 
     name: str
     namespace: str
     used_gpu: int = msgspec.field(name="usedGPU")
     whole: bool = False
+    unrecorded: bool = False
 
 
 class AliyunDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A card. ``health`` and ``cordoned`` are ours and left out while all is well."""
+    """A card. ``health``, ``cordoned`` and ``closed`` are ours and left out while all is well."""
 
     id: int
     total_gpu: int = msgspec.field(name="totalGPU")
@@ -77,6 +97,7 @@ class AliyunDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     pods: list[AliyunPod]
     health: str = Health.HEALTHY.value
     cordoned: bool = False
+    closed: tuple[ClosedPart, ...] = ()
 
 
 class AliyunNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -127,10 +148,18 @@ def _enflame_node(node: NodeState) -> EnflameNode:
 
 def _enflame_device(state: CardState, holders: list[_Holder]) -> EnflameDevice:
     pods = [
-        EnflamePod(a.pod.name, a.pod.namespace, a.pod.uid, a.pod.created, units, whole) for a, units, whole in holders
+        EnflamePod(
+            a.pod.name,
+            a.pod.namespace,
+            "" if a.unrecorded else a.pod.uid,
+            a.pod.created,
+            units,
+            whole,
+            a.unrecorded,
+        )
+        for a, units, whole in holders
     ]
-    health, cordoned = _condition(state)
-    return EnflameDevice(state.index, state.total, state.held, state.free, pods, health, cordoned)
+    return EnflameDevice(state.index, state.total, state.held, state.free, pods, *_condition(state))
 
 
 def _aliyun_node(node: NodeState) -> AliyunNode:
@@ -145,9 +174,8 @@ def _aliyun_node(node: NodeState) -> AliyunNode:
 
 
 def _aliyun_device(state: CardState, holders: list[_Holder]) -> AliyunDevice:
-    pods = [AliyunPod(a.pod.name, a.pod.namespace, units, whole) for a, units, whole in holders]
-    health, cordoned = _condition(state)
-    return AliyunDevice(state.index, state.total, state.held, pods, health, cordoned)
+    pods = [AliyunPod(a.pod.name, a.pod.namespace, units, whole, a.unrecorded) for a, units, whole in holders]
+    return AliyunDevice(state.index, state.total, state.held, pods, *_condition(state))
 
 
 def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
@@ -164,14 +192,16 @@ def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
 
 
 def _untold_pods(node: NodeState) -> tuple[UntoldPod, ...]:
-    pods = (each.pod for each in node.assignments.values() if not each.grants)
+    told = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
+    pods = (each.pod for each in node.assignments.values() if not each.grants and str(each.pod) not in told)
     return tuple(UntoldPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
 
 
-def _condition(state: CardState) -> tuple[str, bool]:
+def _condition(state: CardState) -> tuple[str, bool, tuple[ClosedPart, ...]]:
     if state.card is None:
-        return Health.UNHEALTHY.value, False
-    return state.card.health.value, state.card.cordoned
+        return Health.UNHEALTHY.value, False, ()
+    closed = tuple(ClosedPart(each.use, each.pod, each.until) for each in state.card.closures)
+    return state.card.health.value, state.card.cordoned, closed
 
 
 _FORMS: Mapping[str, Callable[[NodeState], NodeDocument]] = {ENFLAME.name: _enflame_node, ALIYUN.name: _aliyun_node}

@@ -25,12 +25,24 @@ class UseStatus(_Document, frozen=True):
     processes: dict[int, int] = {}
 
 
+class ClosureStatus(_Document, frozen=True):
+    """That a card is closed to one use, ``memory`` or ``whole``: containers of a pod that is gone may run on.
+
+    ``until``: when it opens at the latest, in seconds since the epoch; 0 while that cannot be said.
+    """
+
+    use: str
+    pod: str
+    until: int = 0
+
+
 class CardStatus(_Document, frozen=True):
     """One card: ``lost_bytes`` fit no whole unit, ``promised_units`` are kept for pods that were not admitted yet.
 
     ``mode`` is free, shared or whole ("" from a plugin that does not tell), ``holders`` the pods that hold the card or
     for which it is kept, ``use`` null until the card was read, ``unattributed_bytes`` those of processes that belong to
-    no pod of this status, null where that is not told.
+    no pod of this status, null where that is not told. ``unrecorded_units`` are those of ``held_units`` that no pod's
+    record tells of.
     """
 
     index: int
@@ -52,6 +64,8 @@ class CardStatus(_Document, frozen=True):
     holders: tuple[str, ...] = ()
     use: UseStatus | None = None
     unattributed_bytes: int | None = None
+    closed: tuple[ClosureStatus, ...] = ()
+    unrecorded_units: int = 0
 
 
 class LeftOutStatus(_Document, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gcushare.core.cards import SERVES_MEMORY, Card, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, Card, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
@@ -20,12 +20,14 @@ MAX_FALLBACK_CARDS = 64
 class NodeCards:
     """A node's cards of one vendor. ``unit`` is None where only the seeds' capacity figures are known.
 
-    ``modes``: what its plugin hands out; memory alone where no inventory says otherwise.
+    ``modes``: what its plugin hands out; memory alone where no inventory says otherwise. ``unrecorded``: who holds
+    cards beside the pods whose own records say so.
     """
 
     cards: tuple[InventoryCard, ...]
     unit: MemoryUnit | None
     modes: tuple[str, ...] = (SERVES_MEMORY,)
+    unrecorded: tuple[UnrecordedHolder, ...] = ()
 
 
 def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping[str, object]) -> NodeCards | None:
@@ -43,7 +45,7 @@ def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping
     inventory = decode_inventory(text)
     cordoned = parse_card_words(annotations.get(vendor.cordon_annotation, ""))
     cards = tuple(_with_cordon(card, cordoned) for card in inventory.cards)
-    return NodeCards(cards, inventory.unit, inventory.modes)
+    return NodeCards(cards, inventory.unit, inventory.modes, inventory.unrecorded)
 
 
 def parse_card_words(text: str) -> frozenset[str]:

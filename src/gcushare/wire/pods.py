@@ -31,6 +31,8 @@ FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 MAX_CARDS_PER_POD = 16
 _MAX_WORDS = 64
+_MAX_WORD = 128
+"""Characters of a wish for cards; the indexes of filter keep wishes as long as their shape is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +88,23 @@ def pod_wishes(annotations: Mapping[str, str]) -> PodWishes:
     )
 
 
-def pod_request(pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None) -> PodRequest | None:
+def pod_request(
+    pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None, is_bound: bool = False
+) -> PodRequest | None:
     """A pod's request, its author's wishes for cards included; None when it asks for no card of this vendor.
 
-    ``wishes``: taken instead of the pod's annotations.
+    ``wishes``: taken instead of the pod's annotations. ``is_bound``: see ``parse_pod_request``.
 
     Raises:
         RemoteContractError: a quantity or a wish is malformed.
         Refused: well-formed, but nothing that this system grants.
     """
-    found = pod_request_and_wishes(pod, vendor, wishes=wishes)
+    found = pod_request_and_wishes(pod, vendor, wishes=wishes, is_bound=is_bound)
     return None if found is None else found[0]
 
 
 def pod_request_and_wishes(
-    pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None
+    pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None, is_bound: bool = False
 ) -> tuple[PodRequest, PodWishes] | None:
     """As ``pod_request``, with the wishes that were read on the way.
 
@@ -126,6 +130,7 @@ def pod_request_and_wishes(
         cards_per_pod=wishes.cards,
         selection=wishes.selection,
         whole_policy=wishes.whole_card_policy or CLOSE,
+        is_bound=is_bound,
     )
     return None if request is None else (request, wishes)
 
@@ -172,9 +177,10 @@ def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
 def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     """The cards that a bound, unfinished pod holds; None when it holds none.
 
-    The cards come from the record, the units from the pod's spec, which nobody can change. A pod without a record
-    (bound by others, not yet corrected by the plugin) has no cards: its assignment has no grants. One that asks for
-    whole cards and has no record is nobody of ours, as far as it tells: another plugin may serve that resource.
+    The cards come from the record, the units from the pod's spec, which nobody can change: what the kubelet gives it,
+    whether or not such a request would have been granted. A pod without a record (bound by others, not yet recorded by
+    the plugin) has no cards: its assignment has no grants, and says what it will have. One that asks for whole cards
+    and has no record is none of ours, as far as is known: another plugin may serve that resource.
 
     Raises:
         RemoteContractError, Refused: the request or the record cannot be read.
@@ -182,15 +188,32 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     if not pod.spec.node_name or is_finished(pod):
         return None
     # Once bound, wishes are history: an author who edits them must not make the pod hold less than it does.
-    request = pod_request(pod, vendor, wishes=NO_WISHES)
+    request = pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
     if request is None:
         return None
     record = pod_record(pod, vendor)
     if record is None:
-        return None if request.cards.whole else Assignment(pod_ref(pod), pod.spec.node_name, ())
+        return None if request.cards.whole else unplaced_assignment(pod, vendor)
     return Assignment(
         pod_ref(pod), pod.spec.node_name, grants_of(request, record), record.assigned, record.assign_time_ns
     )
+
+
+def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
+    """A bound pod of which no card is known: it has no grants, and the units that it will have on each of its cards.
+
+    Those of its memory, where they can be read at all; over several cards where its author's wish, read as the plugin
+    reads it, says so.
+    """
+    units = 0
+    for wishes in (None, NO_WISHES):
+        try:
+            request = pod_request(pod, vendor, wishes=wishes, is_bound=True)
+        except (RemoteContractError, Refused):
+            continue  # A wish that cannot be read is none; where the request cannot be read either, nothing is known.
+        units = request.cards.units if request is not None else 0
+        break
+    return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
 
 
 def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
@@ -229,10 +252,10 @@ def _words(annotations: Mapping[str, str], key: str) -> tuple[str, ...]:
     if text is None:
         return ()
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",", _MAX_WORDS)))
-    if "" in words or len(words) > _MAX_WORDS:
+    if "" in words or len(words) > _MAX_WORDS or any(len(word) > _MAX_WORD for word in words):
         raise RemoteContractError(
-            f"annotation {key}={text[:80]!r} is malformed; write 1 to {_MAX_WORDS} card uuids, indexes or models "
-            "separated by commas"
+            f"annotation {key}={text[:80]!r} is malformed; write 1 to {_MAX_WORDS} card uuids, indexes or models of at "
+            f"most {_MAX_WORD} characters each, separated by commas"
         )
     return words
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.doctor.checks.views import inventory_of, plugins_by_node
@@ -116,6 +116,35 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
                     f"{card.reason or 'no reason is told'}; its {card.units} units take no new pods",
                     "pods on it go on as far as the hardware lets them: move them, and have the card looked after",
                 )
+
+
+def check_closures(facts: Facts) -> Iterator[Finding]:
+    """Cards that are closed to one use, because containers of a pod deleted by force may still have them."""
+    for node, _, inventory, _ in _inventories(facts):
+        for card in inventory.cards:
+            for closure in card.closures:
+                yield warning(
+                    "closed-card",
+                    f"node {node.metadata.name} card {card.index}",
+                    f"it is {describe_closure(closure)}",
+                    "end the containers on the node, or wait; --longest-wait-for-containers of the plugin limits the "
+                    "wait, and with --pod-use the card opens as soon as they have ended",
+                )
+
+
+def check_holders(facts: Facts) -> Iterator[Finding]:
+    """Pods that hold cards of which their own record cannot tell."""
+    for node, vendor, inventory, _ in _inventories(facts):
+        for holder in inventory.unrecorded:
+            cards = sorted({*holder.units, *holder.whole})
+            yield warning(
+                "unrecorded-holder",
+                f"node {node.metadata.name}",
+                f"{holder.pod} was given {sum(holder.units.values())} units and {len(holder.whole)} whole cards, of "
+                f"card {', '.join(map(str, cards))}, and no record of the pod says so: its request is none that is "
+                "granted, or the plugin does not see the pod. The scheduler extender counts it",
+                f"correct the pod's request for {vendor.memory_resource}, or delete the pod",
+            )
 
 
 def check_cordons(facts: Facts) -> Iterator[Finding]:

@@ -179,7 +179,7 @@ def _ledger(facts: Facts, vendor: Vendor) -> Ledger:
         except RemoteContractError:
             continue  # told by the check of inventories
         if found is not None:
-            ledger.set_node(node.metadata.name, found.cards, found.unit, found.modes)
+            ledger.set_node(node.metadata.name, found.cards, found.unit, found.modes, found.unrecorded)
     for pod in facts.pods:
         try:
             assignment = pod_assignment(pod, vendor)

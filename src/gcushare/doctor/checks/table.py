@@ -41,6 +41,8 @@ CHECKS: tuple[Check, ...] = (
     whole_cards.check_managed,
     inventories.check_cards,
     inventories.check_cordons,
+    inventories.check_closures,
+    inventories.check_holders,
     leftovers.check_leftovers,
     records.check_requests,
     records.check_reservations,

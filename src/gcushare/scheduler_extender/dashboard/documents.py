@@ -24,6 +24,17 @@ class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     pass
 
 
+class ClosedDocument(_Document, frozen=True):
+    """That a card takes no pods of ``use`` (memory, whole) for the containers of ``pod``, which was deleted by force.
+
+    ``until``: when it opens at the latest, in seconds since the epoch; left out while that cannot be said.
+    """
+
+    use: str
+    pod: str
+    until: int = 0
+
+
 class CardDocument(_Document, frozen=True):
     """One card. ``free`` is what a new pod may be given here, ``used`` what pods hold, whole cards counted full.
 
@@ -41,13 +52,15 @@ class CardDocument(_Document, frozen=True):
     sick: bool = False
     reason: str = ""
     cordoned: bool = False
+    closed: tuple[ClosedDocument, ...] = ()
     missing: bool = False
 
 
 class PodDocument(_Document, frozen=True):
     """A pod on a node. ``grants`` are (card, units, 1 where it holds the card whole).
 
-    ``reserved``: its binding is under way; ``assigned``: the node side has handed the card out.
+    ``reserved``: its binding is under way; ``assigned``: the node side has handed the card out. ``unrecorded``: the
+    node tells of it, and no record of the pod does.
     """
 
     uid: str
@@ -62,6 +75,7 @@ class PodDocument(_Document, frozen=True):
     owner: str = ""
     problem: str = ""
     ending: bool = False
+    unrecorded: bool = False
     labels: Mapping[str, str] = {}
 
 
@@ -235,6 +249,7 @@ def _card(state: CardState) -> CardDocument:
         sick=offered.health is not Health.HEALTHY,
         reason=offered.reason,
         cordoned=offered.cordoned,
+        closed=tuple(ClosedDocument(each.use, each.pod, each.until) for each in offered.closures),
     )
 
 
@@ -254,5 +269,6 @@ def _pod(held: Assignment, beside: Beside) -> PodDocument:
         owner=note.owner,
         problem=beside.pod_problems.get(pod.uid, ""),
         ending=note.ending,
+        unrecorded=held.unrecorded,
         labels=note.labels,
     )

@@ -100,6 +100,11 @@ export function cardTroubles(card) {
   if (card.missing) found.push(el("p", { class: "card-note bad" }, t("card-missing")));
   if (card.sick) found.push(el("p", { class: "card-note bad" }, card.reason ? t("sick-words", { reason: card.reason }) : t("sick-plain")));
   if (card.cordoned) found.push(el("p", { class: "card-note" }, t("cordoned-words")));
+  for (const { use, pod, until } of card.closed ?? []) {
+    const words = use === "whole" ? t("closed-whole", { pod }) : t("closed-memory", { pod });
+    const end = until ? t("closed-until", { time: new Date(1000 * until).toLocaleString(document.documentElement.lang) }) : "";
+    found.push(el("p", { class: "card-note" }, [words, end].filter(Boolean).join(" ")));
+  }
   return found;
 }
 

@@ -1,0 +1,129 @@
+"""What is held without a record of ours, or before one is written, is nobody else's to be given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
+from gcushare.core.errors import Refused
+from gcushare.core.explanation_words import summarise
+from gcushare.core.explanations import Explainer, Verdict, judge
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import Assignment, CardMode
+from gcushare.core.placement import CARD_POLICIES
+from gcushare.core.preemption import Victim, choose_victims
+from gcushare.core.requests import CardRequest
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
+
+BINPACK = CARD_POLICIES["binpack"]
+
+
+def unplaced(name: str, units: int) -> Assignment:
+    return Assignment(pod(name), "n", (), unplaced=units)
+
+
+def node_with(*holders: UnrecordedHolder, sizes: tuple[int, ...] = (16, 16)) -> Ledger:
+    ledger = Ledger()
+    ledger.set_node("n", cards(*sizes), GIB_UNIT, unrecorded=holders)
+    return ledger
+
+
+def test_what_a_node_says_of_holders_without_records_counts_as_any_pods_cards_do() -> None:
+    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12}), UnrecordedHolder(pod="odd", units={}, whole=(1,)))
+    node = ledger.nodes["n"]
+    assert [(state.used, state.mode) for state in node.cards.values()] == [(12, CardMode.SHARED), (16, CardMode.WHOLE)]
+    assert (node.used, node.largest_free, node.empty_cards) == (28, 4, 0)
+    assert sorted(str(each.pod) for each in node.assignments.values()) == ["/odd", "d/a"]
+    with pytest.raises(Refused):
+        ledger.reserve(pod("b"), "n", asks(5), BINPACK)
+
+
+def test_a_node_that_says_otherwise_replaces_what_it_said() -> None:
+    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12}))
+    ledger.set_node("n", cards(16, 16), GIB_UNIT, unrecorded=[UnrecordedHolder(pod="d/a", units={1: 4})])
+    assert [state.used for state in ledger.nodes["n"].cards.values()] == [0, 4]
+    ledger.set_node("n", cards(16, 16), GIB_UNIT)
+    assert ledger.nodes["n"].used == 0
+    ledger.set_node("n", cards(16, 16), GIB_UNIT, unrecorded=[UnrecordedHolder(pod="d/a", units={7: 4})])
+    ledger.remove_node("n")
+    assert ledger.nodes == {}, "a node that is gone holds nothing by what it said"
+
+
+def test_whoever_holds_without_a_record_is_no_drift_and_never_a_victim() -> None:
+    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12, 1: 12}))
+    (uid,) = ledger.nodes["n"].assignments
+    assert ledger.find_drift(uid, None) is None
+    explainer = Explainer(asks(8), priority=2_000_001_000)
+    explainer.add(ledger.nodes["n"])
+    assert explainer.finish().remedy is None
+
+
+@pytest.mark.parametrize(("units", "largest"), [(12, 4), (16, 0), (17, 16), (2**62, 16)])
+def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_that_could_take_it(
+    units: int, largest: int
+) -> None:
+    ledger = node_with()
+    ledger.apply(unplaced("a", units))
+    node = ledger.nodes["n"]
+    assert (node.largest_free, node.used) == (largest, 0), "more than a card has is given to nobody"
+    assert node.fits(asks_whole()) is (units > 16)
+    if largest < 16:
+        assert judge(node, asks(largest + 1)) is Verdict.SETTLING
+        with pytest.raises(Refused, match=f"{units} are kept free on each card"):
+            ledger.reserve(pod("b"), "n", asks(largest + 1), BINPACK)
+    ledger.apply(held("a", "n", (1, min(units, 16))))
+    assert node.largest_free == 16, "once its card is known the others are open"
+    ledger.forget("uid-a")
+    assert node.largest_free == 16
+
+
+def test_several_such_pods_may_all_turn_out_on_one_card() -> None:
+    ledger = node_with()
+    ledger.apply(unplaced("a", 4))
+    ledger.apply(unplaced("b", 4))
+    assert ledger.nodes["n"].largest_free == 8
+    assert ledger.nodes["n"].copy().largest_free == 8
+    assert ledger.recount_node("n") is None
+
+
+def test_units_are_not_kept_twice_for_a_pod_whose_card_the_node_tells() -> None:
+    ledger = node_with(UnrecordedHolder(pod="default/a", units={0: 12}))
+    ledger.apply(unplaced("a", 12))
+    assert [state.grantable for state in ledger.nodes["n"].cards.values()] == [4, 16]
+    ledger.set_node("n", cards(16, 16), GIB_UNIT)
+    assert [state.grantable for state in ledger.nodes["n"].cards.values()] == [4, 4]
+
+
+def test_preemption_frees_what_is_kept_as_well() -> None:
+    ledger = node_with(sizes=(16,))
+    ledger.apply(replace(held("low", "n", (0, 8)), assigned=True))
+    assert choose_victims(ledger.nodes["n"], asks(16), [Victim(pod("low"))]) is not None
+    ledger.apply(unplaced("a", 4))
+    assert choose_victims(ledger.nodes["n"], asks(16), [Victim(pod("low"))]) is None
+    assert choose_victims(ledger.nodes["n"], asks(12), [Victim(pod("low"))]) is not None
+
+
+@pytest.mark.parametrize(
+    ("use", "closed", "open_"),
+    [
+        pytest.param(SERVES_WHOLE, asks_whole(), asks(16), id="to pods that want it whole"),
+        pytest.param(SERVES_MEMORY, asks(1), asks_whole(), id="to pods that share"),
+    ],
+)
+def test_a_card_that_is_closed_to_one_use_is_given_to_the_other_only_and_says_until_when(
+    use: str, closed: CardRequest, open_: CardRequest
+) -> None:
+    ledger = Ledger()
+    until = Closure(use=use, pod="d/gone", until=1_800_000_000)
+    ledger.set_node("n", [replace(card(0), closures=(until,))], GIB_UNIT)
+    node = ledger.nodes["n"]
+    assert (node.fits(closed), node.fits(open_)) == (False, True)
+    assert (judge(node, closed), judge(node, open_)) == (Verdict.CLOSED, Verdict.FITS)
+    explainer = Explainer(closed)
+    explainer.add(node)
+    told = summarise(explainer.finish())
+    assert "card 0 of n is closed to" in told
+    assert "until 2027-01-15T08:00:00Z at the latest, for containers of d/gone" in told
+    assert choose_victims(node, closed, []) is None

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from gcushare.core.errors import GcushareError
+from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.doctor.archiving import Archive
 from gcushare.doctor.checks.views import asking
 from gcushare.doctor.facts import Facts
@@ -24,6 +24,9 @@ from gcushare.doctor.redacting import Redactor
 from gcushare.doctor.rendering import document, render_json, render_text, versions
 from gcushare.doctor.slimming import JsonObject, secrets_of, slim_event, slim_node, slim_object, slim_pod, slim_workload
 from gcushare.kube import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, KubeClient, Resource, Selector
+from gcushare.kube.client import object_door
+
+OBJECT = object_door(dict)
 
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
 _NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
@@ -215,9 +218,13 @@ class Collector:
         try:
             async with aclosing(list_items(self.client, resource, selector)) as items:
                 async for raw in items:
-                    obj = msgspec.json.decode(raw, type=dict[str, Any])
+                    try:
+                        obj = OBJECT.read(raw)
+                    except RemoteContractError as failure:
+                        self._leave_out(path, failure)
+                        continue
                     found[str(obj.get("metadata", {}).get("uid", len(found)))] = obj
-        except (GcushareError, msgspec.MsgspecError) as failure:
+        except GcushareError as failure:
             self._leave_out(path, failure)
         return list(found.values())
 

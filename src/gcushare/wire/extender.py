@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.wire.foreign import Int
 from gcushare.wire.objects import Pod
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class MetaVictims(msgspec.Struct, frozen=True, gc=False):
     """The victims on one node; ``violations`` counts those whose end breaks a PodDisruptionBudget."""
 
     pods: tuple[MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
 
 class _FullPod(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +70,7 @@ class _FullPod(msgspec.Struct, frozen=True, gc=False):
 
 class _FullVictims(msgspec.Struct, frozen=True, gc=False):
     pods: tuple[_FullPod, ...] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,3 +261,25 @@ def test_a_corrected_record_is_told_to_its_pod(rig: Rig) -> None:
     assert rig.heard.pods == [
         ("a", "CardCorrected", "the record said card 0, the kubelet gave card 1; the record was corrected")
     ]
+
+
+def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_written_again(rig: Rig) -> None:
+    rig.see(16)
+    garbage = '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500
+    rig.node(inventory=garbage)
+    rig.node(inventory=garbage)
+
+    told = [message for reason, message in rig.heard.node if reason == "InventoryUnreadable"]
+    assert told == ["the inventory annotation cannot be read: nested deeper than 32 levels; it is written again"]
+    assert rig.agent.inventory is not None
+    assert rig.parts.publisher.wanted == rig.agent.inventory
+
+    rig.node(inventory=encode_inventory(rig.agent.inventory))
+    rig.node(inventory=garbage)
+    assert rig.heard.reasons().count("InventoryUnreadable") == 2
+
+
+def test_a_node_without_an_inventory_is_no_news(rig: Rig) -> None:
+    rig.see(16)
+    rig.node()
+    assert "InventoryUnreadable" not in rig.heard.reasons()

@@ -320,7 +320,7 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (plugin_gone_and_node_away, WARNING, "node-without-plugin", "not ready"),
         (plugin_that_crashes, ERROR, "plugin-not-running", "CrashLoopBackOff; restarts: 17"),
         (plugin_of_another_system, ERROR, "plugin-unreachable", "404"),
-        (plugin_with_rubbish, ERROR, "plugin-unreachable", "no document of gcushare-device-plugin"),
+        (plugin_with_rubbish, ERROR, "plugin-unreachable", "a status of gcushare-device-plugin cannot be read"),
         (plugin_that_cannot_register, ERROR, "plugin-not-registered", "unknown resource"),
         (plugin_that_cannot_read_its_cards, ERROR, "plugin-problem", "libefml.so"),
         (plugin_that_cannot_write_its_node, WARNING, "plugin-problem", "forbidden"),

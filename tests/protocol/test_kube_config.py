@@ -154,7 +154,7 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        pytest.param("a: [1", "no YAML near line", id="no yaml"),
+        pytest.param("a: [1", "is neither YAML nor JSON: .* \\(line", id="no yaml"),
         pytest.param("- 1", "malformed", id="a list"),
         pytest.param({"clusters": [{"name": "x"}]}, "malformed.*cluster", id="a cluster without its part"),
         pytest.param({"users": [{"name": "u", "user": {"token": 5}}]}, "malformed", id="a token that is a number"),

@@ -116,7 +116,7 @@ def test_no_cards_are_a_state_too() -> None:
     ("text", "problem"),
     [
         pytest.param("", "f: the document is None; accepted: a map", id="empty"),
-        pytest.param("cards: [", "f is neither JSON nor YAML", id="half written"),
+        pytest.param("cards: [", "f is neither YAML nor JSON", id="half written"),
         pytest.param("{}", "accepted: the key cards, or count and memory", id="neither form"),
         pytest.param("{count: 2, memory: 1, cards: []}", "f: count is 2; accepted: nothing beside cards", id="both"),
         pytest.param("{count: 2, memroy: 1}", "f: key memroy is not known; accepted: driver, count", id="misspelt key"),
@@ -133,7 +133,7 @@ def test_no_cards_are_a_state_too() -> None:
         pytest.param("cards: [{memory: 1, processes: {x: 1}}]", "f: cards[0].processes", id="process id"),
         pytest.param("cards: [{memory: 1}, {memory: 1, index: 0}]", "f: cards[1].index is 0", id="index twice"),
         pytest.param("cards: [{memory: 1, uuid: a}, {memory: 1, uuid: a}]", "f: cards[1].uuid is 'a'", id="uuid twice"),
-        pytest.param("driver: 2001-99-99\ncards: []", "f is neither JSON nor YAML", id="a date that is none"),
+        pytest.param("driver: 2001-99-99\ncards: []", "f is neither YAML nor JSON", id="a date that is none"),
     ],
 )
 def test_a_wrong_file_is_refused_with_file_key_and_value(text: str, problem: str) -> None:

@@ -356,7 +356,7 @@ async def test_without_a_schedulers_manifest_the_error_names_the_other_ways(tmp_
         pytest.param("kind: Pod\nspec: {containers: [{name: x}]}\n", "no container runs kube-scheduler", id="another"),
         pytest.param("- 1\n", "document is a sequence", id="a list"),
         pytest.param("", "document is empty", id="empty"),
-        pytest.param("kind: [Pod\n", "not valid YAML or JSON in line", id="broken"),
+        pytest.param("kind: [Pod\n", r"not valid YAML or JSON: .*\(line 2\)", id="broken"),
         pytest.param("kind: Pod\n---\nkind: Pod\n", "more than one YAML document", id="two documents"),
         pytest.param(b"\xff\xfe\x00", "not UTF-8", id="not text"),
     ],

@@ -20,7 +20,7 @@ from gcushare.wire.device_lists import (
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 OURS = st.builds(encode_device_id, st.integers(0, MAX_CARDS - 1), st.integers(0, 9_000))
-ANY = st.one_of(OURS, st.sampled_from(["GPU-1-_-3", "x", "", "é0", "a" * 200]))
+ANY = st.one_of(OURS, st.sampled_from(["GPU-1-_-3", "x", "", "é0", "0é", "00\t", "a" * 200]))
 
 
 def preferred(*containers: tuple[list[str], list[str], int]) -> bytes:

@@ -1,6 +1,6 @@
+import json
 from dataclasses import replace
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ CARDS = st.builds(
         model=st.text(max_size=10),
         numa_node=st.none() | st.integers(0, 7),
     ),
-    units=st.integers(0, 10**6),
+    units=st.integers(0, 8_836 * 2),
     reserved_units=st.integers(0, 100),
     health=st.sampled_from(Health),
     reason=st.text(max_size=20),
@@ -62,6 +62,10 @@ INVENTORIES = st.builds(
 )
 
 
+def card_of(index: int, units: int) -> dict[str, object]:
+    return {"index": index, "uuid": f"u{index}", "memory": 1, "units": units}
+
+
 def two_cards(*, cordon: str | None = None) -> dict[str, str]:
     inventory = Inventory(
         unit=parse_memory_unit("1"),
@@ -86,14 +90,38 @@ def test_an_inventory_survives_the_way_through_the_annotation(inventory: Invento
         ({"unit": "GB"}, "memory unit 'GB' is not known"),
         ({"cards": "many"}, "cannot be read"),
         ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": 1}] * 2}, "names cards twice"),
-        ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": -1}]}, "below zero"),
+        ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": -1}]}, r">= 0 - at `\$\.cards\[0\]\.units`"),
+        ({"cards": [{"index": 16, "uuid": "a", "memory": 1, "units": 1}]}, r"<= 15 - at `\$\.cards\[0\]\.index`"),
+        ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": 10**400}]}, r"at `\$\.cards\[0\]\.units`"),
+        ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": 185_557}]}, "at most 185556 can be named"),
+        ({"cards": [card_of(0, 140_000), card_of(1, 130_000)]}, "beyond a node's limits: 2 cards with 270000 units"),
+        ({"cards": [card_of(index % 16, 1) for index in range(17)]}, "length <= 16"),
+        ({"leftOut": [{"index": 0, "uuid": "", "reason": ""}] * 1025}, "length <= 1024"),
         ({"cards": [{"index": 0, "uuid": "a", "memory": 1, "units": 1, "health": "Odd"}]}, "'Odd' is not a valid"),
     ],
 )
 def test_a_document_that_cannot_be_trusted_is_refused(change: dict[str, object], why: str) -> None:
     document = {"version": 1, "unit": "GiB", "cards": [], **change}
     with pytest.raises(RemoteContractError, match=why):
-        decode_inventory(msgspec.json.encode(document).decode())
+        decode_inventory(json.dumps(document))
+
+
+def test_whole_cards_alone_are_not_bound_by_what_the_kubelet_is_sent_of_memory_units() -> None:
+    text = json.dumps({"version": 1, "unit": "0.001", "cards": [card_of(7, 48_000)], "modes": ["whole"]})
+    assert decode_inventory(text).total_units == 48_000
+
+
+@pytest.mark.parametrize("levels", [33, 990, 1500, 100_000])
+def test_an_inventory_is_refused_for_its_depth_wherever_it_is(levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    for text in (f'{{"version":1,"unit":"GiB","cards":[],"x":{deep}}}', f'{{"version":1,"unit":"GiB","cards":{deep}}}'):
+        with pytest.raises(RemoteContractError, match="the inventory annotation cannot be read"):
+            decode_inventory(text)
+
+
+def test_memory_that_another_system_claims_is_believed_within_reason() -> None:
+    with pytest.raises(RemoteContractError, match="gcu-memory 9223372036854775807 is not believed"):
+        node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": str(2**63 - 1), "enflame.com/gcu-count": "8"})
 
 
 def test_fields_of_a_newer_plugin_are_skipped() -> None:

@@ -311,3 +311,25 @@ async def test_after_the_last_card_is_gone_no_record_is_given_its_uuid(rig: Rig)
     async with asyncio.TaskGroup() as writers:
         rig.parts.keeper.writer.start_due(writers)
     assert [annotations["gcushare.io/card-uuid"] for annotations in rig.away.asked] == [""]
+
+
+def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_written_again(rig: Rig) -> None:
+    rig.see(16)
+    garbage = '{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500
+    rig.node(inventory=garbage)
+    rig.node(inventory=garbage)
+
+    told = [message for reason, message in rig.heard.node if reason == "InventoryUnreadable"]
+    assert told == ["the inventory annotation cannot be read: nested deeper than 32 levels; it is written again"]
+    assert rig.agent.inventory is not None
+    assert rig.parts.publisher.wanted == rig.agent.inventory
+
+    rig.node(inventory=encode_inventory(rig.agent.inventory))
+    rig.node(inventory=garbage)
+    assert rig.heard.reasons().count("InventoryUnreadable") == 2
+
+
+def test_a_node_without_an_inventory_is_no_news(rig: Rig) -> None:
+    rig.see(16)
+    rig.node()
+    assert "InventoryUnreadable" not in rig.heard.reasons()

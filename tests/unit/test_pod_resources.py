@@ -109,3 +109,16 @@ def test_what_is_no_answer_is_an_error_of_the_remote_side(body: bytes) -> None:
 def test_no_bytes_do_anything_else_than_be_read_or_refused(body: bytes) -> None:
     with contextlib.suppress(RemoteContractError):
         assert all(len(found.ids) for found in decode_holdings(body, RESOURCE))
+
+
+@pytest.mark.parametrize("others", [("0é",), ("00\t",), ("0é", "0é"), ("é0",)])
+def test_ids_of_three_bytes_that_are_no_text_of_ours_are_foreign(others: tuple[str, ...]) -> None:
+    """Read as a run of ours, they would be counted on a card, and could not be written out."""
+    (found,) = decode_holdings(answer(*as_kubelet("000", *others, "001")).SerializeToString(), RESOURCE)
+    assert (found.ids.count_by_card(), found.ids.foreign) == ({0: 2}, others)
+
+
+def test_bytes_that_are_no_text_are_refused_in_a_run_too() -> None:
+    body = answer(*as_kubelet("000", "abc", "001")).SerializeToString().replace(b"abc", b"0\xff\xfe")
+    with pytest.raises(RemoteContractError, match="no text"):
+        decode_holdings(body, RESOURCE)

@@ -12,7 +12,7 @@ RECORDS = st.builds(
     card_units=st.integers(0, 10**6),
     pod_units=st.integers(0, 10**6),
     assigned=st.booleans(),
-    assign_time_ns=st.integers(0, 2**63),
+    assign_time_ns=st.integers(0, 2**63 - 1),
     whole=st.booleans(),
 )
 

@@ -69,11 +69,11 @@ def test_the_first_plugins_document_is_read() -> None:
 
 @pytest.mark.parametrize("field", sorted(FIRST))
 def test_a_document_without_what_every_plugin_told_is_another_programs(field: str) -> None:
-    with pytest.raises(RemoteContractError, match=f"no document of gcushare-device-plugin: .*`{field}`"):
+    with pytest.raises(RemoteContractError, match=f"a status of gcushare-device-plugin cannot be read: .*`{field}`"):
         parse({name: value for name, value in FIRST.items() if name != field})
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"version": 1}', b"[]"])
 def test_what_is_no_status_is_refused(body: bytes) -> None:
-    with pytest.raises(RemoteContractError, match="no document of gcushare-device-plugin"):
+    with pytest.raises(RemoteContractError, match="a status of gcushare-device-plugin cannot be read"):
         parse_node_status(body)

@@ -15,6 +15,7 @@ from gcushare.cards.errors import LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import HealthEvent, LinkLevel
 from gcushare.core.cards import Card, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
+from gcushare.wire.foreign import Int, JsonDoor
 
 HEADER = struct.Struct("!I")
 MAX_FRAME_BYTES = 1 << 20
@@ -38,8 +39,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call; ``slot`` and ``other_slot`` are positions in the library's list, ``timeout_s`` is for EVENT."""
 
     operation: Operation
-    slot: int = 0
-    other_slot: int = 0
+    slot: Int = 0
+    other_slot: Int = 0
     timeout_s: float = 0.0
 
 
@@ -71,7 +72,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     is_missing: bool = False
     call: str = ""
-    code: int = 0
+    code: Int = 0
     code_name: str = ""
     detail: str = ""
     is_unsupported: bool = False
@@ -83,6 +84,10 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     result: msgspec.Raw = msgspec.Raw()
     failure: Failure | None = None
+
+
+REQUEST = JsonDoor(Request, "a request to a worker", limit_bytes=MAX_FRAME_BYTES)
+ANSWER = JsonDoor(Answer, "a worker's answer", limit_bytes=MAX_FRAME_BYTES)
 
 
 def encode_frame(message: msgspec.Struct) -> bytes:
@@ -124,7 +129,7 @@ def decode_length(header: bytes) -> int:
 
 
 def decode_request(body: bytes) -> Request:
-    return msgspec.json.decode(body, type=Request)
+    return REQUEST.read(body)
 
 
 def decode_answer(body: bytes, result_type: type[T]) -> T:
@@ -135,10 +140,10 @@ def decode_answer(body: bytes, result_type: type[T]) -> T:
         RemoteContractError: the frame is no answer of this type.
     """
     try:
-        answer = msgspec.json.decode(body, type=Answer)
+        answer = ANSWER.read(body)
         if answer.failure is None:
-            return msgspec.json.decode(answer.result, type=result_type)
-    except msgspec.MsgspecError as error:
+            return JsonDoor(result_type, "a result", limit_bytes=MAX_FRAME_BYTES).read(answer.result)
+    except RemoteContractError as error:
         raise RemoteContractError(f"worker answered {body[:100]!r}: {error}") from error
     raise _raised(answer.failure)
 

@@ -23,6 +23,7 @@ from gcushare.cards.errors import (
 )
 from gcushare.cards.frames import Described, Linked, Noticed, Opened, Operation, Request
 from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.plausible import believed_card, believed_count, believed_left_out, believed_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker_process import WorkerProcess
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -129,7 +130,7 @@ class IsolatedSource:
         resting_for = self._resting_for(slot)
         if resting_for is not None:
             raise DeviceError(resting_for)
-        return await self._ask_card(slot, Request(Operation.USE, slot), CardUse)
+        return believed_use(await self._ask_card(slot, Request(Operation.USE, slot), CardUse))
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         slots = (self._slot(card_a), self._slot(card_b))
@@ -170,14 +171,14 @@ class IsolatedSource:
             self._waits.fail(_START, self._clock(), str(error))
             raise
         self._waits.succeed(_START)
-        return count
+        return believed_count(count)
 
     async def _describe(self, slot: int) -> Described:
         """Look at one position; what it last was where it does not answer now."""
         reason = self._resting_for(slot)
         if reason is None:
             try:
-                return await self._ask_card(slot, Request(Operation.DESCRIBE, slot), Described)
+                return _believed(await self._ask_card(slot, Request(Operation.DESCRIBE, slot), Described), slot)
             except LibraryCallError as error:
                 reason = str(error)
             except (CallHungError, WorkerDiedError) as error:
@@ -281,6 +282,13 @@ class IsolatedSource:
         if isinstance(error, CallHungError):
             return f"library call {error.call} on card {self._index(slot)} did not return within {error.timeout_s:g}s"
         return f"library call {error.call} on card {self._index(slot)} ended its process with {error.how}"
+
+
+def _believed(described: Described, slot: int) -> Described:
+    if described.card is not None:
+        found = believed_card(described.card, slot)
+        return Described(card=found) if isinstance(found, Card) else Described(left_out=found)
+    return Described(left_out=described.left_out and believed_left_out(described.left_out, slot))
 
 
 def _without_ghosts(known: dict[int, Card], is_resting: Callable[[int], bool]) -> dict[int, Card]:

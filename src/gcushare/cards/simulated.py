@@ -10,13 +10,12 @@ from pathlib import Path
 from watchfiles import Change, awatch
 
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.simulated_file import SimulatedCard, parse_simulated_cards
+from gcushare.cards.simulated_file import MAX_FILE_BYTES, SimulatedCard, parse_simulated_cards
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
 
 logger = logging.getLogger(__name__)
 
-_MAX_FILE_BYTES = 4 << 20
 _GATHER_MS = 50
 """How long changes are gathered before they are told: an editor writes a file in several steps."""
 
@@ -130,9 +129,9 @@ class SimulatedSource:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-        if len(content) > _MAX_FILE_BYTES:
-            raise ConfigError(f"{path} is larger than {_MAX_FILE_BYTES} bytes: it describes no cards")
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes: it describes no cards")
         return content.decode()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error

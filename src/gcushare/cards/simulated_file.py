@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
+from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX
 from gcushare.cards.ports import CardReport, HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.wire.foreign_yaml import load_yaml
 
+MAX_FILE_BYTES = 4 << 20
 MAX_CARDS = 1024
 """More than any machine holds: a typo in ``count`` must not fill the memory."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B|i)?|(\d+)B?", re.ASCII)
 _FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE_FORMS = "a whole number of bytes or a size such as 16GiB, 16GB or 512MiB"
+_SIZE_FORMS = "a whole number of bytes or a size such as 16GiB, 16GB or 512MiB, of at most 8T"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,14 @@ def parse_size(value: object) -> int:
     Raises:
         ValueError: malformed, negative or a fraction of a byte.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_BYTES:
         return value
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ValueError(_SIZE_FORMS)
     number, suffix, plain = match.groups()
     size = Fraction(number) * _FACTORS[suffix] if suffix else Fraction(plain)
-    if size.denominator != 1:
+    if size.denominator != 1 or size > MAX_BYTES:
         raise ValueError(_SIZE_FORMS)
     return int(size)
 
@@ -86,9 +86,9 @@ def parse_simulated_cards(text: str, name: str) -> SimulatedCards:
         ConfigError: every problem found, each with its key and value.
     """
     try:
-        document = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none, for one
-        raise ConfigError(f"{name} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+        document = load_yaml(text, name, limit_bytes=MAX_FILE_BYTES)
+    except RemoteContractError as error:
+        raise ConfigError(str(error)) from error
     reader = _Reader(name)
     cards = reader.read_document(document)
     if reader.problems:
@@ -109,8 +109,14 @@ def _number(value: object) -> float:
 
 
 def _index(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a whole number from 0 on")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INDEX:
+        raise ValueError(f"a whole number from 0 to {MAX_INDEX}")
+    return value
+
+
+def _pid(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
+        raise ValueError("a process id")
     return value
 
 
@@ -132,7 +138,7 @@ def _processes(value: object) -> dict[int, int]:
         raise ValueError("a map of process ids to sizes")
     # JSON has no other keys than text
     return {
-        _index(int(pid) if isinstance(pid, str) and pid.isdecimal() else pid): parse_size(size)
+        _pid(int(pid) if isinstance(pid, str) and pid.isdecimal() else pid): parse_size(size)
         for pid, size in value.items()
     }
 

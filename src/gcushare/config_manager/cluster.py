@@ -21,6 +21,7 @@ from gcushare.kube import (
     PatchKind,
     Resource,
 )
+from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
 from gcushare.wire.scheduler_port import CALLS_KEY, REPORT_KEY_PREFIX, SERVICE_PORT, Calls
 
 SERVICES: Resource[dict[str, Any]] = Resource("api/v1", "services", dict)
@@ -29,6 +30,8 @@ _MIRROR_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
 STATE_NAME = "gcushare-config-manager"
 """Name of the ConfigMap that holds the wish and every node's report, and of the Lease that gives turns."""
 MODE_KEY = "mode"
+
+REPORT = JsonDoor(dict[str, str], "its report", limit_bytes=OBJECT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +143,8 @@ async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
     for key, value in sorted(_mapping(found.get("data")).items()):
         node = key.removeprefix(REPORT_KEY_PREFIX)
         if key.startswith(REPORT_KEY_PREFIX) and await _exists(client, node):
-            told = _mapping(_decoded(str(value)))
-            reports.append(NodeReport(node, str(told.get("state", "")), str(told.get("reason", ""))))
+            told = _decoded(str(value))
+            reports.append(NodeReport(node, told.get("state", ""), told.get("reason", "")))
     return reports
 
 
@@ -203,11 +206,11 @@ async def _exists(client: KubeClient, node: str) -> bool:
     return True
 
 
-def _decoded(text: str) -> object:
+def _decoded(text: str) -> dict[str, str]:
     try:
-        return json.loads(text)
-    except ValueError:
-        return {"state": "unknown", "reason": f"report {text!r} is not JSON"}
+        return REPORT.read(text)
+    except RemoteContractError as error:
+        return {"state": "unknown", "reason": f"{text[:80]!r}: {error}"}
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class ProcProcesses:
         try:
             raw = (self._proc / str(pid) / "cmdline").read_bytes()
             # Field 22, the start time, counted behind the name in parentheses, which may itself hold spaces.
-            started = (self._proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
+            started = (self._proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
         except (OSError, IndexError):
             # It ended between listing and reading, or is not ours to read.
             return None

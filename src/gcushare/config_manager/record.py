@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.wire.foreign import JsonDoor
 
 RECORD_VERSION = 1
+RECORD = JsonDoor(dict[str, Any], "the record", limit_bytes=1024 * 1024)
 _SUMS = ("after_sha256", "config_sha256")
 
 
@@ -50,15 +53,15 @@ def parse_record(content: bytes, name: str) -> Record:
         ConfigError: not a record, or of a version that this program does not know.
     """
     try:
-        fields = json.loads(content)
+        fields = RECORD.read(content)
         version = fields.pop("version")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{name}: not a record of gcushare-config-manager: {error!r}") from error
+    except (RemoteContractError, KeyError) as error:
+        raise ConfigError(f"{name}: not a record of gcushare-config-manager: {error}") from error
     if version != RECORD_VERSION:
         raise ConfigError(
             f"{name}: record version {version!r} is not known, only {RECORD_VERSION}: use the newer program"
         )
-    if not isinstance(fields, dict) or set(fields) != set(Record.__slots__):
+    if set(fields) != set(Record.__slots__):
         raise ConfigError(f"{name}: the record's keys must be {sorted(Record.__slots__)}, they are {sorted(fields)}")
     for key in _SUMS:
         fields[key] = tuple(fields[key]) if isinstance(fields[key], list) else fields[key]

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from gcushare.core.errors import ConfigError
+from gcushare.wire.foreign_yaml import MAX_YAML_BYTES, check_count, check_depth, check_size, yaml_reason
 
 _NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE_WORDS = frozenset({"true", "True", "TRUE"})
@@ -104,14 +104,17 @@ def parse_tree(text: str) -> Node | None:
     Raises:
         ConfigError: not YAML or JSON, or more than one document.
     """
+    if len(text) > MAX_YAML_BYTES:
+        raise ConfigError(f"{len(text)} characters; at most {MAX_YAML_BYTES} are read")
     try:
-        builder = _Builder(YAML(typ="rt", pure=True).parse(_positions_kept(text)))
-        return builder.document()
-    except YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", None)
-        where = "" if line is None else f" in line {line + 1}"
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError(f"not valid YAML or JSON{where}: {problem}") from error
+        root = _Builder(YAML(typ="rt", pure=True).parse(_positions_kept(text))).document()
+        if root is not None:
+            check_size(root, _children)
+    except ConfigError:
+        raise
+    except Exception as error:  # the parser lets through what its parts raise
+        raise ConfigError(f"not valid YAML or JSON: {yaml_reason(error)}") from error
+    return root
 
 
 def last_character(node: Node) -> int:
@@ -153,6 +156,18 @@ def plain_value(node: Node | None) -> object:
 def resolved(node: Node | None) -> Node | None:
     """Follow an alias to what it names, for reading only."""
     return node.target if isinstance(node, Alias) else node
+
+
+def _children(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Alias(target=target):
+            return (target,)
+        case Sequence(items=items):
+            return items
+        case Mapping(pairs=pairs):
+            return tuple(each for pair in pairs for each in pair)
+        case Scalar():
+            return ()
 
 
 def _keys(node: Node | None) -> set[str]:
@@ -198,6 +213,8 @@ class _Builder:
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = iter(events)
         self._anchors: dict[str, Node] = {}
+        self._depth = 0
+        self._count = 0
 
     def document(self) -> Node | None:
         root: Node | None = None
@@ -211,6 +228,15 @@ class _Builder:
         return root
 
     def _node(self, event: Any) -> Node:
+        self._depth += 1
+        self._count += 1
+        check_depth(self._depth)
+        check_count(self._count)
+        node = self._made_of(event)
+        self._depth -= 1
+        return node
+
+    def _made_of(self, event: Any) -> Node:
         kind = type(event).__name__
         start, end = event.start_mark.index, event.end_mark.index
         if kind == "AliasEvent":

@@ -17,6 +17,8 @@ from gcushare.core.topology import CLOSE
 
 MAX_ASKING_CONTAINERS = 64
 """Each costs the plugin two calls of the kubelet and a walk over the pods; real ones have a handful."""
+MAX_POD_UNITS = 10_000_000
+"""Far more than any node has, and little enough that sums over a cluster stay within what JSON readers take."""
 
 
 class ContainerKind(enum.Enum):
@@ -135,6 +137,11 @@ def parse_pod_request(
     else:
         units = effective_request((c.kind, c.units) for c in asking)
         whole_cards = effective_request((c.kind, c.whole_cards) for c in asking)
+    if max(units, whole_cards) > MAX_POD_UNITS:
+        raise Refused(
+            f"the pod asks for {max(units, whole_cards)} in all, more than any node has; at most {MAX_POD_UNITS} are "
+            "counted"
+        )
     if units and whole_cards:
         raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
     if whole_cards:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.node_agent import NodeAgent
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.patches import PodIdentity
-from gcushare.wire.objects import Node, ObjectReference, Pod
+from gcushare.wire.objects import NODE, POD, Node, ObjectReference, Pod
 
 
 class ApiPatcher:
@@ -88,15 +86,5 @@ class NodeSink:
         """Nothing else is watched."""
 
 
-_pod_decoder = msgspec.json.Decoder(Pod)
-_node_decoder = msgspec.json.Decoder(Node)
-
-
-def decode_pod(raw: msgspec.Raw) -> Pod:
-    """Decode a watched pod."""
-    return _pod_decoder.decode(raw)
-
-
-def decode_node(raw: msgspec.Raw) -> Node:
-    """Decode the watched Node."""
-    return _node_decoder.decode(raw)
+decode_node = NODE.read
+decode_pod = POD.read

@@ -20,6 +20,7 @@ from gcushare.core.errors import DeviceError, RemoteContractError, RetryableErro
 from gcushare.runtime.logs import fields
 from gcushare.wire.device_ids import UNITS_PER_CARD
 from gcushare.wire.device_lists import DeviceIds, device_ids
+from gcushare.wire.foreign import JsonDoor, read_bounded
 from gcushare.wire.pod_resources import decode_holdings
 from gcushare.wire.protos import services
 from gcushare.wire.whole_cards import decode_whole_card_id, is_whole_card_id
@@ -209,7 +210,9 @@ class _Checkpoint(msgspec.Struct):
     data: _Data = msgspec.field(name="Data")
 
 
-_checkpoint_decoder = msgspec.json.Decoder(_Checkpoint)
+MAX_CHECKPOINT_BYTES = 64 * 1024 * 1024
+"""A node of 262,144 units that are all held has some 6 MB in it, and other plugins' devices are few."""
+CHECKPOINT_DOOR = JsonDoor(_Checkpoint, "it", limit_bytes=MAX_CHECKPOINT_BYTES, max_depth=None)
 
 
 def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletRecord:
@@ -245,6 +248,7 @@ def read_registered(path: Path, resource: str) -> tuple[str, ...] | None:
 
 def _decode_checkpoint(path: Path) -> _Data:
     try:
-        return _checkpoint_decoder.decode(path.read_bytes()).data
-    except (OSError, msgspec.DecodeError) as error:
+        with path.open("rb") as file:
+            return CHECKPOINT_DOOR.read(read_bounded(file, MAX_CHECKPOINT_BYTES, "it")).data
+    except (OSError, RemoteContractError) as error:
         raise DeviceError(f"the kubelet's checkpoint {path} cannot be read: {error}") from error

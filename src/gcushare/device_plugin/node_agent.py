@@ -113,7 +113,11 @@ class NodeAgent:
     def node_changed(self, node: Node) -> None:
         """Take in this node's Node object: its cordons, and whether what was published still stands there."""
         is_first = not self._parts.publisher.has_seen_node
+        before = self._parts.publisher.unreadable
         self._parts.publisher.node_changed(node)
+        unreadable = self._parts.publisher.unreadable
+        if unreadable and unreadable != before:
+            self._warn("InventoryUnreadable", f"{unreadable}; it is written again")
         if is_first and self._doubt.begin(self._parts.publisher.former, self.inventory):
             self._parts.publisher.withdraw()
             self._replan()

@@ -92,6 +92,8 @@ def plan_inventory(
             check_fits_kubelet({card.index: card.units for card in cards})
         except Refused as refusal:
             raise Refused(_explain(memory, unit, str(refusal))) from refusal
+    else:
+        check_fits_kubelet({card.index: 0 for card in cards})
     return Inventory(unit=unit, cards=cards, driver=driver, left_out=tuple(left_out), modes=offer.mode.parts)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.cards import Inventory
-from gcushare.core.errors import GcushareError
+from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
@@ -65,6 +65,8 @@ class Publisher:
         self.former: Inventory | None = None
         """What the Node said when it was first seen: the inventory of a plugin before this one."""
         self._failure = ""
+        self.unreadable = ""
+        """Why the inventory on the Node cannot be read, whoever wrote it: it is written again. "" where it can."""
 
     @property
     def problem(self) -> str:
@@ -114,17 +116,25 @@ class Publisher:
         """Take the Node's new state in."""
         is_first = self._node is None
         self._node = NodeView(node.metadata.annotations, node.status.capacity, node.status.allocatable)
+        published = self._published()
         if is_first:
-            self.former = self._published()
+            self.former = published
         self._wake.set()
 
     def _published(self) -> Inventory | None:
         if self._node is None:
             return None
-        try:
-            return decode_inventory(self._node.annotations.get(self._vendor.inventory_annotation, ""))
-        except GcushareError:
+        text = self._node.annotations.get(self._vendor.inventory_annotation)
+        if text is None:
+            self.unreadable = ""
             return None
+        try:
+            inventory = decode_inventory(text)
+        except RemoteContractError as error:
+            self.unreadable = str(error)
+            return None
+        self.unreadable = ""
+        return inventory
 
     async def run(self) -> None:
         """Write what differs, whenever something changed, until cancelled."""

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import msgspec
-
-from gcushare.core.errors import GcushareError
+from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.doctor.answers import (
     Cut,
     cut_explanation,
@@ -49,6 +47,9 @@ from gcushare.doctor.slimming import (
     slim_workload,
 )
 from gcushare.kube import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, KubeClient, Resource, Selector
+from gcushare.kube.client import object_door
+
+OBJECT = object_door(dict)
 
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
 _NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
@@ -249,9 +250,13 @@ class Collector:
         try:
             async with aclosing(list_items(self.client, resource, selector)) as items:
                 async for raw in items:
-                    obj = msgspec.json.decode(raw, type=dict[str, Any])
+                    try:
+                        obj = OBJECT.read(raw)
+                    except RemoteContractError as failure:
+                        self._leave_out(path, failure)
+                        continue
                     found[str(obj.get("metadata", {}).get("uid", len(found)))] = obj
-        except (GcushareError, msgspec.MsgspecError) as failure:
+        except GcushareError as failure:
             self._leave_out(path, failure)
         return list(found.values())
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeVar
-
-import msgspec
 
 from gcushare._version import __version__
 from gcushare.core.errors import RemoteContractError
 from gcushare.doctor.clocks import lease_clock
 from gcushare.doctor.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
-from gcushare.doctor.facts import ClockFacts, ExtenderFacts, Facts, Part
+from gcushare.doctor.facts import ClockFacts, ExtenderFacts, Facts, Part, Unread
 from gcushare.doctor.objects import SeenPod, Service
 from gcushare.doctor.probing import (
     ask_plugins,
@@ -27,9 +24,8 @@ from gcushare.doctor.programs import Program, flag, program_of
 from gcushare.doctor.reading import Progress, Reader, dated, list_items
 from gcushare.doctor.rights import find_missing, needed_rights
 from gcushare.kube import EVERYTHING, LEASES, NODES, PODS, Clock, KubeClient, Resource, Selector
-from gcushare.wire.objects import Lease, Node
-
-T = TypeVar("T")
+from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
+from gcushare.wire.objects import NODE, Lease, Node
 
 SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
 NODE_LEASE_NAMESPACE = "kube-node-lease"
@@ -38,9 +34,8 @@ EXTENDER_LEASE = "gcushare-scheduler-extender"
 _CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
 
-_PODS = msgspec.json.Decoder(SeenPod)
-_NODES = msgspec.json.Decoder(Node)
-_VERSION = msgspec.json.Decoder(dict[str, str | bool | None])
+SEEN_POD = JsonDoor(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
+VERSION = JsonDoor(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +115,11 @@ async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
         found: dict[str, Node] = {}
         async with aclosing(list_items(reader.client, NODES, EVERYTHING)) as items:
             async for raw in items:
-                node = _decode(_NODES, raw, "node")
+                try:
+                    node = NODE.read(raw)
+                except RemoteContractError as failure:
+                    reader.unread.append(Unread(Part.NODES, str(failure)))
+                    continue
                 found[node.metadata.name] = node
                 reader.progress(f"reading nodes: {len(found)}")
         return tuple(found[each] for each in sorted(found))
@@ -140,7 +139,11 @@ async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
                 reader.progress(f"reading pods: {count}")
                 if not any(word in bytes(raw) for word in _CONCERNED):
                     continue
-                pod = _decode(_PODS, raw, "pod")
+                try:
+                    pod = SEEN_POD.read(raw)
+                except RemoteContractError as failure:
+                    reader.unread.append(Unread(Part.PODS, str(failure)))
+                    continue
                 if node is None or _is_of_node(pod, node):
                     found[pod.metadata.uid or pod.key] = pod
         return tuple(sorted(found.values(), key=lambda pod: pod.key))
@@ -227,15 +230,8 @@ async def _read_node_clocks(reader: Reader, ready: set[str]) -> tuple[ClockFacts
     return tuple(each for each in found if each is not None)
 
 
-def _decode(decoder: msgspec.json.Decoder[T], raw: msgspec.Raw, kind: str) -> T:
-    try:
-        return decoder.decode(raw)
-    except msgspec.MsgspecError as failure:
-        raise RemoteContractError(f"a {kind} of the list cannot be read: {failure}") from failure
-
-
 def _git_version(body: bytes) -> str:
     try:
-        return str(_VERSION.decode(body).get("gitVersion") or "")
-    except msgspec.MsgspecError:
+        return str(VERSION.read(body).get("gitVersion") or "")
+    except RemoteContractError:
         return ""

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import field
 
+from gcushare.wire.foreign import Int
 from gcushare.wire.objects import Container, ContainerStatus, ObjectMeta, Pod, PodSpec, PodStatus
 
 
 class Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A port that a container declares."""
 
-    container_port: int = 0
+    container_port: Int = 0
     name: str = ""
 
 
@@ -97,9 +98,9 @@ class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
 class ServicePort(msgspec.Struct, frozen=True, rename="camel"):
     """A port of a Service."""
 
-    port: int = 0
+    port: Int = 0
     name: str = ""
-    node_port: int = 0
+    node_port: Int = 0
 
 
 class _ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from gcushare.core.errors import RemoteContractError
 from gcushare.doctor.objects import SeenPod
 from gcushare.doctor.programs import flag, main_container
+from gcushare.wire.foreign_yaml import load_yaml
 
 CONFIG_MAP_WORD = "ConfigMap "
 """How the source of a configuration begins that comes from the API server."""
@@ -92,19 +90,17 @@ def parse_extenders(text: str) -> tuple[ConfiguredExtender, ...]:
     Raises:
         RemoteContractError: neither YAML nor JSON, or no mapping.
     """
-    try:
-        document = YAML(typ="safe", pure=True).load(text)
-    except YAMLError as failure:
-        raise RemoteContractError(f"the scheduler's configuration is no YAML: {' '.join(str(failure).split())}") from (
-            failure
-        )
+    document = load_yaml(text, "the scheduler's configuration")
     if not isinstance(document, Mapping):
         raise RemoteContractError(f"the scheduler's configuration is no document but {type(document).__name__}")
-    entries = document.get("extenders")
-    return tuple(_extender(each) for each in entries or [] if isinstance(each, Mapping))
+    return tuple(_extender(each) for each in _list(document.get("extenders")) if isinstance(each, Mapping))
 
 
 def _extender(entry: Mapping[str, Any]) -> ConfiguredExtender:
-    managed = entry.get("managedResources") or []
+    managed = _list(entry.get("managedResources"))
     names = tuple(str(each.get("name", "")) for each in managed if isinstance(each, Mapping))
     return ConfiguredExtender(url=str(entry.get("urlPrefix", "")), resources=names, binds=bool(entry.get("bindVerb")))
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -7,19 +7,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
-import msgspec
-
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.inspect.extender_document import ExtenderNode, decode_document
 from gcushare.inspect.options import SourceFlags
 from gcushare.kube import KubeClient, KubeConfig
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.explain_documents import ExplainDocument
+from gcushare.wire.foreign import JsonDoor
 
 QUICK_S = 1.0
 """How long the extender is waited for where the API server can answer as well; it answers in milliseconds."""
 
-_EXPLANATION = msgspec.json.Decoder(ExplainDocument)
+EXPLANATION = JsonDoor(ExplainDocument, "the extender's explanation", limit_bytes=16 * 1024 * 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,7 @@ class Extender:
             GcushareError: it does not answer, or not with its document.
         """
         body = await self._get(f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}")
-        try:
-            return _EXPLANATION.decode(body)
-        except msgspec.MsgspecError as error:
-            raise RemoteContractError(f"the extender's explanation cannot be read: {error}") from error
+        return EXPLANATION.read(body)
 
     async def _get(self, path: str) -> bytes:
         *first, last = self.prefixes

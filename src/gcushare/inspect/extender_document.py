@@ -12,6 +12,10 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.inspect.picture import NodeFacts, Picture
+from gcushare.wire.foreign import Count, JsonDoor
+
+MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
+"""Of 5,000 nodes with 50,000 pods it has some 15 MB."""
 
 
 class _Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -19,8 +23,8 @@ class _Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     namespace: str
     uid: str = ""
     create_time: str = ""
-    used_gcu: int = msgspec.field(default=0, name="usedGCU")
-    used_gpu: int = msgspec.field(default=0, name="usedGPU")
+    used_gcu: Count = msgspec.field(default=0, name="usedGCU")
+    used_gpu: Count = msgspec.field(default=0, name="usedGPU")
     whole: bool = False
     unrecorded: bool = False
 
@@ -38,9 +42,9 @@ class _Closed(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Device(msgspec.Struct, frozen=True, gc=False):
-    id: int
-    total_gcu: int = msgspec.field(default=0, name="totalGCU")
-    total_gpu: int = msgspec.field(default=0, name="totalGPU")
+    id: Count
+    total_gcu: Count = msgspec.field(default=0, name="totalGCU")
+    total_gpu: Count = msgspec.field(default=0, name="totalGPU")
     pods: list[_Pod] | None = None  # Go writes an empty list as null
     health: str = Health.HEALTHY.value
     cordoned: bool = False
@@ -69,7 +73,7 @@ class _Document(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-_decoder = msgspec.json.Decoder(_Document)
+INSPECT = JsonDoor(_Document, "the extender's inspect document", limit_bytes=MAX_DOCUMENT_BYTES)
 
 
 def decode_document(body: bytes) -> list[ExtenderNode]:
@@ -78,10 +82,7 @@ def decode_document(body: bytes) -> list[ExtenderNode]:
     Raises:
         RemoteContractError: it is none, or it says that the extender failed.
     """
-    try:
-        document = _decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise RemoteContractError(f"the extender's inspect document cannot be read: {error}") from error
+    document = INSPECT.read(body)
     if document.error:
         raise RemoteContractError(f"the extender answered inspect with an error: {document.error!r}")
     return document.nodes or []

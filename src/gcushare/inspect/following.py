@@ -15,14 +15,10 @@ from gcushare.inspect.options import SourceChoice
 from gcushare.inspect.picture import Picture, Source
 from gcushare.inspect.reading import UNFINISHED, Scope, asking_words, may_ask
 from gcushare.kube import NODES, PODS, KubeClient, Reflector, RequestReport, Selector
-from gcushare.wire.objects import Node, ObjectHead, Pod
+from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 PAUSE_S = 0.25
 """Changes within this time are shown together: a rollout makes hundreds a second."""
-
-_NODE = msgspec.json.Decoder(Node)
-_POD = msgspec.json.Decoder(Pod)
-_HEAD = msgspec.json.Decoder(ObjectHead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +125,11 @@ def _reflectors(
     words = asking_words(wanted.vendor)
 
     def decode_pod(raw: msgspec.Raw) -> _SeenPod:
-        pod = _POD.decode(raw) if may_ask(raw, words) else None
-        return _SeenPod(pod.metadata.uid if pod is not None else _HEAD.decode(raw).metadata.uid, pod)
+        pod = POD.read(raw) if may_ask(raw, words) else None
+        return _SeenPod(pod.metadata.uid if pod is not None else HEAD.read(raw).metadata.uid, pod)
 
     node_selector, pod_selector = _selectors(wanted.scope)
-    nodes = Reflector(api, NODES, _NodeSink(picture, changed), decode=_NODE.decode, selector=node_selector)
+    nodes = Reflector(api, NODES, _NodeSink(picture, changed), decode=NODE.read, selector=node_selector)
     pods = Reflector(api, PODS, _PodSink(picture, changed), decode=decode_pod, selector=pod_selector)
     return nodes, pods
 

@@ -13,15 +13,12 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.inspect.picture import Picture
 from gcushare.kube import NODES, PODS, GoneError, KubeClient, Resource, Selector
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.objects import Node, ObjectHead, Pod
+from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.objects import HEAD, NODE, POD, Pod
 
 T = TypeVar("T")
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-
-_NODE = msgspec.json.Decoder(Node)
-_POD = msgspec.json.Decoder(Pod)
-_HEAD = msgspec.json.Decoder(ObjectHead)
 
 Progress = Callable[[str, int], None]
 """Told what is being read and how many came."""
@@ -52,7 +49,7 @@ async def read_nodes(client: KubeClient, picture: Picture, scope: Scope, progres
     async with aclosing(_items(client, NODES, Selector(labels=scope.labels))) as items:
         async for raw in items:
             count += 1
-            node = _decoded(_NODE, raw, "node", picture)
+            node = _decoded(NODE, raw, "node", picture)
             if node is not None:
                 picture.see_node(node)
             progress("nodes", count)
@@ -67,7 +64,7 @@ async def read_pods(client: KubeClient, picture: Picture, scope: Scope, progress
         async for raw in items:
             count += 1
             progress("pods", count)
-            pod = _decoded(_POD, raw, "pod", picture) if may_ask(raw, words) else None
+            pod = _decoded(POD, raw, "pod", picture) if may_ask(raw, words) else None
             if pod is not None and _is_of_scope(pod, picture):
                 picture.see_pod(pod)
 
@@ -106,17 +103,17 @@ async def _items(client: KubeClient, resource: Resource[Any], selector: Selector
                 yield raw
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], raw: msgspec.Raw, kind: str, picture: Picture) -> T | None:
+def _decoded(door: JsonDoor[T], raw: msgspec.Raw, kind: str, picture: Picture) -> T | None:
     try:
-        return decoder.decode(raw)
-    except msgspec.MsgspecError as error:
+        return door.read(raw)
+    except RemoteContractError as error:
         picture.problems.append(f"{kind} {_name_of(raw)} cannot be read: {error}")
         return None
 
 
 def _name_of(raw: msgspec.Raw) -> str:
     try:
-        meta = _HEAD.decode(raw).metadata
-    except msgspec.MsgspecError as error:
+        meta = HEAD.read(raw).metadata
+    except RemoteContractError as error:
         raise RemoteContractError(f"an object of a list has no readable metadata: {error}") from error
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

@@ -24,8 +24,9 @@ from gcushare.kube.patches import (
     delete_options,
 )
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
-from gcushare.kube.transport import Limits, Observer, Request, Transport
+from gcushare.kube.transport import MAX_ANSWER_BYTES, Limits, Observer, Request, Transport
 from gcushare.kube.watching import RawWatchEvent, watch_events
+from gcushare.wire.foreign import JsonDoor
 from gcushare.wire.objects import Event, ListOf, Node, Pod
 
 T = TypeVar("T")
@@ -34,9 +35,11 @@ PAGE_SIZE = 500
 """Objects per page of a list, kubectl's number: a page of pods is 2 to 5 MB of JSON, decoded in some 10 ms."""
 
 _JSON = "application/json"
-_RAW_LIST = msgspec.json.Decoder(ListOf[msgspec.Raw])
+PAGE = JsonDoor(ListOf[msgspec.Raw], "a list", limit_bytes=MAX_ANSWER_BYTES, max_depth=None)
 _ENCODER = msgspec.json.Encoder()
 NO_PRECONDITION = Precondition()
+MAX_DEPTH_OF_PLAIN = 64
+"""Levels of an object that is read into dictionaries; the deepest of Kubernetes' own types have some 20."""
 
 
 class KubeClient:
@@ -56,7 +59,7 @@ class KubeClient:
     ) -> None:
         self._limits = limits or Limits()
         self._transport = Transport(config, f"{program}/{__version__}", self._limits, observer)
-        self._decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+        self._doors: dict[type[Any], JsonDoor[Any]] = {}
         self.config = config
 
     async def __aenter__(self) -> Self:
@@ -302,18 +305,24 @@ class KubeClient:
         return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
 
     def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: Attempt) -> T:
-        decoder = self._decoders.get(kind)
-        if decoder is None:
-            decoder = self._decoders[kind] = msgspec.json.Decoder(kind)
+        door = self._doors.get(kind)
+        if door is None:
+            door = self._doors[kind] = object_door(kind)
         try:
-            decoded: T = decoder.decode(body)
-        except msgspec.MsgspecError as error:
+            decoded: T = door.read(body)
+        except RemoteContractError as error:
             raise RemoteContractError(f"{attempt.words} was answered with no {kind.__name__}: {error}") from error
         return decoded
 
 
+def object_door(kind: type[T]) -> JsonDoor[T]:
+    """The door of one kind of object. What stays a dictionary is walked by its readers, so its depth is bounded."""
+    max_depth = MAX_DEPTH_OF_PLAIN if kind is dict else None
+    return JsonDoor(kind, f"a {kind.__name__}", limit_bytes=MAX_ANSWER_BYTES, max_depth=max_depth)
+
+
 def _decode_page(body: bytes, attempt: Attempt) -> ListOf[msgspec.Raw]:
     try:
-        return _RAW_LIST.decode(body)
-    except msgspec.MsgspecError as error:
+        return PAGE.read(body)
+    except RemoteContractError as error:
         raise RemoteContractError(f"{attempt.words} was answered with no list: {error}") from error

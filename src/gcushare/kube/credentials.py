@@ -11,7 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.wire.foreign import JsonDoor
 
 
 class Credentials(Protocol):
@@ -95,6 +96,9 @@ class _Claims(msgspec.Struct):
     exp: float | None = None
 
 
+CLAIMS = JsonDoor(_Claims, "a token's claims", limit_bytes=1024 * 1024)
+
+
 def token_expiry(token: str) -> datetime | None:
     """Read when a JSON Web Token expires; None when it does not say, or is another kind of token.
 
@@ -104,9 +108,9 @@ def token_expiry(token: str) -> datetime | None:
     if len(parts) != 3:
         return None
     try:
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=_Claims)
+        claims = CLAIMS.read(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         return None if claims.exp is None else datetime.fromtimestamp(claims.exp, UTC)
-    except (binascii.Error, ValueError, OverflowError, OSError):
+    except (RemoteContractError, binascii.Error, ValueError, OverflowError, OSError):
         return None
 
 

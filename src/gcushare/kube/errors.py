@@ -8,11 +8,11 @@ msgspec passes this edge.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from dataclasses import dataclass
 
 import aiohttp
-import msgspec
 
 from gcushare.core.errors import (
     ConfigError,
@@ -24,7 +24,7 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.wire.objects import Status
+from gcushare.wire.objects import STATUS, Status
 
 MAX_MESSAGE_CHARS = 600
 """Longest text of a server kept in a message: enough for a validation error, too little to flood a log."""
@@ -78,8 +78,6 @@ class HttpFailure:
     retry_after: str | None = None
 
 
-_STATUS = msgspec.json.Decoder(Status)
-
 _BY_CODE: dict[int, type[GcushareError]] = {
     400: InvalidError,
     401: UnauthorizedError,
@@ -100,10 +98,9 @@ _BY_CODE: dict[int, type[GcushareError]] = {
 def parse_status(body: bytes) -> Status:
     """Read the Status document of an answer; text that is none (a proxy's page) becomes its message."""
     try:
-        status = _STATUS.decode(body)
-    except msgspec.MsgspecError:
+        return STATUS.read(body)
+    except RemoteContractError:
         return Status(message=body[: 4 * MAX_MESSAGE_CHARS].decode("utf-8", errors="replace"))
-    return status
 
 
 def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
@@ -179,7 +176,7 @@ def _cut(text: str) -> str:
 
 def _delay_s(failure: HttpFailure, status: Status) -> float | None:
     """Seconds the server asked to wait; the header counts first. HTTP dates are not read: clocks may disagree."""
-    if failure.retry_after is not None and failure.retry_after.strip().isdigit():
+    if failure.retry_after is not None and re.fullmatch(r"\s*\d{1,9}\s*", failure.retry_after, re.ASCII):
         return min(float(failure.retry_after), MAX_RETRY_AFTER_S)
     seconds = status.details.retry_after_seconds if status.details else None
     return None if not seconds or seconds < 0 else min(float(seconds), MAX_RETRY_AFTER_S)

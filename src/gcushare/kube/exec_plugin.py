@@ -18,9 +18,10 @@ from typing import Any
 
 import msgspec
 
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.kube.clock import Clock
 from gcushare.kube.tls import load_client_certificate
+from gcushare.wire.foreign import JsonDoor
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 PLUGIN_TIMEOUT_S = 120.0
@@ -63,6 +64,9 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
     status: _Answer
 
 
+CREDENTIAL = JsonDoor(_Credential, "an ExecCredential", limit_bytes=1024 * 1024)
+
+
 @dataclass(frozen=True, slots=True)
 class ExecPlace:
     """Where the program is called for: its kubeconfig (relative commands start there) and the cluster it is to open."""
@@ -103,7 +107,7 @@ class ExecCredentials:
             self._answer = None
 
     def _is_expiring(self, answer: _Answer) -> bool:
-        return answer.expiration_timestamp is not None and answer.expiration_timestamp - _EARLY <= self._clock.now()
+        return answer.expiration_timestamp is not None and answer.expiration_timestamp <= self._clock.now() + _EARLY
 
     @staticmethod
     def _header(answer: _Answer) -> str | None:
@@ -129,8 +133,8 @@ class ExecCredentials:
 
     def _parse(self, output: bytes) -> _Answer:
         try:
-            credential = msgspec.json.decode(output, type=_Credential)
-        except msgspec.MsgspecError as error:
+            credential = CREDENTIAL.read(output)
+        except RemoteContractError as error:
             # The error names a place and a type, never the token.
             raise ConfigError(f"{self._words} printed no ExecCredential: {error}") from error
         if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:

@@ -16,8 +16,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.kube.exec_plugin import ExecSpec
+from gcushare.wire.foreign import read_bounded
+from gcushare.wire.foreign_yaml import MAX_YAML_BYTES, load_as
 
 
 class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
@@ -171,25 +173,27 @@ def _known(entries: Iterable[str]) -> str:
 
 
 def _read_document(path: Path) -> _Document:
-    # Imported here: 40 ms that in-cluster programs need not spend.
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
+    what = f"kubeconfig {str(path)!r}"
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = read_bounded(file, MAX_YAML_BYTES, what).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read kubeconfig {str(path)!r}: {_reason(error)}") from error
+        raise ConfigError(f"cannot read {what}: {_reason(error)}") from error
+    except RemoteContractError as error:
+        raise ConfigError(str(error)) from error
+    return parse_kubeconfig(text, what)
+
+
+def parse_kubeconfig(text: str, what: str) -> _Document:
+    """Read one file's text.
+
+    Raises:
+        ConfigError: it is no kubeconfig; its text is not quoted, which may be a token.
+    """
     try:
-        content = YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
-        # Its own text quotes the line at fault, which may be a token.
-        mark = getattr(error, "problem_mark", None)
-        line = f" near line {mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"kubeconfig {str(path)!r} is no YAML{line}: {getattr(error, 'problem', None)}") from None
-    try:
-        return msgspec.convert({} if content is None else content, _Document)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"kubeconfig {str(path)!r} is malformed: {error}") from error
+        return load_as(_Document, text, what)
+    except RemoteContractError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource, Selector
 from gcushare.wire.command_lines import flag_of
+from gcushare.wire.foreign import Int
 from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 
 POD_PROXY = "pods/proxy"
@@ -26,7 +27,7 @@ _PLUGIN_NAMES = ("gcushare-device-plugin", "gpushare-device-plugin")
 
 
 class _Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    container_port: int = 0
+    container_port: Int = 0
     name: str = ""
 
 

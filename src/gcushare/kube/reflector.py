@@ -34,13 +34,11 @@ from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.kube.versions import is_at_least
 from gcushare.kube.watching import RawWatchEvent
-from gcushare.wire.objects import ObjectHead, ObjectMeta
+from gcushare.wire.objects import HEAD, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_HEAD = msgspec.json.Decoder(ObjectHead)
 
 _SLICE = 64
 """Objects handled before other tasks get their turn: about a millisecond, below what a filter request may wait."""
@@ -111,8 +109,8 @@ class _Goal:
 class Reflector(Generic[T]):
     """Follows one collection for one sink; ``run`` it in a task of its own.
 
-    ``decode`` turns an object's JSON into what the sink keeps; it raises ``GcushareError`` or ``msgspec``'s errors for
-    one that it cannot read, which is then left out, logged and counted.
+    ``decode`` turns an object's JSON into what the sink keeps; it raises ``GcushareError`` for one that it
+    cannot read, which is then left out, logged and counted.
     """
 
     def __init__(
@@ -346,7 +344,7 @@ class Reflector(Generic[T]):
     def _decoded(self, raw: msgspec.Raw, meta: ObjectMeta) -> T | None:
         try:
             return self._decode(raw)
-        except (GcushareError, msgspec.MsgspecError) as error:
+        except GcushareError as error:
             self.counters.undecodable += 1
             logger.warning(
                 "left out an object resource=%s name=%s/%s uid=%s error=%s",
@@ -356,8 +354,8 @@ class Reflector(Generic[T]):
 
     def _head(self, raw: msgspec.Raw) -> ObjectMeta:
         try:
-            meta = _HEAD.decode(raw).metadata
-        except msgspec.MsgspecError as error:
+            meta = HEAD.read(raw).metadata
+        except RemoteContractError as error:
             raise RemoteContractError(
                 f"an object of {self._resource.plural} has no readable metadata: {error}"
             ) from error

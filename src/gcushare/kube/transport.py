@@ -28,6 +28,7 @@ from gcushare.kube.errors import (
 
 _MAX_ERROR_BYTES = 64 * 1024
 _READ_CHUNK_BYTES = 256 * 1024
+MAX_ANSWER_BYTES = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Limits:
     connect_s: float = 5.0
     connections: int = 64
     """Connections at once; each watch keeps one. The rest bounds what a burst of binds opens."""
-    answer_bytes: int = 512 * 1024 * 1024
+    answer_bytes: int = MAX_ANSWER_BYTES
     """Largest answer read: a list of 50,000 pods that an old server could not page is about half of it."""
 
 

@@ -9,15 +9,15 @@ import msgspec
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.errors import Attempt, error_of_status
-from gcushare.wire.objects import Status, WatchEvent
+from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.objects import STATUS, WatchEvent
 
 RawWatchEvent: TypeAlias = WatchEvent[msgspec.Raw]
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Longest event read: etcd keeps objects of 1.5 MiB by default and of 10 MB where that was raised."""
 
-_EVENT = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
-_STATUS = msgspec.json.Decoder(Status)
+EVENT = JsonDoor(WatchEvent[msgspec.Raw], "a watch event", limit_bytes=MAX_LINE_BYTES, max_depth=None)
 
 
 class LineSplitter:
@@ -68,10 +68,10 @@ async def watch_events(chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncG
 
 def _decode(line: bytes, attempt: Attempt) -> RawWatchEvent:
     try:
-        event = _EVENT.decode(line)
+        event = EVENT.read(line)
         if event.type != "ERROR":
             return event
-        status = _STATUS.decode(event.object)
-    except msgspec.MsgspecError as error:
+        status = STATUS.read(event.object)
+    except RemoteContractError as error:
         raise RemoteContractError(f"{attempt.words} sent a line that is no watch event: {error}") from error
     raise error_of_status(attempt, status)

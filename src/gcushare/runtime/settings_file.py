@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.wire.foreign_yaml import load_yaml
 
 VERSION = 1
 VERSION_KEY = "version"
@@ -59,16 +60,10 @@ def parse_settings_file(path: str, content: str, known: Sequence[str]) -> FileVa
 
 
 def _parse_yaml(path: str, content: str) -> object:
-    # Imported where a file is given: the parser takes longer to import than most commands take to run.
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
-        return YAML(typ="safe", pure=True).load(content)
-    except (YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split("To suppress", 1)[0].split())
-        problem = f"file {path}: is neither YAML nor JSON: {reason[:300]}"
-        raise SettingsFileError([problem], FileValues(path, {})) from error
+        return load_yaml(content, f"file {path}")
+    except RemoteContractError as error:
+        raise SettingsFileError([str(error)], FileValues(path, {})) from error
 
 
 def _check_version(path: str, document: Mapping[object, object]) -> Sequence[str]:

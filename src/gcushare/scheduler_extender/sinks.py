@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
+from gcushare.wire.objects import NODE, POD, Node, Pod
 
-from gcushare.wire.objects import Node, Pod
-
-decode_node = msgspec.json.Decoder(Node).decode
-decode_pod = msgspec.json.Decoder(Pod).decode
+decode_node = NODE.read
+decode_pod = POD.read
 
 
 class NodeObserver(Protocol):

@@ -23,7 +23,9 @@ from gcushare.wire.device_ids import (
     KUBELET_MESSAGE_LIMIT_BYTES,
     MAX_CARDS,
     NO_CARD,
+    are_ids_of_ours,
     explain_foreign_id,
+    is_device_id,
 )
 from gcushare.wire.protos import deviceplugin_pb2
 
@@ -196,7 +198,9 @@ def _with_tag(run: bytes) -> bytes:
 
 
 def _are_ours(run: bytes) -> bool:
-    return NO_CARD not in run[2::_STRIDE].translate(CARD_OF_FIRST_BYTE)
+    return NO_CARD not in run[2::_STRIDE].translate(CARD_OF_FIRST_BYTE) and are_ids_of_ours(
+        run[3::_STRIDE], run[4::_STRIDE]
+    )
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -250,9 +254,8 @@ def device_ids(ids: Iterable[str]) -> DeviceIds:
     run = bytearray()
     foreign: list[str] = []
     for device_id in ids:
-        encoded = device_id.encode()
-        if len(encoded) == ID_LENGTH and CARD_OF_FIRST_BYTE[encoded[0]] != NO_CARD:
-            run += _ID_HEAD + encoded
+        if is_device_id(device_id):
+            run += _ID_HEAD + device_id.encode()
         else:
             foreign.append(device_id)
     return DeviceIds(bytes(run), tuple(foreign))

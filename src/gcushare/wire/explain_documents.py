@@ -12,6 +12,7 @@ from gcushare.core.explanations import Explanation, NodeClass, Remedy
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.wire.explain_help import describe_ways_out
+from gcushare.wire.foreign import Int
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -22,8 +23,8 @@ class CardDocument(_Document, frozen=True):
     """What one card could still give."""
 
     node: str
-    card: int
-    free: int
+    card: Int
+    free: Int
 
 
 class ClassDocument(_Document, frozen=True):
@@ -31,12 +32,12 @@ class ClassDocument(_Document, frozen=True):
 
     reason: str
     text: str
-    nodes: int
+    nodes: Int
     examples: tuple[str, ...]
-    cards: tuple[int, ...]
+    cards: tuple[Int, ...]
     best_cards: tuple[CardDocument, ...]
-    free: int
-    total: int
+    free: Int
+    total: Int
 
 
 class RemedyDocument(_Document, frozen=True):
@@ -57,17 +58,17 @@ class AskedDocument(_Document, frozen=True):
     ``examples`` have room.
     """
 
-    nodes: int
-    known: int
-    fit_elsewhere: int
+    nodes: Int
+    known: Int
+    fit_elsewhere: Int
     examples: tuple[str, ...] = ()
 
 
 class RequestDocument(_Document, frozen=True):
     """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy."""
 
-    units: int
-    cards: int
+    units: Int
+    cards: Int
     whole: bool
     node_policy: str
     card_policy: str
@@ -91,18 +92,18 @@ class ExplainDocument(_Document, frozen=True):
     state: str
     summary: str
     node: str = ""
-    cards: tuple[int, ...] = ()
-    units: int = 0
+    cards: tuple[Int, ...] = ()
+    units: Int = 0
     request: RequestDocument | None = None
     can_ever_fit: bool | None = None
-    largest_that_fits_now: int | None = None
-    largest_that_ever_fits: int | None = None
+    largest_that_fits_now: Int | None = None
+    largest_that_ever_fits: Int | None = None
     remedy: RemedyDocument | None = None
     classes: tuple[ClassDocument, ...] = ()
     unreadable_nodes: dict[str, str] = {}
     asked: AskedDocument | None = None
-    nodes_weighed: int = 0
-    nodes_hopeful: int = 0
+    nodes_weighed: Int = 0
+    nodes_hopeful: Int = 0
 
 
 _encoder = msgspec.json.Encoder()

@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.wire.foreign import Int
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ class MetaVictims(msgspec.Struct, frozen=True, gc=False):
     """The victims on one node; ``violations`` counts those whose end breaks a PodDisruptionBudget."""
 
     pods: tuple[MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
 
 class _FullPod(msgspec.Struct, frozen=True, gc=False):
@@ -119,7 +120,7 @@ class _FullPod(msgspec.Struct, frozen=True, gc=False):
 
 class _FullVictims(msgspec.Struct, frozen=True, gc=False):
     pods: tuple[_FullPod, ...] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """The inventory annotation: one node's cards as JSON, written by the plugin, read by everybody else.
 
 A version number leads; a reader refuses a version it does not know instead of guessing. Unknown fields are skipped,
-so that a newer plugin may add some.
+so that a newer plugin may add some. Whoever may patch a Node may have written it: it is read within the documented
+limits of a node, and one that is beyond them is refused as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -20,62 +21,75 @@ from gcushare.core.cards import (
     LeftOutCard,
     UnrecordedHolder,
 )
-from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.units import parse_memory_unit
+from gcushare.wire.device_ids import MAX_CARDS, check_fits_kubelet
+from gcushare.wire.foreign import ANNOTATION_BYTES, Count, Int, JsonDoor
 
 INVENTORY_VERSION = 1
 MAX_UNRECORDED = 64
 """Holders named one by one; the plugin adds up what more of them have."""
-_MOST = 10_000_000
-"""Units of one card: far more than any has, as for records."""
+
+MAX_INVENTORY_UNITS = 10_000_000
+"""Of one card that is handed out whole alone: the kubelet's own limit does not bind its units, which are only shown."""
+MAX_LEFT_OUT = 1024
+
+_Units: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_INVENTORY_UNITS)]
+_MAX_WORD = 80
+"""Characters of a word that are quoted where it is none of ours."""
+_CardIndex: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)]
 
 
 class _ClosureDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     use: str
     pod: str
-    until: int = 0
+    until: Count = 0
 
 
 class _CardDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
-    index: int
+    index: _CardIndex
     uuid: str
-    memory: int
-    units: int
-    reserved: int = 0
+    memory: Count
+    units: _Units
+    reserved: _Units = 0
     health: str = "Healthy"
     reason: str = ""
     cordoned: bool = False
     model: str = ""
     serial: str = ""
     pci: str = ""
-    numa: int | None = None
+    numa: Count | None = None
     link: str = ""
     closed: list[_ClosureDocument] = msgspec.field(default_factory=list)
 
 
 class _LeftOutDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
-    index: int
+    index: Count
     uuid: str
     reason: str
 
 
 class _HolderDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     pod: str
-    units: dict[int, int] = msgspec.field(default_factory=dict)
-    whole: list[int] = msgspec.field(default_factory=list)
+    units: dict[_CardIndex, _Units] = msgspec.field(default_factory=dict)
+    whole: list[_CardIndex] = msgspec.field(default_factory=list)
 
 
 class _InventoryDocument(msgspec.Struct, omit_defaults=True, frozen=True):
-    version: int
+    version: Int
     unit: str
-    cards: list[_CardDocument]
+    cards: Annotated[list[_CardDocument], msgspec.Meta(max_length=MAX_CARDS)]
     driver: str = ""
-    left_out: list[_LeftOutDocument] = msgspec.field(default_factory=list, name="leftOut")
+    left_out: Annotated[list[_LeftOutDocument], msgspec.Meta(max_length=MAX_LEFT_OUT)] = msgspec.field(
+        default_factory=list, name="leftOut"
+    )
     modes: list[str] = msgspec.field(default_factory=list)
-    unrecorded: list[_HolderDocument] = msgspec.field(default_factory=list)
+    unrecorded: Annotated[list[_HolderDocument], msgspec.Meta(max_length=MAX_UNRECORDED)] = msgspec.field(
+        default_factory=list
+    )
 
 
-_decoder = msgspec.json.Decoder(_InventoryDocument)
+INVENTORY = JsonDoor(_InventoryDocument, "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
 _encoder = msgspec.json.Encoder()
 
 
@@ -100,13 +114,13 @@ def decode_inventory(text: str) -> Inventory:
     """Read the annotation's value.
 
     Raises:
-        RemoteContractError: not JSON, not the schema, another version, an unknown unit, or impossible numbers.
+        RemoteContractError: not JSON, not the schema, another version, an unknown unit, or beyond a node's limits.
     """
+    document = INVENTORY.read(text)
     try:
-        document = _decoder.decode(text)
-        unit = parse_memory_unit(document.unit)
+        unit = parse_memory_unit(document.unit[:_MAX_WORD])
         cards = tuple(_inventory_card(card) for card in document.cards)
-    except (msgspec.DecodeError, ConfigError, ValueError) as error:
+    except (ConfigError, ValueError) as error:
         raise RemoteContractError(f"the inventory annotation cannot be read: {error}") from error
     if document.version != INVENTORY_VERSION:
         raise RemoteContractError(
@@ -114,40 +128,25 @@ def decode_inventory(text: str) -> Inventory:
             "bring plugin and extender to the same release"
         )
     indexes = [card.index for card in cards]
-    if len(set(indexes)) != len(indexes) or any(c.index < 0 or c.units < 0 or c.reserved_units < 0 for c in cards):
-        raise RemoteContractError(f"the inventory annotation names cards twice or below zero: indexes {indexes}")
-    _check_holders(document.unrecorded)
+    if len(set(indexes)) != len(indexes):
+        raise RemoteContractError(f"the inventory annotation names cards twice: indexes {indexes}")
+    modes = tuple(document.modes) or (SERVES_MEMORY,)
+    if SERVES_MEMORY in modes:
+        try:
+            check_fits_kubelet({card.index: card.units for card in cards})
+        except Refused as refusal:
+            raise RemoteContractError(f"the inventory annotation is beyond a node's limits: {refusal}") from refusal
     return Inventory(
         unit=unit,
         cards=tuple(sorted(cards, key=lambda card: card.index)),
         driver=document.driver,
         left_out=tuple(LeftOutCard(index=c.index, uuid=c.uuid, reason=c.reason) for c in document.left_out),
-        modes=tuple(document.modes) or (SERVES_MEMORY,),
+        modes=modes,
         unrecorded=tuple(
             UnrecordedHolder(pod=holder.pod, units=holder.units, whole=tuple(holder.whole))
             for holder in document.unrecorded
         ),
     )
-
-
-def _check_holders(holders: Sequence[_HolderDocument]) -> None:
-    """Check what holders have.
-
-    Raises:
-        RemoteContractError: more of them than a plugin writes, or amounts that no card has.
-    """
-    if len(holders) > MAX_UNRECORDED:
-        raise RemoteContractError(
-            f"the inventory annotation names {len(holders)} holders without a record; at most {MAX_UNRECORDED}"
-        )
-    for holder in holders:
-        indexes = (*holder.units, *holder.whole)
-        wrong = [index for index in indexes if index < 0] or [u for u in holder.units.values() if not 0 <= u <= _MOST]
-        if wrong:
-            raise RemoteContractError(
-                f"the inventory annotation gives {holder.pod[:80]!r} the impossible card or units {wrong[0]}; cards "
-                f"are numbered from 0, and units are at most {_MOST}"
-            )
 
 
 def _card_document(offered: InventoryCard) -> _CardDocument:
@@ -184,7 +183,7 @@ def _inventory_card(document: _CardDocument) -> InventoryCard:
         ),
         units=document.units,
         reserved_units=document.reserved,
-        health=Health(document.health),
+        health=Health(document.health[:_MAX_WORD]),
         reason=document.reason,
         cordoned=document.cordoned,
         closures=tuple(Closure(use=each.use, pod=each.pod, until=each.until) for each in document.closed),

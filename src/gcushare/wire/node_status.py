@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gcushare.core.errors import RemoteContractError
+from gcushare.wire.foreign import Count, JsonDoor
+
+MAX_STATUS_BYTES = 64 << 20
+"""Far above the status of a node that is full of pods (some 300 KB): what never ends is no status."""
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -18,11 +21,11 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class UseStatus(_Document, frozen=True):
     """What a card is really doing; null is what its library does not tell. ``processes``: bytes by host process id."""
 
-    memory_used_bytes: int | None = None
+    memory_used_bytes: Count | None = None
     temperature_celsius: float | None = None
     power_watts: float | None = None
     utilization_percent: float | None = None
-    processes: dict[int, int] = {}
+    processes: dict[Count, Count] = {}
 
 
 class ClosureStatus(_Document, frozen=True):
@@ -33,7 +36,7 @@ class ClosureStatus(_Document, frozen=True):
 
     use: str
     pod: str
-    until: int = 0
+    until: Count = 0
 
 
 class CardStatus(_Document, frozen=True):
@@ -45,33 +48,33 @@ class CardStatus(_Document, frozen=True):
     record tells of.
     """
 
-    index: int
+    index: Count
     uuid: str
     model: str
     serial: str
     pci: str
-    numa_node: int | None
-    memory_bytes: int
-    units: int
-    reserved_units: int
-    lost_bytes: int
-    held_units: int
-    promised_units: int
+    numa_node: Count | None
+    memory_bytes: Count
+    units: Count
+    reserved_units: Count
+    lost_bytes: Count
+    held_units: Count
+    promised_units: Count
     health: str
     reason: str
     cordoned: bool
     mode: str = ""
     holders: tuple[str, ...] = ()
     use: UseStatus | None = None
-    unattributed_bytes: int | None = None
+    unattributed_bytes: Count | None = None
     closed: tuple[ClosureStatus, ...] = ()
-    unrecorded_units: int = 0
+    unrecorded_units: Count = 0
 
 
 class LeftOutStatus(_Document, frozen=True):
     """A card that is not shared, and why."""
 
-    index: int
+    index: Count
     uuid: str
     reason: str
 
@@ -87,15 +90,15 @@ class PodStatus(_Document, frozen=True):
 
     pod: str
     uid: str
-    units: int
-    recorded_cards: tuple[int, ...] | None
+    units: Count
+    recorded_cards: tuple[Count, ...] | None
     assigned: bool
-    held_by_card: dict[int, int]
-    containers: dict[str, dict[int, int]]
+    held_by_card: dict[Count, Count]
+    containers: dict[str, dict[Count, Count]]
     unconfirmed: tuple[str, ...]
-    cards: tuple[int, ...] = ()
+    cards: tuple[Count, ...] = ()
     whole: bool = False
-    used_by_card: dict[int, int] | None = None
+    used_by_card: dict[Count, Count] | None = None
 
 
 class UnreadableStatus(_Document, frozen=True):
@@ -122,16 +125,16 @@ class NodeStatus(_Document, frozen=True, kw_only=True):
     left_out: tuple[LeftOutStatus, ...]
     pods: tuple[PodStatus, ...]
     unreadable_pods: tuple[UnreadableStatus, ...]
-    foreign_containers: int = 0
-    unconfirmed_allocations: int = 0
+    foreign_containers: Count = 0
+    unconfirmed_allocations: Count = 0
     watch_age_seconds: float | None = None
-    registrations: int
-    corrections: int
+    registrations: Count
+    corrections: Count
     modes: tuple[str, ...] = ()
     pod_use: str | None = None
 
 
-_decoder = msgspec.json.Decoder(NodeStatus)
+NODE_STATUS = JsonDoor(NodeStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
 
 
 def parse_node_status(body: bytes) -> NodeStatus:
@@ -140,7 +143,4 @@ def parse_node_status(body: bytes) -> NodeStatus:
     Raises:
         RemoteContractError: it is none; another program may answer there.
     """
-    try:
-        return _decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise RemoteContractError(f"this is no document of gcushare-device-plugin: {error}") from error
+    return NODE_STATUS.read(body)

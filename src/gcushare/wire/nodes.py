@@ -11,6 +11,7 @@ from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.inventory import decode_inventory
+from gcushare.wire.records import MAX_RECORD_UNITS
 
 MAX_FALLBACK_CARDS = 64
 """A node that claims more cards than this without an inventory is not believed."""
@@ -72,5 +73,7 @@ def _equal_cards(vendor: Vendor, capacity: Mapping[str, object]) -> NodeCards | 
         raise RemoteContractError(
             f"{vendor.count_resource} {count} is not believed; at most {MAX_FALLBACK_CARDS} cards"
         )
+    if total > MAX_RECORD_UNITS:
+        raise RemoteContractError(f"{vendor.memory_resource} {total} is not believed; at most {MAX_RECORD_UNITS} units")
     cards = (Card(index=index, uuid="", memory_bytes=0) for index in range(count))
     return NodeCards(tuple(InventoryCard(card=card, units=total // count) for card in cards), None)

@@ -14,9 +14,11 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import field
 
+from gcushare.wire.foreign import OBJECT_BYTES, Int, JsonDoor
+
 T = TypeVar("T")
 
-RawQuantity: TypeAlias = str | int | float
+RawQuantity: TypeAlias = str | Int | float
 """A resource quantity as it stood in the JSON; ``core.units`` gives it a meaning. The API server always sends text."""
 
 
@@ -78,8 +80,8 @@ class PodSpec(_Object, frozen=True):
 
     node_name: str = ""
     scheduler_name: str = ""
-    priority: int | None = None
-    termination_grace_period_seconds: int | None = None
+    priority: Int | None = None
+    termination_grace_period_seconds: Int | None = None
     node_selector: dict[str, str] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -88,7 +90,7 @@ class PodSpec(_Object, frozen=True):
 class ContainerTerminated(_Object, frozen=True):
     """How a container ended."""
 
-    exit_code: int = 0
+    exit_code: Int = 0
 
 
 class ContainerState(_Object, frozen=True):
@@ -104,7 +106,7 @@ class ContainerStatus(_Object, frozen=True):
     container_id: str = field(default="", name="containerID")
     ready: bool = False
     started: bool | None = None
-    restart_count: int = 0
+    restart_count: Int = 0
     state: ContainerState = ContainerState()
 
 
@@ -208,10 +210,10 @@ class LeaseSpec(_Object, frozen=True):
     """Who holds a lease, for how long (seconds) and since when (RFC 3339 with microseconds)."""
 
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int | None = None
 
 
 class Lease(_Object, frozen=True):
@@ -250,7 +252,7 @@ class Event(_Object, frozen=True):
     type: str = ""
     reason: str = ""
     message: str = ""
-    count: int | None = None
+    count: Int | None = None
     first_timestamp: str | None = None
     last_timestamp: str | None = None
     source: EventSource = EventSource()
@@ -263,7 +265,7 @@ class ListMeta(_Object, frozen=True):
 
     resource_version: str = ""
     continue_: str = field(default="", name="continue")
-    remaining_item_count: int | None = None
+    remaining_item_count: Int | None = None
 
 
 class ListOf(_Object, Generic[T], frozen=True):
@@ -300,14 +302,14 @@ class StatusDetails(_Object, frozen=True):
     kind: str = ""
     uid: str = ""
     causes: tuple[StatusCause, ...] = ()
-    retry_after_seconds: int | None = None
+    retry_after_seconds: Int | None = None
 
 
 class Status(_Object, frozen=True):
     """The API server's answer where there is no object to answer with."""
 
     status: str = ""
-    code: int | None = None
+    code: Int | None = None
     reason: str = ""
     message: str = ""
     details: StatusDetails | None = None
@@ -317,3 +319,9 @@ class ObjectHead(_Object, frozen=True):
     """Only an object's metadata: what a watch needs of an object whose rest its owner decodes."""
 
     metadata: ObjectMeta = ObjectMeta()
+
+
+NODE = JsonDoor(Node, "a Node", limit_bytes=OBJECT_BYTES, max_depth=None)
+POD = JsonDoor(Pod, "a Pod", limit_bytes=OBJECT_BYTES, max_depth=None)
+HEAD = JsonDoor(ObjectHead, "an object's metadata", limit_bytes=OBJECT_BYTES, max_depth=None)
+STATUS = JsonDoor(Status, "a Status", limit_bytes=OBJECT_BYTES, max_depth=None)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.device_ids import CARD_OF_FIRST_BYTE, ID_LENGTH, NO_CARD
+from gcushare.wire.device_ids import CARD_OF_FIRST_BYTE, ID_LENGTH, NO_CARD, are_ids_of_ours
 from gcushare.wire.device_lists import DeviceIds, device_ids
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -116,6 +116,8 @@ def _run_of(container: bytes, start: int, prefix: bytes) -> DeviceIds:
     if NO_CARD in cards:
         count = cards.index(NO_CARD)
         block = block[: count * stride]
+    if not are_ids_of_ours(block[len(prefix) + 1 :: stride], block[len(prefix) + 2 :: stride]):
+        return DeviceIds(b"")
     entries = bytearray(b"\x0a\x03\0\0\0" * count)
     for offset in range(ID_LENGTH):
         entries[2 + offset :: 2 + ID_LENGTH] = block[len(prefix) + offset :: stride]

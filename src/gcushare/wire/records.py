@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.requests import MAX_POD_UNITS
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.foreign import MAX_INT
 from gcushare.wire.keys import CARD_MODE, MODE_WHOLE
 
 MAX_RECORD_CARDS = 64
-MAX_RECORD_UNITS = 10_000_000
-"""Far more than any node has; a larger number was written by nobody of ours."""
+MAX_RECORD_UNITS = MAX_POD_UNITS
+MAX_RECORD_INDEX = 1023
+"""A card's index; a larger one is nothing that a node has, ours or another system's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,10 @@ def decode_record(vendor: Vendor, annotations: Mapping[str, str]) -> PodRecord |
     if cards is None:
         return None
     indexes = tuple(_parse_number(keys.card_index, word) for word in cards.split(",", MAX_RECORD_CARDS))
+    if max(indexes) > MAX_RECORD_INDEX:
+        raise RemoteContractError(
+            f"annotation {keys.card_index}={cards[:80]!r} names a card that no node has; at most {MAX_RECORD_INDEX}"
+        )
     if len(set(indexes)) != len(indexes):
         raise RemoteContractError(f"annotation {keys.card_index}={cards[:80]!r} names a card twice")
     return PodRecord(
@@ -87,6 +94,6 @@ def _parse_units(key: str, annotations: Mapping[str, str]) -> int:
 
 def _parse_number(key: str, text: str) -> int:
     word = text.strip()
-    if not (word.isascii() and word.isdigit() and len(word) <= 20):
-        raise RemoteContractError(f"annotation {key}={text[:80]!r} is not a whole number")
+    if not (word.isascii() and word.isdigit() and len(word) <= 19 and int(word) <= MAX_INT):
+        raise RemoteContractError(f"annotation {key}={text[:80]!r} is not a whole number of at most {MAX_INT}")
     return int(word)

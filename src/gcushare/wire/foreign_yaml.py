@@ -1,0 +1,161 @@
+"""The one door for YAML that another program, or a person, wrote: plain values, or ``RemoteContractError``.
+
+YAML is more than JSON: aliases let a few lines stand for billions of values, or for themselves, and numbers may be
+infinite. A document is measured as if every alias were written out, before anything is made of it. JSON passes as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.foreign import MAX_INT, reason_of
+
+N = TypeVar("N")
+
+
+def load_as(kind: type[N], text: str, what: str) -> N:
+    """Read one document into a type; an empty one is an empty mapping.
+
+    Raises:
+        RemoteContractError: as ``load_yaml``, or it is not of this type.
+    """
+    content = load_yaml(text, what)
+    try:
+        return msgspec.convert({} if content is None else content, kind)
+    except Exception as error:  # beside its own errors: TypeError, for keys that JSON does not have
+        raise RemoteContractError(f"{what} is malformed: {reason_of(error)}") from None
+
+
+class OutOfBoundsError(ValueError):
+    """A document is larger or deeper than is read; the message says what it is."""
+
+
+MAX_YAML_BYTES = 1024 * 1024
+MAX_YAML_DEPTH = 64
+MAX_YAML_NODES = 100_000
+"""Values, keys included, with every alias written out; a kubeconfig of a hundred clusters has some 3,000."""
+
+
+def load_yaml(text: str, what: str, *, limit_bytes: int = MAX_YAML_BYTES) -> object:
+    """Read one document into str, int, float, bool, None, list and dict (a time into ``datetime``'s types).
+
+    Raises:
+        RemoteContractError: too large, not YAML, several documents, nested too deeply, more than ``MAX_YAML_NODES``
+            values, or with a number that is not finite or beyond int64; quotes nothing of the text but names a line.
+    """
+    if len(text) > limit_bytes:
+        raise RemoteContractError(f"{what} has {len(text)} characters; at most {limit_bytes} are accepted")
+    # Imported here: the parser takes longer to import than most commands take to run.
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer, yaml.Constructor = _bounded_classes()
+    try:
+        return yaml.load(text)
+    except Exception as error:  # the parser lets through what its parts raise: ValueError, TypeError, IndexError...
+        raise RemoteContractError(f"{what} is neither YAML nor JSON: {yaml_reason(error)}") from None
+
+
+def check_size(root: N, children_of: Callable[[N], Sequence[N]]) -> None:
+    """Check depth and number of a document's nodes, each counted as often as it is used.
+
+    Raises:
+        OutOfBoundsError: it is too deep, too large, or contains itself.
+    """
+    measured: dict[int, tuple[int, int] | None] = {}
+
+    def measure(node: N) -> tuple[int, int]:
+        if id(node) in measured:
+            known = measured[id(node)]
+            if known is None:
+                raise OutOfBoundsError("an alias stands for something that contains it")
+            return known
+        measured[id(node)] = None
+        height, size = 1, 1
+        for child in children_of(node):
+            child_height, child_size = measure(child)
+            height, size = max(height, child_height + 1), size + child_size
+        check_depth(height)
+        check_count(size)
+        measured[id(node)] = (height, size)
+        return height, size
+
+    measure(root)
+
+
+def check_depth(depth: int) -> None:
+    """Raises ``OutOfBoundsError`` for more levels than are read."""
+    if depth > MAX_YAML_DEPTH:
+        raise OutOfBoundsError(f"it is nested deeper than {MAX_YAML_DEPTH} levels")
+
+
+def check_count(nodes: int) -> None:
+    """Raises ``OutOfBoundsError`` for more values than are read."""
+    if nodes > MAX_YAML_NODES:
+        raise OutOfBoundsError(f"it has more than {MAX_YAML_NODES} values, its aliases written out")
+
+
+def yaml_reason(error: Exception) -> str:
+    """Say what the parser met and where. Values are not quoted: they may be tokens."""
+    mark = getattr(error, "problem_mark", None)
+    where = f" (line {mark.line + 1})" if mark is not None else ""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None)
+    if isinstance(error, OutOfBoundsError):
+        return str(error)
+    if not isinstance(problem, str):
+        return f"a value is not of the kind that it says ({type(error).__name__})"
+    return " ".join(problem.partition(" with value ")[0].split())[:300] + where
+
+
+@cache
+def _bounded_classes() -> tuple[Any, Any]:
+    from ruamel.yaml.composer import Composer
+    from ruamel.yaml.constructor import SafeConstructor
+    from ruamel.yaml.nodes import MappingNode, SequenceNode
+
+    def children(node: Any) -> Sequence[Any]:
+        if isinstance(node, MappingNode):
+            return [each for pair in node.value for each in pair]
+        return node.value if isinstance(node, SequenceNode) else ()
+
+    class BoundedComposer(Composer):
+        """Stops at the bounds while it reads: the scanner takes time by the square of the depth."""
+
+        depth = 0
+        count = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            self.count += 1
+            check_depth(self.depth)
+            check_count(self.count)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    class BoundedConstructor(SafeConstructor):
+        def construct_document(self, node: Any) -> Any:
+            check_size(node, children)
+            return super().construct_document(node)
+
+        def construct_bounded_int(self, node: Any) -> int:
+            value: int = self.construct_yaml_int(node)
+            if not -MAX_INT <= value <= MAX_INT:
+                raise OutOfBoundsError(f"the number in line {node.start_mark.line + 1} is beyond {MAX_INT}")
+            return value
+
+        def construct_finite_float(self, node: Any) -> float:
+            value: float = self.construct_yaml_float(node)
+            if not math.isfinite(value):
+                raise OutOfBoundsError(f"the number in line {node.start_mark.line + 1} is not finite")
+            return value
+
+    BoundedConstructor.add_constructor("tag:yaml.org,2002:int", BoundedConstructor.construct_bounded_int)
+    BoundedConstructor.add_constructor("tag:yaml.org,2002:float", BoundedConstructor.construct_finite_float)
+    return BoundedComposer, BoundedConstructor

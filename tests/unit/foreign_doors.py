@@ -1,0 +1,329 @@
+"""Every door through which bytes come that another program, or a person, wrote; see test_foreign_doors."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gcushare.cards.frames import ANSWER, REQUEST, Described, decode_answer
+from gcushare.cards.simulated_file import parse_simulated_cards
+from gcushare.config_manager.cluster import REPORT as MANAGER_REPORT
+from gcushare.config_manager.record import RECORD, parse_record
+from gcushare.config_manager.yamltext import YamlText
+from gcushare.config_manager.yamltree import plain_value
+from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
+from gcushare.device_plugin.kubelet_record import CHECKPOINT_DOOR, read_checkpoint, read_registered
+from gcushare.doctor.cluster_objects import REPORT
+from gcushare.doctor.collecting import OBJECT
+from gcushare.doctor.gathering import SEEN_POD, VERSION
+from gcushare.doctor.schedulers import parse_extenders
+from gcushare.inspect.extender import EXPLANATION
+from gcushare.inspect.extender_document import INSPECT, decode_document
+from gcushare.inspect.use import parse_metrics
+from gcushare.kube.client import PAGE, object_door
+from gcushare.kube.credentials import CLAIMS, token_expiry
+from gcushare.kube.errors import Attempt as KubeAttempt
+from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
+from gcushare.kube.exec_plugin import CREDENTIAL
+from gcushare.kube.kubeconfig import parse_kubeconfig
+from gcushare.kube.watching import EVENT
+from gcushare.runtime.settings_file import parse_settings_file
+from gcushare.scheduler_extender.dashboard.reviews import AccessReview, TokenReview
+from gcushare.vendors import ENFLAME
+from gcushare.wire.certificates import first_end
+from gcushare.wire.control_groups import find_pod_uid
+from gcushare.wire.device_lists import decode_allocate_request, decode_preferred_request
+from gcushare.wire.extender import (
+    FilterDecoder,
+    decode_bind_arguments,
+    decode_names,
+    decode_node_items,
+    decode_preempt_arguments,
+)
+from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.foreign_yaml import load_yaml
+from gcushare.wire.inventory import INVENTORY, decode_inventory
+from gcushare.wire.node_status import NODE_STATUS
+from gcushare.wire.nodes import node_cards
+from gcushare.wire.objects import HEAD, NODE, POD, STATUS
+from gcushare.wire.pod_resources import decode_holdings
+from gcushare.wire.pods import pod_assignment, pod_request, pod_wishes
+from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
+from gcushare.wire.records import decode_record
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """``read`` takes any bytes and returns a value or raises ``error``; ``examples`` are read without one."""
+
+    read: Callable[[bytes], object]
+    examples: tuple[bytes, ...]
+    error: type[GcushareError] = RemoteContractError
+
+
+CARD = {"index": 0, "uuid": "GCU-0", "memory": 17179869184, "units": 16, "health": "Healthy", "numa": 0}
+CARDS = {"version": 1, "unit": "1", "cards": [CARD, {**CARD, "index": 1, "uuid": "GCU-1"}], "modes": ["memory"]}
+A_POD = {
+    "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": {"enflame.com/gcu-device-id": "0"}},
+    "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"limits": {"enflame.com/gcu-memory": "4"}}}]},
+    "status": {"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": 3}]},
+}
+A_NODE = {
+    "metadata": {"name": "n", "uid": "u", "annotations": {ENFLAME.inventory_annotation: json.dumps(CARDS)}},
+    "status": {"capacity": {"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}},
+}
+A_STATUS = {
+    "version": "1",
+    "vendor": "enflame",
+    "node": "n",
+    "problems": {},
+    "unit": "1",
+    "leftOut": [],
+    "unreadablePods": [],
+    "registrations": 1,
+    "corrections": 0,
+    "pods": [
+        {
+            "pod": "d/p",
+            "uid": "u",
+            "units": 4,
+            "recordedCards": [0],
+            "assigned": True,
+            "heldByCard": {"0": 4},
+            "containers": {"c": {"0": 4}},
+            "unconfirmed": [],
+        }
+    ],
+    "cards": [
+        {
+            "index": 0,
+            "uuid": "u",
+            "model": "",
+            "serial": "",
+            "pci": "",
+            "numaNode": 0,
+            "memoryBytes": 1,
+            "units": 1,
+            "reservedUnits": 0,
+            "lostBytes": 0,
+            "heldUnits": 0,
+            "promisedUnits": 0,
+            "health": "Healthy",
+            "reason": "",
+            "cordoned": False,
+        }
+    ],
+}
+CHECKPOINT = {
+    "Data": {
+        "PodDeviceEntries": [
+            {"PodUID": "u", "ContainerName": "c", "ResourceName": "r", "DeviceIDs": {"0": ["000", "0é", "card-0"]}}
+        ],
+        "RegisteredDevices": {"r": ["000", "001"]},
+    }
+}
+RECORD_OF_A_CHANGE = {
+    "version": 1,
+    "target": "t",
+    "before_sha256": "b",
+    "after_sha256": ["a"],
+    "flag": "config",
+    "flag_was": None,
+    "config": "c",
+    "config_sha256": ["s"],
+    "scheduler_version": "v1.36",
+    "is_proven": True,
+}
+AN_EXPLANATION = {"namespace": "d", "name": "p", "uid": "u", "state": "waits", "summary": "s", "cards": [0], "units": 4}
+A_DOCUMENT = {
+    "nodes": [
+        {"name": "n", "devices": [{"id": 0, "totalGCU": 16, "pods": [{"name": "p", "namespace": "d", "usedGCU": 4}]}]}
+    ]
+}
+AN_EXTENDER = (
+    "extenders:\n- urlPrefix: http://a/b\n  managedResources: [{name: enflame.com/gcu-memory}]\n  bindVerb: b\n"
+)
+
+
+def encoded(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def text_of(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    """A door that takes text which was decoded before, as a file's or an answer's."""
+    return lambda body: read(body.decode("utf-8", errors="replace"))
+
+
+def _surrogates(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    """A door that must take any ``str`` that Python has, halves of surrogates among them."""
+    return lambda body: read(body.decode("utf-8", errors="surrogateescape"))
+
+
+def _pod_whole(body: bytes) -> object:
+    """What the extender does with a pod of the watch."""
+    pod = POD.read(body)
+    try:
+        return pod_wishes(pod.metadata.annotations), pod_request(pod, ENFLAME), pod_assignment(pod, ENFLAME)
+    except Refused as refusal:
+        return refusal
+
+
+def _node_whole(body: bytes) -> object:
+    node = NODE.read(body)
+    return node_cards(ENFLAME, node.metadata.annotations, node.status.capacity)
+
+
+def _in_annotation(key: str, read: Callable[[dict[str, str]], object]) -> Callable[[bytes], object]:
+    return lambda body: read({key: body.decode("utf-8", errors="surrogateescape")})
+
+
+def _checkpoint(body: bytes) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kubelet_internal_checkpoint"
+        path.write_bytes(body)
+        record = read_checkpoint(path, "r", "r-whole")
+        return record.holders, record.held_ids(0), record.whole_cards, read_registered(path, "r")
+
+
+def _holdings(body: bytes) -> object:
+    from gcushare.device_plugin.kubelet_record import KubeletRecord
+
+    record = KubeletRecord("podresources")
+    for found in decode_holdings(body, "r", "r-whole"):
+        record.add(found.pod, found.container, found.ids)
+        record.add_whole(found.pod, found.container, found.whole_ids)
+    return record.held_ids(0), record.holdings, record.foreign
+
+
+def _pod_resources(*ids: str) -> bytes:
+    answer = podresources_pb2.ListPodResourcesResponse()
+    container = answer.pod_resources.add(name="p", namespace="d").containers.add(name="c")
+    for each in ids:
+        container.devices.add(resource_name="r", device_ids=[each])
+    return answer.SerializeToString()
+
+
+def _preferred() -> bytes:
+    request = deviceplugin_pb2.PreferredAllocationRequest()
+    request.container_requests.add(
+        available_deviceIDs=["000", "001"], must_include_deviceIDs=["000"], allocation_size=1
+    )
+    return request.SerializeToString()
+
+
+def _allocate() -> bytes:
+    request = deviceplugin_pb2.AllocateRequest()
+    request.container_requests.add(devices_ids=["000", "0é"])
+    return request.SerializeToString()
+
+
+def _filtered(body: bytes) -> object:
+    arguments = FilterDecoder().decode(body)
+    names = decode_names(arguments.node_names) if arguments.node_names is not None else None
+    return names, decode_node_items(arguments.nodes) if arguments.nodes is not None else None
+
+
+def _preempt(body: bytes) -> object:
+    found = {name: each.read() for name, each in decode_preempt_arguments(body).proposals().items()}
+    return msgspec.json.encode({name: each.violations for name, each in found.items()})
+
+
+def _manifest(text: str) -> object:
+    return plain_value(YamlText.parse(text, "manifest").root)
+
+
+def _settings(text: str) -> object:
+    return parse_settings_file("f", text, ("vendor", "log-level"))
+
+
+JSON_DOORS: dict[JsonDoor[Any], bytes] = {
+    INVENTORY: encoded(CARDS),
+    NODE_STATUS: encoded(A_STATUS),
+    NODE: encoded(A_NODE),
+    POD: encoded(A_POD),
+    HEAD: encoded(A_NODE),
+    STATUS: encoded({"code": 409, "reason": "Conflict", "details": {"retryAfterSeconds": 1}}),
+    EVENT: encoded({"type": "ADDED", "object": A_POD}),
+    PAGE: encoded({"metadata": {"resourceVersion": "1"}, "items": [A_POD]}),
+    CREDENTIAL: encoded(
+        {"apiVersion": "v1", "kind": "K", "status": {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}}
+    ),
+    CLAIMS: b'{"exp": 1.5}',
+    CHECKPOINT_DOOR: encoded(CHECKPOINT),
+    REQUEST: b'{"operation": "use", "slot": 1}',
+    ANSWER: b'{"result": 3}',
+    RECORD: encoded(RECORD_OF_A_CHANGE),
+    REPORT: b'{"state": "applied", "reason": ""}',
+    MANAGER_REPORT: b'{"state": "applied", "reason": ""}',
+    OBJECT: encoded(A_POD),
+    SEEN_POD: encoded(A_POD),
+    VERSION: b'{"gitVersion": "v1.36.0"}',
+    EXPLANATION: encoded(AN_EXPLANATION),
+    INSPECT: encoded(A_DOCUMENT),
+    object_door(TokenReview): b'{"status": {"authenticated": true, "user": {"username": "a", "groups": ["g"]}}}',
+    object_door(AccessReview): b'{"status": {"allowed": true}}',
+}
+"""Every ``JsonDoor`` of the programs, with a document that it reads."""
+
+DOORS: dict[str, Door] = {
+    "inventory annotation": Door(_surrogates(decode_inventory), (encoded(CARDS),)),
+    "node of the watch": Door(_node_whole, (encoded(A_NODE),)),
+    "pod of the watch": Door(_pod_whole, (encoded(A_POD),)),
+    "record annotation": Door(
+        _in_annotation(ENFLAME.record.card_index, lambda found: decode_record(ENFLAME, found)), (b"0", b"0,1", b"15")
+    ),
+    "kubelet checkpoint": Door(_checkpoint, (encoded(CHECKPOINT),), DeviceError),
+    "podresources": Door(_holdings, (_pod_resources("000", "001", "0é", "card-1"), _pod_resources("000", "0 \t"))),
+    "preferred allocation": Door(decode_preferred_request, (_preferred(),)),
+    "allocate": Door(decode_allocate_request, (_allocate(),)),
+    "filter": Door(
+        _filtered, (encoded({"Pod": A_POD, "NodeNames": ["n"]}), encoded({"Pod": A_POD, "Nodes": {"items": [A_NODE]}}))
+    ),
+    "bind": Door(decode_bind_arguments, (b'{"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"}',)),
+    "preempt": Door(
+        _preempt,
+        (encoded({"Pod": A_POD, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}),),
+    ),
+    "extender's inspect document": Door(decode_document, (encoded(A_DOCUMENT),)),
+    "plugin's metrics": Door(
+        text_of(lambda text: parse_metrics(text, "enflame")),
+        (b'gcushare_card_units{vendor="enflame",node="n",card="0"} 1\n',),
+    ),
+    "config manager's record": Door(lambda body: parse_record(body, "r"), (encoded(RECORD_OF_A_CHANGE),), ConfigError),
+    "worker's answer": Door(lambda body: decode_answer(body, Described), (b'{"result": {"left_out": null}}',)),
+    "worker's number": Door(lambda body: decode_answer(body, int), (b'{"result": 3}',)),
+    "refusal of an API server": Door(parse_status, (b'{"code": 404}', b"<html>")),
+    "error of an API server": Door(
+        lambda body: error_of_answer(KubeAttempt("GET /", False), HttpFailure(429, b"", body.decode("latin-1"))),
+        (b"1", "²".encode("latin-1")),
+    ),
+    "token": Door(text_of(token_expiry), (b"a.eyJleHAiOiAxfQ.c",)),
+    "certificate": Door(first_end, ()),
+    "control group": Door(text_of(find_pod_uid), (b"0::/kubepods/pod12345678-1234-1234-1234-123456789abc/x\n",)),
+    "YAML": Door(_surrogates(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),
+    "settings file": Door(_surrogates(_settings), (b"version: 1\nvendor: [a, b]\n",), ConfigError),
+    "simulated cards": Door(
+        _surrogates(lambda text: parse_simulated_cards(text, "f").report()),
+        (b"cards: [{memory: 16GiB, processes: {1: 2}}]",),
+        ConfigError,
+    ),
+    "kubeconfig": Door(
+        _surrogates(lambda text: parse_kubeconfig(text, "f")),
+        (b"clusters: [{name: c, cluster: {server: 's'}}]\nusers: [{name: u, user: {token: t}}]\n",),
+        ConfigError,
+    ),
+    "scheduler's configuration": Door(_surrogates(parse_extenders), (AN_EXTENDER.encode(),)),
+    "manifest": Door(
+        _surrogates(_manifest), (b"kind: Pod\nspec:\n  containers:\n  - name: &a c\n    command: [*a]\n",), ConfigError
+    ),
+}
+"""Every function through which such bytes reach a program, up to the values that the program works with."""
+
+for _door, _example in JSON_DOORS.items():
+    DOORS[f"JSON: {_door.what} ({_example[:20].decode()})"] = Door(_door.read, (_example,))

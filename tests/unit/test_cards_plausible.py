@@ -1,0 +1,80 @@
+"""What is believed of a vendor's library."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.cards.plausible import (
+    MAX_BYTES,
+    MAX_INDEX,
+    MAX_LISTED,
+    believed_card,
+    believed_count,
+    believed_left_out,
+    believed_use,
+)
+from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.errors import DeviceError
+from gcushare.core.units import MEMORY_UNITS
+from gcushare.wire.inventory import MAX_INVENTORY_UNITS, decode_inventory, encode_inventory
+
+ANY_COUNT = st.integers(-(2**64), 2**64)
+ANY_TEXT = st.text(max_size=600)
+
+
+@given(
+    st.builds(
+        Card,
+        index=ANY_COUNT,
+        uuid=ANY_TEXT,
+        memory_bytes=ANY_COUNT,
+        model=ANY_TEXT,
+        serial=ANY_TEXT,
+        link_group=ANY_TEXT,
+    )
+)
+def test_whatever_is_believed_of_a_card_can_be_published(card: Card) -> None:
+    found = believed_card(card, 3)
+    is_offered = isinstance(found, Card) and found.index < 16
+    cards = (InventoryCard(card=found, units=0),) if isinstance(found, Card) and is_offered else ()
+    left_out = (found,) if isinstance(found, LeftOutCard) else ()
+    inventory = Inventory(unit=MEMORY_UNITS[0], cards=cards, left_out=left_out)
+    assert decode_inventory(encode_inventory(inventory)) == inventory
+
+
+def test_the_largest_card_that_is_believed_has_no_more_units_than_an_inventory_may_say() -> None:
+    assert max(unit.units_in(MAX_BYTES) for unit in MEMORY_UNITS) <= MAX_INVENTORY_UNITS
+
+
+@pytest.mark.parametrize(
+    ("card", "reason"),
+    [
+        (Card(index=0, uuid="u", memory_bytes=2**64 - 1), "the library tells 18446744073709551615 bytes of memory"),
+        (Card(index=2**32 - 1, uuid="u", memory_bytes=1), f"the library tells index 4294967295; at most {MAX_INDEX}"),
+    ],
+)
+def test_a_card_that_cannot_be_is_left_out_at_its_place_with_the_reason(card: Card, reason: str) -> None:
+    found = believed_card(card, 5)
+    assert isinstance(found, LeftOutCard)
+    assert (found.index, found.uuid, found.reason.startswith(reason)) == (5, "u", True)
+
+
+def test_a_card_that_was_left_out_already_is_bounded_as_well() -> None:
+    found = believed_left_out(LeftOutCard(index=2**32 - 1, uuid="u" * 1000, reason="r" * 10_000), 5)
+    assert (found.index, len(found.uuid), len(found.reason)) == (5, 256, 1024)
+
+
+@pytest.mark.parametrize("count", [-1, MAX_LISTED + 1, 2**32 - 1])
+def test_a_count_that_no_machine_has_is_the_librarys_failure(count: int) -> None:
+    with pytest.raises(DeviceError, match=f"tells {count} cards; at most {MAX_LISTED} are believed"):
+        believed_count(count)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e30])
+def test_figures_that_cannot_be_are_not_told_and_the_others_are(wrong: float) -> None:
+    use = CardUse(
+        memory_used_bytes=2**64 - 1, temperature_celsius=wrong, power_watts=70.5, processes={1: 5, 2: 2**64 - 1}
+    )
+    assert believed_use(use) == CardUse(power_watts=70.5, processes={1: 5})

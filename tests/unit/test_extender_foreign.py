@@ -1,0 +1,96 @@
+"""What any node or pod may say leaves the extender's state with figures and documents that can be written and read."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.inspect.extender_document import decode_document
+from gcushare.scheduler_extender.binding import BindService
+from gcushare.scheduler_extender.filtering import FilterService
+from gcushare.scheduler_extender.metrics import VendorCollector
+from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.state import VendorState
+from gcushare.vendors import ENFLAME
+from gcushare.wire.inspect_documents import CLOSING, OPENING, encode_node
+from gcushare.wire.objects import NODE, POD
+from tests.builders import asks
+from tests.extender_objects import node_document, on_card, pod_document, state_of
+from tests.unit.extender_cluster import Cluster
+
+NUMBERS = re.compile(r"(?<![\w.])\d+(?![\w.])")
+NODES = json.dumps(node_document("bad", 16, 16))
+PODS = json.dumps(pod_document("bad", "4", node="bad", record=on_card(0, 4)))
+OTHER_NUMBERS = st.sampled_from(
+    ["0", "-1", "1" + "0" * 18, str(2**63 - 1), str(2**63), "1" + "0" * 400, "1e400", "1.5", "[" * 1500, '"x"', "null"]
+)  # fmt: skip
+
+
+@st.composite
+def with_other_numbers(draw: st.DrawFn, text: str) -> bytes:
+    """A document of which some numbers, those in annotations and quantities too, are others."""
+    for _ in range(draw(st.integers(1, 3))):
+        found = draw(st.sampled_from(list(NUMBERS.finditer(text))))
+        text = text[: found.start()] + draw(OTHER_NUMBERS).replace('"', "") + text[found.end() :]
+    return text.encode()
+
+
+def figures(state: VendorState) -> str:
+    registry = CollectorRegistry()
+    filters = FilterService(state, best=None, refusals=lambda _: None)
+    registry.register(VendorCollector(state, filters, BindService(state, Cluster(), Alone())))
+    return generate_latest(registry).decode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(with_other_numbers(NODES), max_size=2), st.lists(with_other_numbers(PODS), max_size=3))
+def test_figures_and_documents_can_be_made_of_whatever_nodes_and_pods_say(
+    nodes: list[bytes], pods: list[bytes]
+) -> None:
+    state = state_of(NODE.read(json.dumps(node_document("good", 16)).encode()))
+    for number, body in enumerate(nodes):
+        with suppress(RemoteContractError):
+            state.see_node(NODE.read(body.replace(b'"bad"', b'"bad-%d"' % number)))
+    for number, body in enumerate(pods):
+        with suppress(RemoteContractError):
+            state.see_pod(POD.read(body.replace(b'"uid-bad"', b'"uid-%d"' % number).replace(b'"bad"', b'"bad-0"')))
+
+    assert 'gcushare_units_free{unit="1",vendor="enflame"}' in figures(state)
+    assert state.ledger.nodes["good"].fits(asks(16))
+    document = b",".join(encode_node(ENFLAME, each) for each in state.ledger.nodes.values())
+    assert "good" in [each.name for each in decode_document(OPENING + document + CLOSING)]
+
+
+def inventory(**card: Any) -> str:
+    """An inventory of one card, written as another program may; big numbers as they are."""
+    return json.dumps(
+        {"version": 1, "unit": "1", "cards": [{"index": 0, "uuid": "u", "memory": 1, "units": 1, **card}]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param('{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500, "cannot be read: nested", id="deep"),
+        pytest.param(inventory(units=10**400), "cannot be read: Expected `int` <= 10000000", id="400 digits"),
+        pytest.param(inventory(index=16), "cannot be read: Expected `int` <= 15", id="a 17th card"),
+        pytest.param(inventory(units=262_145), "beyond a node's limits", id="more than the kubelet takes"),
+    ],
+)
+def test_one_nodes_inventory_is_set_aside_with_its_reason_and_nothing_else(text: str, reason: str) -> None:
+    document = node_document("bad", 16, annotations={ENFLAME.inventory_annotation: text})
+    state = state_of(*(NODE.read(json.dumps(each).encode()) for each in (node_document("good", 16), document)))
+
+    assert reason in state.node_problems["bad"]
+    assert list(state.node_problems) == ["bad"]
+    assert not state.ledger.nodes["bad"].fits(asks(1))
+    assert state.ledger.nodes["good"].fits(asks(16))
+    assert 'gcushare_nodes_unreadable{vendor="enflame"} 1.0' in figures(state)

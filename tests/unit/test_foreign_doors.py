@@ -1,0 +1,269 @@
+"""Whatever bytes come through a door, a value or the door's one error comes out."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gcushare
+from gcushare.core.errors import RemoteContractError
+from gcushare.kube.client import PAGE
+from gcushare.kube.resources import Resource
+from gcushare.kube.watching import EVENT
+from gcushare.wire.foreign import ANNOTATION_BYTES, MAX_DEPTH, OBJECT_DEPTH, Int, JsonDoor
+from gcushare.wire.foreign_yaml import MAX_YAML_DEPTH, load_yaml
+from gcushare.wire.inventory import decode_inventory
+from gcushare.wire.objects import HEAD, POD
+from tests.unit.foreign_doors import DOORS, JSON_DOORS, Door
+
+T = TypeVar("T")
+
+SOURCE = Path(gcushare.__file__).parent
+
+DECODES = re.compile(
+    r"json\.loads?\(|msgspec\.(?:json|yaml|toml|msgpack)\.(?:decode|Decoder)|msgspec\.convert|\bYAML\(|safe_load"
+    r"|\.json\(\)|ParseFromString|\.FromString\(|tomllib|pickle|marshal\."
+)
+AT_THE_DOOR = {"wire/foreign.py", "wire/foreign_yaml.py"}
+ELSEWHERE = {
+    "wire/extender.py": "the scheduler's calls: cut by hand for speed; one function turns what the parser raises",
+    "wire/device_lists.py": "protobuf messages of the kubelet; DecodeError is all that parsing raises",
+    "cards/worker.py": "its own command line, written by its parent",
+    "config_manager/yamltree.py": "events instead of values, with the bounds of wire.foreign_yaml",
+    "inspect/documents.py": "writes YAML, reads none",
+}
+"""Decoders outside the door, each with its reason; their functions stand among the doors of the tests all the same."""
+
+PIECES = st.sampled_from(
+    [
+        b"[" * 1500,
+        b"[" * 40 + b"]" * 40,
+        b'{"a":' * 1500,
+        b"1" + b"0" * 400,
+        b"-" + b"9" * 30,
+        b"1e400",
+        b"NaN",
+        b".inf",
+        b"\xff\xfe",
+        b"\xed\xa0\x80",
+        b"\\ud800",
+        b"\0",
+        b"null",
+        b"-1",
+        b"{}",
+        b"[]",
+        b'""',
+        b"&a [*a]",
+        b"<<: *a",
+        b"!!int x",
+        "é".encode(),
+        b"9223372036854775808",
+        b"18446744073709551616",
+        b"true",
+        b"1.5",
+        b"\x0a\xff\xff\xff\xff\x0f",
+        b"\x80" * 12,
+    ]
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, example: bytes) -> bytes:
+    """An example with up to three parts cut out or replaced, mostly at the borders of words."""
+    body = example
+    for _ in range(draw(st.integers(1, 3))):
+        borders = sorted({0, len(body), *(each.start() for each in re.finditer(rb'\b|["{}\[\]:,]', body))})
+        start = draw(st.sampled_from(borders) | st.integers(0, len(body)))
+        end = draw(st.sampled_from([each for each in borders if each >= start] or [start]) | st.just(start))
+        body = body[:start] + draw(PIECES | st.binary(max_size=6) | st.just(b"")) + body[end:]
+    return body
+
+
+def bodies(door: Door) -> st.SearchStrategy[bytes]:
+    examples = [mutated(example) for example in door.examples]
+    return st.one_of(*examples, st.binary(max_size=200), PIECES)
+
+
+@pytest.mark.parametrize("name", DOORS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_door_yields_a_value_or_its_one_error(name: str, data: st.DataObject) -> None:
+    door = DOORS[name]
+    body = data.draw(bodies(door), label="body")
+    with suppress(door.error):
+        door.read(body)
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_a_door_reads_its_examples(name: str) -> None:
+    for example in DOORS[name].examples:
+        DOORS[name].read(example)
+
+
+def found_in_programs(kind: type[T]) -> Iterator[tuple[str, T]]:
+    """Every module-level value of a kind, with its name."""
+    for module in pkgutil.walk_packages([str(SOURCE)], "gcushare."):
+        if module.name.endswith("__main__") or module.name.startswith(("gcushare.playground", "gcushare.demo")):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if isinstance(value, kind):
+                yield f"{module.name}.{name}", value
+
+
+def test_every_json_door_of_the_programs_is_among_the_tested() -> None:
+    missing = [name for name, door in found_in_programs(JsonDoor) if door not in JSON_DOORS]
+    assert not missing, f"add an example to tests/unit/foreign_doors.py for {missing}"
+
+
+def test_no_program_decodes_foreign_bytes_beside_the_doors() -> None:
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] not in ("playground", "demo")  # they hear only ourselves
+        and any(DECODES.search(line.partition("#")[0]) for line in path.read_text().splitlines())
+    }
+    assert found - AT_THE_DOOR == ELSEWHERE.keys(), "read it through wire.foreign or wire.foreign_yaml"
+
+
+def numbers_without_bounds(kind: msgspec.inspect.Type, where: str, seen: set[int]) -> Iterator[str]:
+    """Every whole number that a document of this kind may make arbitrarily large."""
+    match kind:
+        case msgspec.inspect.IntType():
+            low, high = (kind.ge, kind.gt), (kind.le, kind.lt)
+            if all(each is None for each in low) or all(each is None for each in high):
+                yield where
+        case msgspec.inspect.StructType() if id(kind.cls) not in seen:
+            for field in kind.fields:
+                yield from numbers_without_bounds(field.type, f"{where}.{field.encode_name}", {*seen, id(kind.cls)})
+        case msgspec.inspect.DictType():
+            yield from numbers_without_bounds(kind.key_type, f"{where} (key)", seen)
+            yield from numbers_without_bounds(kind.value_type, f"{where}[...]", seen)
+        case msgspec.inspect.UnionType():
+            for each in kind.types:
+                yield from numbers_without_bounds(each, where, seen)
+        case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType() | msgspec.inspect.SetType():
+            yield from numbers_without_bounds(kind.item_type, f"{where}[]", seen)
+        case _:
+            return
+
+
+@pytest.mark.parametrize("door", JSON_DOORS, ids=lambda door: door.what)
+def test_no_number_of_a_door_is_without_bounds(door: JsonDoor[Any]) -> None:
+    assert list(numbers_without_bounds(msgspec.inspect.type_info(door.kind), "$", set())) == []
+
+
+def test_the_search_for_numbers_finds_one() -> None:
+    class Inner(msgspec.Struct):
+        bounded: Int = 0
+        free: dict[str, tuple[int, ...] | None] = {}
+
+    found = numbers_without_bounds(msgspec.inspect.type_info(list[Inner]), "$", set())
+    assert list(found) == ["$[].free[...][]"]
+
+
+@pytest.mark.parametrize("resource", [each for _, each in found_in_programs(Resource)], ids=lambda each: each.path())
+def test_no_number_of_an_object_of_the_api_server_is_without_bounds(resource: Resource[Any]) -> None:
+    assert list(numbers_without_bounds(msgspec.inspect.type_info(resource.type), "$", set())) == []
+
+
+def holds_anything(kind: msgspec.inspect.Type) -> bool:
+    match kind:
+        case msgspec.inspect.AnyType():
+            return True
+        case msgspec.inspect.DictType():
+            return holds_anything(kind.value_type)
+        case msgspec.inspect.StructType():
+            return any(holds_anything(field.type) for field in kind.fields)
+        case _:
+            return False
+
+
+@pytest.mark.parametrize("door", JSON_DOORS, ids=lambda door: door.what)
+def test_what_stays_of_unknown_shape_is_bounded_in_depth(door: JsonDoor[Any]) -> None:
+    assert door.max_depth is not None or not holds_anything(msgspec.inspect.type_info(door.kind))
+
+
+def nested(levels: int) -> bytes:
+    return b'{"f:a":' * levels + b"{}" + b"}" * levels
+
+
+@pytest.mark.parametrize("levels", [10, 1500, OBJECT_DEPTH - 100])
+def test_an_object_is_read_however_deep_what_nobody_reads_of_it_is(levels: int) -> None:
+    """An API server keeps a pod's managedFields to any depth: one pod would stop the lists that it is in."""
+    fields = b'{"metadata":{"uid":"u","name":"p","managedFields":[{"fieldsV1":' + nested(levels) + b"}]}}"
+    limit = sys.getrecursionlimit()
+    assert (HEAD.read(fields).metadata.uid, POD.read(fields).metadata.name) == ("u", "p")
+    (item,) = PAGE.read(b'{"items":[' + fields + b"]}").entries
+    assert (
+        HEAD.read(item).metadata.uid
+        == HEAD.read(EVENT.read(b'{"type":"ADDED","object":' + fields + b"}").object).metadata.uid
+    )
+    assert sys.getrecursionlimit() == limit
+
+
+def test_an_object_deeper_than_any_api_server_sends_is_refused() -> None:
+    limit = sys.getrecursionlimit()
+    with pytest.raises(RemoteContractError, match="a Pod cannot be read: nested deeper than 10000 levels"):
+        POD.read(b'{"x":' + nested(200_000) + b"}")
+    assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize("levels", range(MAX_DEPTH - 2, MAX_DEPTH + 3))
+def test_the_depth_of_an_annotation_is_counted_without_what_stands_in_strings(levels: int) -> None:
+    text = '{"a":"' + "[{" * 100 + '\\"[","x":' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+    door = JsonDoor(dict[str, Any], "it", limit_bytes=1 << 20)
+    if levels <= MAX_DEPTH:
+        door.read(text)
+    else:
+        with pytest.raises(RemoteContractError, match=f"it cannot be read: nested deeper than {MAX_DEPTH} levels"):
+            door.read(text)
+
+
+def test_a_document_beyond_its_size_is_not_looked_at() -> None:
+    text = "é" * (ANNOTATION_BYTES // 2 + 1)
+    with pytest.raises(RemoteContractError, match=f"{ANNOTATION_BYTES + 2} bytes; at most {ANNOTATION_BYTES}"):
+        decode_inventory(text)
+
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 9)}]\n" for each in range(1, 12)
+)
+MERGES = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{each}: &a{each} {{<<: [{', '.join([f'*a{each - 1}'] * 9)}], k{each}: 1}}\n" for each in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(LAUGHS, "more than 100000 values, its aliases written out", id="aliases of aliases"),
+        pytest.param(MERGES, "more than 100000 values, its aliases written out", id="merges of merges"),
+        pytest.param("a: &a [*a]", "contains it", id="an alias of itself"),
+        pytest.param("[" * 5000, f"deeper than {MAX_YAML_DEPTH} levels", id="deep"),
+        pytest.param("a: .inf", "line 1 is not finite", id="infinite"),
+        pytest.param("a: 1e999", "line 1 is not finite", id="infinite by size"),
+        pytest.param("a: 9223372036854775808", "line 1 is beyond", id="beyond int64"),
+        pytest.param("token: s3cret\ntoken: s3cret", r"found duplicate key \"token\" \(line 2\)$", id="a token twice"),
+    ],
+)
+def test_yaml_is_bounded_as_if_its_aliases_were_written_out(text: str, why: str) -> None:
+    with pytest.raises(RemoteContractError, match=why) as caught:
+        load_yaml(text, "the file")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [LAUGHS, MERGES, "[" * 5000], ids=["aliases", "merges", "deep"])
+def test_a_manifest_is_bounded_likewise(text: str) -> None:
+    with pytest.raises(DOORS["manifest"].error, match="not valid YAML or JSON: it "):
+        DOORS["manifest"].read(text.encode())

@@ -25,7 +25,7 @@ class Seen:
     def deleted(self, obj: Pod) -> None:
         self.names.discard(obj.metadata.name)
 
-    def retained(self, uids: frozenset[str]) -> None: ...
+    def retained(self, uids: frozenset[str], version: str) -> None: ...
 
 
 def deep_pod(name: str) -> bytes:

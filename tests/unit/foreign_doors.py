@@ -225,12 +225,12 @@ def _allocate() -> bytes:
 
 def _filtered(body: bytes) -> object:
     arguments = FilterDecoder().decode(body)
-    names = decode_names(arguments.node_names) if arguments.node_names is not None else None
-    return names, decode_node_items(arguments.nodes) if arguments.nodes is not None else None
+    names = decode_names(arguments.node_names, 100) if arguments.node_names is not None else None
+    return names, decode_node_items(arguments.nodes, 100) if arguments.nodes is not None else None
 
 
 def _preempt(body: bytes) -> object:
-    found = {name: each.read() for name, each in decode_preempt_arguments(body).proposals().items()}
+    found = {name: each.read() for name, each in decode_preempt_arguments(body, 100).proposals().items()}
     return msgspec.json.encode({name: each.violations for name, each in found.items()})
 
 

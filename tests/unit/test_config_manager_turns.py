@@ -20,6 +20,7 @@ from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
 from gcushare.config_manager.turns import TURN_TIMES, LeaseTurns
 from gcushare.core.errors import RetryableError
 from gcushare.wire.objects import Lease
+from gcushare.wire.scheduler_port import Calls
 from tests.unit.config_manager_host import (
     EXTENDER,
     KUBEASZ,
@@ -95,7 +96,7 @@ class Node:
         self._reach()
         return self.world.extender
 
-    async def report(self, state: State, reason: str) -> None:
+    async def report(self, state: State, reason: str, _calls: Calls) -> None:
         self._reach()
         self.told.append((state, reason))
 

@@ -79,7 +79,7 @@ class TestMemoryWithoutARecord:
         holder = UnrecordedHolder(pod="kube-system/x", units={0: 12})
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card(0), card(1)), unrecorded=(holder,))
         state = state_of(a_node("node-1", 16, 16, annotations={INVENTORY: encode_inventory(inventory)}))
-        state.keep_pods(frozenset())
+        state.keep_pods(frozenset(), "1")
 
         assert recount(state) == []
         assert used(state) == {0: 12, 1: 0}

@@ -1,4 +1,4 @@
-"""When certificates end, read from their DER alone, so that no program needs a cryptography library for it.
+"""When certificates end, read from their DER alone, so that no program loads a cryptography library for it.
 
 Source: RFC 5280, section 4.1: Certificate and TBSCertificate; times as UTCTime or GeneralizedTime.
 """

@@ -1,6 +1,6 @@
 """A certificate authority of one's own, for a server that speaks TLS on loopback.
 
-Needs the ``cryptography`` package, which the programs themselves do without: it is imported when asked for.
+Needs the ``cryptography`` package, which is imported when asked for: it takes longer than all the rest.
 """
 
 from __future__ import annotations

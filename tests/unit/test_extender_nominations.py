@@ -20,7 +20,7 @@ from gcushare.wire.objects import Pod
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
 from tests.extender_objects import Document, a_node, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Rig
-from tests.unit.extender_desk import dispatcher_of
+from tests.unit.extender_desk import Desk, dispatcher_of
 
 HIGH, LOW = 100, 0
 
@@ -53,7 +53,7 @@ def leave(state: VendorState, name: str = "victim") -> None:
 
 def filtered(state: VendorState, document: Document) -> tuple[list[str], dict[str, str]]:
     """The nodes that filter names, and why it refused the others."""
-    answer = json.loads(dispatcher_of((state, None)).filter(filter_body(document, ["node-1"])).body)
+    answer = json.loads(Desk((state, None)).filter(filter_body(document, ["node-1"])).body)
     return answer["NodeNames"] or [], answer["FailedNodes"] or {}
 
 
@@ -91,7 +91,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         state = self.emptied()
         state.see_node(a_node("node-2", 16))
         state.see_node(a_node("node-3", 4))
-        desk = dispatcher_of((state, FilterService(state, best=best, refusals=lambda _: None)))
+        desk = Desk((state, FilterService(state, best=best, refusals=lambda _: None)))
         answer = json.loads(desk.filter(filter_body(wanting("thief", 8, LOW), ["node-1", "node-2", "node-3"])).body)
 
         assert answer["NodeNames"] == ["node-2"]

@@ -12,6 +12,7 @@ from gcushare.doctor.programs import EXTENDER_PORT, port_of
 from gcushare.doctor.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.vendors import VENDORS
 from gcushare.wire.objects import Condition
+from gcushare.wire.scheduler_port import VERBS_PORT
 
 WAITED_S = 30.0
 """A pod younger than this may not have had its turn."""
@@ -156,8 +157,9 @@ def _addresses(facts: Facts) -> set[tuple[str, int]]:
         found.add((asked.host, asked.port))
     if facts.extender.service is not None:
         found |= _service_addresses(facts, facts.extender.service)
-    pods = (replica.pod for replica in facts.extender.replicas)
-    found |= {(pod.status.pod_ip, port_of(pod, EXTENDER_PORT)) for pod in pods if pod is not None and pod.status.pod_ip}
+    for replica in facts.extender.replicas:
+        if replica.pod is not None and (address := replica.pod.status.pod_ip):
+            found |= {(address, port) for port in (port_of(replica.pod, EXTENDER_PORT), VERBS_PORT)}
     return found
 
 

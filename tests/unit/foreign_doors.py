@@ -10,21 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from gcushare.wire.explain_documents_document import INSPECT, decode_document
 
 from gcushare.cards.frames import ANSWER, REQUEST, Described, decode_answer
 from gcushare.cards.simulated_file import parse_simulated_cards
-from gcushare.config_manager.cluster import REPORT as MANAGER_REPORT
 from gcushare.config_manager.record import RECORD, parse_record
 from gcushare.config_manager.yamltext import YamlText
 from gcushare.config_manager.yamltree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
 from gcushare.device_plugin.kubelet_record import CHECKPOINT_DOOR, read_checkpoint, read_registered
-from gcushare.doctor.cluster_objects import REPORT
+from gcushare.doctor.answers import INSPECT as PLAIN_INSPECT
 from gcushare.doctor.collecting import OBJECT
+from gcushare.doctor.cutting import LOG_LINE
 from gcushare.doctor.gathering import SEEN_POD, VERSION
+from gcushare.doctor.object_shapes import PLAIN_INVENTORY
 from gcushare.doctor.schedulers import parse_extenders
 from gcushare.inspect.extender import EXPLANATION
-from gcushare.inspect.extender_document import INSPECT, decode_document
 from gcushare.inspect.use import parse_metrics
 from gcushare.kube.client import PAGE, object_door
 from gcushare.kube.credentials import CLAIMS, token_expiry
@@ -56,6 +57,7 @@ from gcushare.wire.pod_resources import decode_holdings
 from gcushare.wire.pods import pod_assignment, pod_request, pod_wishes
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 from gcushare.wire.records import decode_record
+from gcushare.wire.scheduler_port import NODE_REPORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +261,10 @@ JSON_DOORS: dict[JsonDoor[Any], bytes] = {
     REQUEST: b'{"operation": "use", "slot": 1}',
     ANSWER: b'{"result": 3}',
     RECORD: encoded(RECORD_OF_A_CHANGE),
-    REPORT: b'{"state": "applied", "reason": ""}',
-    MANAGER_REPORT: b'{"state": "applied", "reason": ""}',
+    NODE_REPORT: b'{"state": "applied", "reason": "", "calls": "mutual-tls"}',
+    LOG_LINE: b'{"time": "t", "level": "INFO", "message": "started"}',
+    PLAIN_INVENTORY: encoded(CARDS),
+    PLAIN_INSPECT: encoded(A_DOCUMENT),
     OBJECT: encoded(A_POD),
     SEEN_POD: encoded(A_POD),
     VERSION: b'{"gitVersion": "v1.36.0"}',

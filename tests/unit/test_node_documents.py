@@ -179,12 +179,12 @@ def test_closures_and_holders_survive_the_way_through_the_annotation() -> None:
 )
 def test_holders_with_impossible_numbers_are_refused(holder: UnrecordedHolder) -> None:
     text = encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=(card(0),), unrecorded=(holder,)))
-    with pytest.raises(RemoteContractError, match="impossible card or units"):
+    with pytest.raises(RemoteContractError, match=r"Expected .*unrecorded\[0\]"):
         decode_inventory(text)
 
 
 def test_more_holders_than_a_plugin_writes_are_refused() -> None:
     holders = tuple(UnrecordedHolder(pod=f"d/{n}", units={0: 1}) for n in range(MAX_UNRECORDED + 1))
     text = encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=(card(0),), unrecorded=holders))
-    with pytest.raises(RemoteContractError, match=f"at most {MAX_UNRECORDED}"):
+    with pytest.raises(RemoteContractError, match=f"length <= {MAX_UNRECORDED}"):
         decode_inventory(text)

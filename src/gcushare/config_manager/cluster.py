@@ -21,8 +21,7 @@ from gcushare.kube import (
     PatchKind,
     Resource,
 )
-from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
-from gcushare.wire.scheduler_port import CALLS_KEY, REPORT_KEY_PREFIX, SERVICE_PORT, Calls
+from gcushare.wire.scheduler_port import CALLS_KEY, NODE_REPORT, REPORT_KEY_PREFIX, SERVICE_PORT, Calls
 
 SERVICES: Resource[dict[str, Any]] = Resource("api/v1", "services", dict)
 _MIRROR_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
@@ -30,8 +29,6 @@ _MIRROR_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
 STATE_NAME = "gcushare-config-manager"
 """Name of the ConfigMap that holds the wish and every node's report, and of the Lease that gives turns."""
 MODE_KEY = "mode"
-
-REPORT = JsonDoor(dict[str, str], "its report", limit_bytes=OBJECT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +205,7 @@ async def _exists(client: KubeClient, node: str) -> bool:
 
 def _decoded(text: str) -> dict[str, str]:
     try:
-        return REPORT.read(text)
+        return NODE_REPORT.read(text)
     except RemoteContractError as error:
         return {"state": "unknown", "reason": f"{text[:80]!r}: {error}"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,9 +17,13 @@ from gcushare.doctor.rendering import document, versions
 from gcushare.doctor.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.doctor.shapes import NAME, RESOURCE, UID, VERSION, Left, each, either, fields, number, one_of, text
 from gcushare.vendors import VENDORS
-from gcushare.wire.explain_documents import ExplainDocument
+from gcushare.wire.explain_documents import EXPLANATION
+from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
 from gcushare.wire.node_status import parse_node_status
 from gcushare.wire.records import record_keys
+
+INSPECT = JsonDoor(dict[str, Any], "the inspect document", limit_bytes=16 * OBJECT_BYTES)
+"""As any extender writes it: what is kept of it is decided field by field."""
 
 Cut = Callable[[bytes, Collection[str]], bytes]
 """Takes a program's answer and the names of the cluster; raises RemoteContractError where it is none of ours."""
@@ -153,22 +156,15 @@ def cut_status(body: bytes, names: Collection[str]) -> bytes:
 
 def cut_inspect(body: bytes, names: Collection[str]) -> bytes:
     """An extender's inspect document."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as failure:
-        raise RemoteContractError(f"the inspect document is no JSON: {type(failure).__name__}") from failure
-    kept = _INSPECT(found)
+    kept = _INSPECT(INSPECT.read(body))
     if kept is Left.OUT:
-        raise RemoteContractError("the inspect document is no JSON object")
+        raise RemoteContractError("the inspect document has no field of one")
     return _encoded(kept)
 
 
 def cut_explanation(body: bytes, names: Collection[str]) -> bytes:
     """An extender's explanation of a pod."""
-    try:
-        found = msgspec.json.decode(body, type=ExplainDocument)
-    except msgspec.MsgspecError as failure:
-        raise RemoteContractError(f"this is no explanation: {own_words(str(failure))}") from failure
+    found = EXPLANATION.read(body)
     return _encoded(own_document(msgspec.to_builtins(found), names))
 
 

@@ -17,8 +17,7 @@ from gcushare.doctor.reading import Reader
 from gcushare.doctor.schedulers import CONFIG_MAP_WORD, SchedulerFacts, config_file_of, config_map_of, parse_extenders
 from gcushare.kube import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end
-from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
-from gcushare.wire.scheduler_port import CLIENT_CERT
+from gcushare.wire.scheduler_port import CLIENT_CERT, NODE_REPORT
 
 JsonObject = dict[str, Any]
 
@@ -31,8 +30,6 @@ MANAGER_STATE = "gcushare-config-manager"
 """The config manager's ConfigMap: the wish, and under ``node.<name>`` what every node told."""
 _NODE_KEY = "node."
 _CERTIFICATES = ("tls.crt", CLIENT_CERT, "ca.crt")
-
-REPORT = JsonDoor(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
 
 
 async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
@@ -124,7 +121,7 @@ async def _read_reports_of(reader: Reader, namespace: str) -> list[NodeReport]:
 
 def _report(node: str, text: str) -> NodeReport:
     try:
-        told = REPORT.read(text)
+        told = NODE_REPORT.read(text)
     except RemoteContractError:
         return NodeReport(node, "unknown", f"its report {text[:80]!r} cannot be read")
     return NodeReport(node, told.get("state", ""), told.get("reason", ""))

@@ -10,7 +10,11 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from gcushare.core.errors import RemoteContractError
 from gcushare.doctor.sentences import ELLIPSIS, cut_to_known
+from gcushare.wire.foreign import ANNOTATION_BYTES, JsonDoor
+
+LOG_LINE = JsonDoor(dict[str, Any], "a line of a log", limit_bytes=ANNOTATION_BYTES)
 
 _LONGEST = 2048
 # An apostrophe within a word opens and closes nothing.
@@ -33,6 +37,11 @@ FACTS = frozenset(
         *(
             "for_s",
             "found",
+            "names",
+            "nodes",
+            "accepted",
+            "secret",
+            "config_map",
             "slow",
             "limit_s",
             "hint",
@@ -129,10 +138,10 @@ def _log_message(message: str, names: Collection[str]) -> str:
 
 def _json_line(line: str, names: Collection[str]) -> str | None:
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
+        document = LOG_LINE.read(line)
+    except RemoteContractError:
         return None
-    if not isinstance(document, dict) or not isinstance(document.get("message"), str):
+    if not isinstance(document.get("message"), str):
         return None
     head = [str(document.get(key, ""))[:200] for key in _JSON_KEYS]
     if not re.fullmatch(r"[\d:.TZ-]+ [A-Z]+ [\w./-]+:\d+ [\w.]+", " ".join(head)):

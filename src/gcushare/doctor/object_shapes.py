@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gcushare.core.errors import RemoteContractError
 from gcushare.doctor.programs import VENDOR_LABEL, Program
 from gcushare.doctor.shapes import (
     ADDRESS,
@@ -30,7 +31,10 @@ from gcushare.doctor.shapes import (
 )
 from gcushare.vendors import VENDORS
 from gcushare.wire import keys
+from gcushare.wire.foreign import ANNOTATION_BYTES, JsonDoor
 from gcushare.wire.records import record_keys
+
+PLAIN_INVENTORY = JsonDoor(dict[str, Any], "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
 
 _LABELS: tuple[str, ...] = (
     *(vendor.label_key for vendor in VENDORS),
@@ -99,8 +103,8 @@ _INVENTORY = fields(
 
 def _inventory(value: Any) -> Any:
     try:
-        document = json.loads(value) if isinstance(value, str) else None
-    except (ValueError, RecursionError):
+        document = PLAIN_INVENTORY.read(value) if isinstance(value, str) else None
+    except RemoteContractError:
         return Left.OUT
     kept = _INVENTORY(document)
     return kept if kept is Left.OUT else json.dumps(kept, separators=(",", ":"))

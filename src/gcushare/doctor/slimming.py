@@ -7,10 +7,10 @@ ended. How many such things there were is counted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from gcushare.core.errors import RemoteContractError
 from gcushare.doctor.cutting import own_words
 from gcushare.doctor.object_shapes import (
     COMMAND_WORDS,
@@ -35,6 +35,7 @@ from gcushare.doctor.object_shapes import (
 from gcushare.doctor.redacting import is_secret_name
 from gcushare.doctor.sentences import cut_to_known
 from gcushare.doctor.shapes import NAME, PATH, Left, Shape
+from gcushare.wire.scheduler_port import NODE_REPORT
 
 JsonObject = dict[str, Any]
 
@@ -100,8 +101,8 @@ def slim_config_map(found: JsonObject, names: Collection[str] = ()) -> JsonObjec
 
 def _report(value: Any, names: Collection[str]) -> JsonObject:
     try:
-        report = _kept(REPORT, json.loads(value) if isinstance(value, str) else None)
-    except (ValueError, RecursionError):
+        report = _kept(REPORT, NODE_REPORT.read(value) if isinstance(value, str) else None)
+    except RemoteContractError:
         return {}
     return {key: own_words(part, names) for key, part in report.items()}
 

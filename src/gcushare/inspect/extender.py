@@ -12,13 +12,10 @@ from gcushare.inspect.extender_document import ExtenderNode, decode_document
 from gcushare.inspect.options import SourceFlags
 from gcushare.kube import KubeClient, KubeConfig
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.explain_documents import ExplainDocument
-from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.explain_documents import EXPLANATION, ExplainDocument
 
 QUICK_S = 1.0
 """How long the extender is waited for where the API server can answer as well; it answers in milliseconds."""
-
-EXPLANATION = JsonDoor(ExplainDocument, "the extender's explanation", limit_bytes=16 * 1024 * 1024)
 
 
 @dataclass(frozen=True, slots=True)

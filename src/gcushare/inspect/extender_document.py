@@ -38,7 +38,7 @@ class _UntoldPod(msgspec.Struct, frozen=True, gc=False):
 class _Closed(msgspec.Struct, frozen=True, gc=False):
     use: str
     pod: str
-    until: int = 0
+    until: Count = 0
 
 
 class _Device(msgspec.Struct, frozen=True, gc=False):

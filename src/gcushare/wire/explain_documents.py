@@ -12,7 +12,7 @@ from gcushare.core.explanations import Explanation, NodeClass, Remedy
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.wire.explain_help import describe_ways_out
-from gcushare.wire.foreign import Int
+from gcushare.wire.foreign import OBJECT_BYTES, Int, JsonDoor
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -106,6 +106,7 @@ class ExplainDocument(_Document, frozen=True):
     nodes_hopeful: Int = 0
 
 
+EXPLANATION = JsonDoor(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
 _encoder = msgspec.json.Encoder()
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
+
 VERBS_PORT = 32764
 """Of the scheduler's calls over mutual TLS: below the config manager's, the extender's and the plugin's, which end at
 32767."""
@@ -41,3 +43,6 @@ REPORT_KEY_PREFIX = "node."
 """Keys of the ConfigMap in which every node reports, before the node's name."""
 CALLS_KEY = "calls"
 """In a node's report; reports of config-managers that knew no mutual TLS lack it."""
+
+NODE_REPORT = JsonDoor(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
+"""A node's report: ``state``, ``reason`` and ``calls``."""

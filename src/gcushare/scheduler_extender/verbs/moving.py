@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
-import msgspec
-
-from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
 from gcushare.kube import CONFIG_MAPS, Clock, KubeClient, SystemClock
 from gcushare.runtime.express import ExpressHandler
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.verbs.settings import ObjectName
 from gcushare.wire.objects import Node
-from gcushare.wire.scheduler_port import CALLS_KEY, REPORT_KEY_PREFIX, VERBS_PORT, Calls
+from gcushare.wire.scheduler_port import CALLS_KEY, NODE_REPORT, REPORT_KEY_PREFIX, VERBS_PORT, Calls
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 10.0
 _MOVED = frozenset({Calls.MUTUAL_TLS.value, Calls.NONE.value})
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class VerbsElsewhere(ForbiddenError):
@@ -129,9 +125,9 @@ class MovingNodes:
 def _calls(report: str) -> str:
     """How a report says that its node's scheduler calls; one that cannot be read has not moved."""
     try:
-        found = _decode(report.encode())
-    except msgspec.DecodeError:
+        found = NODE_REPORT.read(report)
+    except RemoteContractError:
         return ""
     if CALLS_KEY not in found and found.get("state") == "recovered":
         return Calls.NONE.value
-    return str(found.get(CALLS_KEY, ""))
+    return found.get(CALLS_KEY, "")

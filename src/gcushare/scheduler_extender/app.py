@@ -31,7 +31,7 @@ from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.metrics import CertificateCollector, TurnedAwayCollector, make_registry, metrics_route
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.scheduler_extender.asking import Policies
+from gcushare.scheduler_extender.asking import Asking, Policies
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.dashboard import Dashboard, Notes, Surroundings
 from gcushare.scheduler_extender.dispatching import Dispatcher, Services
@@ -56,6 +56,7 @@ from gcushare.scheduler_extender.routes import Serving, VendorRoutes, root_route
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.sinks import NodeSink, PodSink, decode_node, decode_pod
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.waking import RoomWaker
 from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
@@ -188,6 +189,8 @@ class Extender:
             tasks.start(f"report refusals of {state.vendor.name}", reporter.run())
         counted = [(state, self._metrics.drifts_of(state.vendor.name)) for state in self.states]
         tasks.start("recount", recount_for_ever(counted, follow.recount_interval, self._heartbeat))
+        for each in self.services:
+            tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
         tasks.start("settle", settle_for_ever([each.binds for each in self.services], follow.settle_after))
         if self._leading is not None:
             tasks.start("elect a leader", self._stand_when_synced(self._leading))
@@ -228,6 +231,9 @@ class Extender:
     async def _check_leader(self) -> str | None:
         return self.serving.find_obstacle()
 
+    def _serves(self) -> bool:
+        return self.serving.is_synced and self.leadership.is_leader
+
     def _is_catching_up(self) -> bool:
         return self._leading is not None and self._leading.is_catching_up
 
@@ -254,12 +260,19 @@ class Extender:
         explains = ExplainService(state)
         reporter = RefusalReporter(explains, self.recorder)
         self._reporters.append(reporter)
+        wakes = RoomWaker(state, self._api, self._serves)
+
+        def note_refused(asking: Asking) -> None:
+            reporter.note(asking)
+            wakes.note_refused(asking)
+
         best = self._settings.placement.filter_answer
         return Services(
             state=state,
-            filters=FilterService(state, best=best, refusals=reporter.note),
+            filters=FilterService(state, best=best, refusals=note_refused, offers=wakes.note_offered),
             binds=BindService(state, self._api, self.leadership, times=BindTimes()),
             inspects=InspectService(state),
             preempts=PreemptService(state),
             explains=explains,
+            wakes=wakes,
         )

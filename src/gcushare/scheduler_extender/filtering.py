@@ -29,8 +29,8 @@ from gcushare.wire.extender import (
     encode_scores,
 )
 
-Refusals = Callable[[Asking], None]
-"""Told of each pod that fits none of the nodes asked about; must return at once."""
+Notice = Callable[[Asking], None]
+"""Takes note of a pod that was answered; must return at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,18 @@ class Answer:
 
 
 class FilterService:
-    """Answers filter and prioritize for one vendor. ``best`` is how many nodes filter names, None for all that fit."""
+    """Answers filter and prioritize for one vendor. ``best`` is how many nodes filter names, None for all that fit.
 
-    def __init__(self, state: VendorState, *, best: int | None, refusals: Refusals) -> None:
+    ``refusals`` takes each pod that fits none of the nodes asked about, ``offers`` each that fits some.
+    """
+
+    def __init__(
+        self, state: VendorState, *, best: int | None, refusals: Notice, offers: Notice = lambda _: None
+    ) -> None:
         self._state = state
         self._best = best
         self._refusals = refusals
+        self._offers = offers
         self.lists = NameLists()
         self.totals = ClusterTotals(state.ledger, state.changes)
 
@@ -102,8 +108,10 @@ class FilterService:
         reason = self._reason(asking)
         if self._best is None:
             if any(map(index.fits, names.order)):
+                self._offers(asking)
                 return self._answer(names.answer_all(index, reason), "fits")
         elif (best := names.answer_best(index, self._best)) is not None:
+            self._offers(asking)
             return self._answer(best, "fits")
         if not names.order:
             return self._answer(encode_filter_answer(()), "empty")
@@ -124,7 +132,10 @@ class FilterService:
             refused = dict.fromkeys(item.name for item in items if not index.fits(item.name))
             failed = encode_reasons(map(encode_name, refused), self._reason(asking))
         body = encode_node_items_answer((item.raw for item in fitting), failed, b"{}")
-        if fitting or not items:
-            return self._answer(body, "fits" if fitting else "empty")
+        if fitting:
+            self._offers(asking)
+            return self._answer(body, "fits")
+        if not items:
+            return self._answer(body, "empty")
         self._refuse(asking, NameList([item.name for item in items], is_kept=False))
         return self._refusal(body, asking)

@@ -195,7 +195,8 @@ class ExtenderSettings:
 PROGRAM = Program(
     name=NAME,
     summary="Serve kube-scheduler as its extender: which nodes have a card that can hold a pod, which are best, and "
-    "which card the pod gets. It watches Nodes and Pods and writes only Bindings, Events and its Lease.",
+    "which card the pod gets. It watches Nodes and Pods and writes Bindings, Events, its Lease, and on a waiting pod "
+    "one annotation when room for it became free.",
     version=__version__,
     settings=ExtenderSettings,
     examples=(

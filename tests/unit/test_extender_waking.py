@@ -232,6 +232,18 @@ async def test_a_woken_pod_that_is_refused_again_waits_for_the_next_room(full: B
         assert len(set(full.api.moments)) == 2, "a value that is there already would be no change"
 
 
+async def test_room_of_a_woken_pod_that_ended_soon_is_the_next_ones(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 16)
+        full.ask("b", 16)
+        full.end("x")
+        assert await full.pass_(SOON_S / 2) == ["a"]
+        assert full.ask("a", 16) == "fits"
+        full.hold("a", 16)
+        full.end("a")
+        assert await full.pass_(SOON_S / 2) == ["b"]
+
+
 async def test_only_nodes_that_the_scheduler_asked_about_count() -> None:
     bench = Bench(16, nodes=2)
     bench.hold("x", 16, "node-1")

@@ -173,7 +173,8 @@ class Extender:
         explains = {each.vendor_name: each.explains for each in self.services}
         app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
-        told = EventCollector(self.recorder.counters, reports)
+        wakes = {each.vendor_name: each.wakes.counters for each in self.services}
+        told = EventCollector(self.recorder.counters, reports, wakes)
         register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), told])
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)

@@ -23,7 +23,7 @@ MAX_NAMES = 200_000
 
 _MAX_STALE = 64
 
-GroupKey: TypeAlias = tuple[Shape, frozenset[str] | None, frozenset[str]]
+GroupKey: TypeAlias = tuple[Shape, frozenset[str] | None, frozenset[str], int]
 
 
 @dataclass(slots=True, eq=False)
@@ -146,9 +146,14 @@ class RefusedPods:
         if pod is not None and pod.group is not None:
             pod.group.remove(pod)
 
-    def group(self, shape: Shape, asked: frozenset[str] | None, ignored: frozenset[str] = frozenset()) -> RefusedGroup:
-        """Find or make the group of the pods of one shape, asked about with these nodes."""
-        key = (shape, asked, ignored)
+    def group(
+        self, shape: Shape, asked: frozenset[str] | None, ignored: frozenset[str] = frozenset(), position: int = 0
+    ) -> RefusedGroup:
+        """Find or make the group of the pods of one shape, asked about with these nodes.
+
+        ``position``: of the log of changes, when the ``ignored`` nodes had room.
+        """
+        key = (shape, asked, ignored, position)
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = RefusedGroup(shape, asked, set(ignored))

@@ -184,8 +184,11 @@ class RoomWaker:
         now = self._clock.monotonic()
         if self._unasked and now >= self._adopt_at_s:
             self._adopt()
-        for claim in [claim for claim in self._claims.values() if now >= claim.until_s]:
-            self._give_up(claim)
+        for uid, claim in list(self._claims.items()):
+            if self._state.find_asking(uid) is None:
+                self._forget(uid)  # It is bound, or gone: what it was meant to have is another's soon enough.
+            elif now >= claim.until_s:
+                self._give_up(claim)
         if now >= self._clean_at_s:
             self._clean_at_s = now + _CLEAN_S
             for uid in [uid for uid in self._refused.pods if self._state.find_asking(uid) is None]:
@@ -213,12 +216,11 @@ class RoomWaker:
         """Leave a pod alone that the scheduler does not come back for, until another node has room."""
         pod = claim.pod
         del self._claims[pod.uid]
-        if pod.group is not None or pod.uid not in self._refused.pods:
-            return
-        if self._state.find_asking(pod.uid) is None or self._state.ledger.assignment(pod.uid) is not None:
+        if pod.group is not None or self._state.ledger.assignment(pod.uid) is not None:
             return
         self.counters.unanswered += 1
-        self._refused.group(pod.asking.shape, claim.asked, claim.ignored).add(pod)
+        position = self._state.changes.position
+        self._refused.group(pod.asking.shape, claim.asked, claim.ignored, position).add(pod)
 
     # Choosing
 

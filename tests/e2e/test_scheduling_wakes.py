@@ -12,9 +12,9 @@ from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare.wire.keys import ROOM_FOUND
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
-from tests.e2e.late_wire import LateWire
 from tests.e2e.objects import find_overcommitted, node, pod
 from tests.e2e.scheduling import Scheduling
+from tests.late_wire import LateWire
 
 LATE_S = 0.25
 """What the extender's watch is behind: the scheduler has asked, and been refused, long before."""

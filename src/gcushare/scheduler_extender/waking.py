@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.tried_room import TriedRoom
@@ -49,7 +50,11 @@ _WRITES_AT_ONCE = 8
 _WRITE_S = 2.0
 _LONGEST_PAUSE_S = 60.0
 
-_PLACED_PER_LOOK = 64
+_PLACED_PER_LOOK = 16
+_MAX_CLAIMS = 64
+_NODES_PER_GROUP = 256
+"""So that choosing takes some milliseconds at most: 160 pods a second, 64 of whom the scheduler has not come for yet."""
+
 _NODES_PER_TURN = 512
 _CLEAN_S = 10.0
 
@@ -226,8 +231,10 @@ class RoomWaker:
 
     def _choose(self) -> list[Claim]:
         """Choose whom to wake: who would fit, each beside those before it, and for whom the room has settled."""
+        if len(self._claims) >= _MAX_CLAIMS:
+            return []
         line = [
-            (pod.order, number, group, sorted(group.room, reverse=True))
+            (pod.order, number, group, sorted(islice(group.room, _NODES_PER_GROUP), reverse=True))
             for number, group in enumerate(self._refused.groups.values())
             if group.room and (pod := group.first()) is not None
         ]
@@ -242,6 +249,7 @@ class RoomWaker:
                 tried.place(asking.pod, [claim.node], asking.shape, asking.card_policy)
         chosen: list[Claim] = []
         others: list[tuple[RefusedGroup, RefusedPod]] = []
+        ignored: dict[int, frozenset[str]] = {}
         for _ in range(_PLACED_PER_LOOK):
             if not line:
                 break
@@ -261,8 +269,9 @@ class RoomWaker:
                 if node is None or now < _due_s(group):
                     others.append((group, pod))
                 else:
-                    ignored = frozenset(group.room | group.ignored)
-                    claim = Claim(pod, node, group.asked, ignored, now + _LONGEST_PAUSE_S)
+                    if number not in ignored:
+                        ignored[number] = frozenset(group.room | group.ignored)
+                    claim = Claim(pod, node, group.asked, ignored[number], now + _LONGEST_PAUSE_S)
                     self._claims[pod.uid] = claim
                     chosen.append(claim)
                 if node is None:

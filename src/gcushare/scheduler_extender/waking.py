@@ -53,7 +53,7 @@ _LONGEST_PAUSE_S = 60.0
 _PLACED_PER_LOOK = 16
 _MAX_CLAIMS = 64
 _NODES_PER_GROUP = 256
-"""So that choosing takes some milliseconds at most: 160 pods a second, 64 of whom the scheduler has not come for yet."""
+"""So that choosing takes some milliseconds at most: 160 pods a second, and 64 not asked about yet."""
 
 _NODES_PER_TURN = 512
 _CLEAN_S = 10.0

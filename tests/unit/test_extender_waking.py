@@ -240,16 +240,25 @@ async def test_a_replica_that_does_not_serve_writes_nothing(full: Bench) -> None
 async def test_a_new_leader_wakes_those_whom_the_one_before_refused(full: Bench) -> None:
     full.serves = False
     full.create("a", 8)
-    full.create("asked", 8)
+    full.create("asked", 4)
     full.end("x")
     async with full.running():
         assert await full.pass_(4) == []
         full.serves = True
         await full.pass_(ADOPT_S / 2)
-        assert full.ask("asked", 8) == "fits"
-        full.hold("asked", 8)
+        assert full.ask("asked", 4) == "fits"
+        full.hold("asked", 4)
+        assert await full.pass_(ADOPT_S + SOON_S) == ["a"]
         full.create("young", 4)
-        assert await full.pass_(ADOPT_S + SOON_S) == ["a"], "the scheduler will come for who is new"
+        assert await full.pass_(4) == [], "the scheduler will come for who is new"
+
+
+async def test_a_pod_that_was_turned_away_before_this_replica_could_answer_is_woken(full: Bench) -> None:
+    """Its scheduler takes 503 for an error, and 1.20 then waits for an event; our watch tells of the pod later."""
+    full.end("x")
+    async with full.running():
+        full.create("a", 8)
+        assert await full.pass_(ADOPT_S + SOON_S) == ["a"]
 
 
 async def test_the_memory_of_refused_pods_is_bounded() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -42,7 +42,8 @@ LONGEST_SETTLE_S = 1.0
 ANSWER_S = 2.0
 """How long the room stays meant for a pod that was woken, and that the scheduler has not asked about yet."""
 ADOPT_S = 5.0
-"""After this replica began to serve: who waits by then, and was never asked about, may have been refused by another."""
+"""After this replica began to serve: who waits then and was not asked about may have been refused before; by another
+replica, or with 503, after which 1.20 waits for an event too."""
 
 WRITES_PER_S = 100.0
 BURST_WRITES = 200
@@ -98,7 +99,8 @@ class RoomWaker:
         self._refused = RefusedPods()
         self._claims: dict[str, Claim] = {}
         self._is_serving = False
-        self._unasked: set[str] = set()
+        self._asked: set[str] | None = None
+        """Who was asked about since this replica began to serve; None once the others were adopted."""
         self._adopt_at_s = 0.0
         self._clean_at_s = self._warn_at_s = 0.0
         self.counters = WakeCounters()
@@ -119,7 +121,8 @@ class RoomWaker:
     def note_offered(self, asking: Asking) -> None:
         """Take in that the scheduler was offered nodes for a pod, so it is at work on it."""
         uid = asking.pod.uid
-        self._unasked.discard(uid)
+        if self._asked is not None:
+            self._asked.add(uid)
         pod = self._refused.pods.get(uid)
         if pod is None:
             return
@@ -141,7 +144,8 @@ class RoomWaker:
 
     def _remember(self, asking: Asking) -> RefusedPod:
         uid = asking.pod.uid
-        self._unasked.discard(uid)
+        if self._asked is not None:
+            self._asked.add(uid)
         self._claims.pop(uid, None)
         return self._refused.remember(asking)
 
@@ -175,20 +179,21 @@ class RoomWaker:
 
     def _start_serving(self) -> None:
         self._is_serving = True
-        self._unasked = set(self._state.waiting)
+        self._asked = set()
         self._adopt_at_s = self._clock.monotonic() + ADOPT_S
 
     def _stop_serving(self) -> None:
         self._is_serving = False
         self._refused = RefusedPods()
         self._claims.clear()
-        self._unasked.clear()
+        self._asked = None
 
     async def _look(self) -> None:
         """Follow the nodes that changed, give up what nobody answered, and forget who is gone."""
         now = self._clock.monotonic()
-        if self._unasked and now >= self._adopt_at_s:
-            self._adopt()
+        if self._asked is not None and now >= self._adopt_at_s:
+            self._adopt(self._asked)
+            self._asked = None
         for uid, claim in list(self._claims.items()):
             if self._state.find_asking(uid) is None:
                 self._forget(uid)  # It is bound, or gone: what it was meant to have is another's soon enough.
@@ -209,13 +214,12 @@ class RoomWaker:
                 since[span] = changes.since(span[0]) if span[0] >= 0 else None
             await turns.did(1 + group.look(self._state.ledger.nodes, since[span], span[1], now))
 
-    def _adopt(self) -> None:
-        """Take those for refused who waited when this replica began to serve and were not asked about since."""
-        for uid in self._unasked & self._state.waiting.keys():
+    def _adopt(self, asked: Collection[str]) -> None:
+        """Take all others that wait for refused: by the leader before, or as this replica could not answer yet."""
+        for uid in self._state.waiting.keys() - asked - self._refused.pods.keys():
             asking = self._state.find_asking(uid)
-            if asking is not None and uid not in self._refused.pods:
+            if asking is not None:
                 self._refused.group(asking.shape, None).add(self._refused.remember(asking))
-        self._unasked.clear()
 
     def _give_up(self, claim: Claim) -> None:
         """Leave a pod alone that the scheduler does not come back for, until another node has room."""

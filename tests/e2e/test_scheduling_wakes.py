@@ -65,7 +65,8 @@ async def test_of_many_that_wait_no_more_are_written_to_than_fit(scheduling: Sch
     await scheduling.until_all_bound(2 + 3, deadline_s=PATIENCE_S)
 
     noted = {name for name in names if ROOM_FOUND in (scheduling.pod(name)["metadata"].get("annotations") or {})}
-    assert 0 < len(noted) <= 3, f"three fit now: {noted}"
+    # None where the scheduler was still asking about the others when the news came.
+    assert len(noted) <= 3, f"three fit now: {noted}"
     assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())
 
 

@@ -148,12 +148,13 @@ CALLS = Row(
             kind=Kind.LINES,
             title="What people are told",
             about=(
-                "Events by what became of them, and refusals explained. What is dropped or failed is in no kubectl "
-                "describe."
+                "Events by what became of them, refusals explained, and waiting pods on which room was noted. What is "
+                "dropped or failed is in no kubectl describe."
             ),
             queries=(
                 Query("sum by (outcome) (rate(gcushare_events_total[$__rate_interval]))", "events {{outcome}}"),
                 Query(rate("gcushare_refusal_reports_total", "outcome"), "refusals {{outcome}}"),
+                Query(rate("gcushare_room_notes_total", "outcome"), "room {{outcome}}"),
             ),
             width=8,
             unit=Unit.PER_SECOND,

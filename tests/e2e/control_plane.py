@@ -80,6 +80,11 @@ class ControlPlane:
         return f"https://127.0.0.1:{self._port.number}"
 
     @property
+    def port(self) -> int:
+        """The API server's."""
+        return self._port.number
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.kubeconfig_of(ADMIN)

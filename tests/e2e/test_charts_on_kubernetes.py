@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from gcushare.core.errors import GcushareError
-from gcushare.kube import ConfigSources, KubeClient, PodIdentity, load_config
+from gcushare.core.errors import ForbiddenError, GcushareError
+from gcushare.kube import ConfigSources, KubeClient, Patch, PatchKind, PodIdentity, load_config
 from gcushare.playground.picture import POD_OBJECTS
 from gcushare.playground.plans import NodePlan
 from gcushare.playground.processes import Command
+from gcushare.scheduler_extender.ports import KubePods
 from gcushare.vendors import ENFLAME
+from gcushare.wire.keys import ROOM_FOUND
 from tests.e2e.assets import need_client
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
@@ -67,6 +71,7 @@ class Installed:
     scheduling: Scheduling
     side: NodeSide
     plugin: KubeClient
+    extender: KubeClient
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -80,14 +85,19 @@ async def installed(machine: Machine) -> AsyncIterator[Installed]:
     extender = await account_kubeconfig(control_plane, "gcushare-scheduler-extender")
     plugin = await account_kubeconfig(control_plane, "gcushare-device-plugin", on_node=True)
     scheduling = AsScheduling(control_plane, extender)
-    async with scheduling, KubeClient(load_config(ConfigSources(kubeconfig=plugin))) as client:
+    async with scheduling, client_of(plugin) as client, client_of(extender) as extender_client:
         side = NodeSide(machine, scheduling, NodePlan(name=NODE), kubeconfig=plugin)
         side.set_health()
         await until_policies_hold(control_plane)
         await side.start_plugin()
         await scheduling.start_all()
         await side.until_allocatable(side.units)
-        yield Installed(scheduling, side, client)
+        yield Installed(scheduling, side, client, extender_client)
+
+
+def client_of(kubeconfig: Path) -> KubeClient:
+    """Speak as who that file is for."""
+    return KubeClient(load_config(ConfigSources(kubeconfig=kubeconfig)))
 
 
 class AsScheduling(Scheduling):
@@ -145,3 +155,43 @@ async def test_a_plugins_token_reaches_no_other_node_and_no_other_nodes_pods(ins
         await installed.plugin.patch_pod_annotations(identity, RECORD)
     with pytest.raises(GcushareError):
         await installed.plugin.patch_node_capacity(NODE, {"cpu": 1000})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"metadata": {"annotations": {ROOM_FOUND: "<script>"}}}, id="no moment"),
+        pytest.param({"metadata": {"annotations": {"other": "1"}}}, id="another annotation"),
+        pytest.param({"metadata": {"annotations": RECORD}}, id="a record"),
+        pytest.param({"metadata": {"labels": {"app": "other"}}}, id="a label"),
+        pytest.param({"metadata": {"finalizers": ["example.com/stay"]}}, id="a finalizer"),
+        pytest.param({"status": {"phase": "Running"}}, id="the phase"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, id="a condition"),
+        pytest.param({"status": {"podIP": "10.0.0.1"}}, id="an address"),
+    ],
+)
+async def test_of_a_waiting_pod_the_extender_may_change_its_note_alone(
+    installed: Installed, change: dict[str, Any]
+) -> None:
+    name = f"waiting-{secrets.token_hex(4)}"
+    body = pod(name, 4, schedulerName="another")
+    made = await installed.scheduling.client.create(POD_OBJECTS, body, namespace="default")
+    identity = PodIdentity("default", name, made["metadata"]["uid"])
+    with pytest.raises(GcushareError, match=r"extender writes only|is a moment|only gcushare writes"):
+        await installed.extender.patch(
+            POD_OBJECTS, name, Patch(PatchKind.MERGE, change), namespace="default", subresource="status"
+        )
+    await KubePods(installed.extender).note_room(identity, "2026-01-31T12:00:00.000000Z", timeout_s=5.0)
+    written = await installed.scheduling.client.get(POD_OBJECTS, name, namespace="default")
+    assert written["metadata"]["annotations"] == {ROOM_FOUND: "2026-01-31T12:00:00.000000Z"}
+    with pytest.raises(ForbiddenError, match="cannot patch resource"):
+        await installed.extender.patch_pod_annotations(identity, {ROOM_FOUND: "2026-01-31T12:00:01.000000Z"})
+
+
+async def test_on_a_pod_that_has_a_node_the_extender_may_write_nothing(installed: Installed) -> None:
+    made = await installed.scheduling.client.create(
+        POD_OBJECTS, pod("has-a-node", 4, nodeName="nowhere"), namespace="default"
+    )
+    identity = PodIdentity("default", "has-a-node", made["metadata"]["uid"])
+    with pytest.raises(GcushareError, match="wait for a node"):
+        await KubePods(installed.extender).note_room(identity, "2026-01-31T12:00:00.000000Z", timeout_s=5.0)

@@ -20,6 +20,7 @@ from gcushare.playground.doubles import InsideDoubles
 from gcushare.playground.picture import POD_OBJECTS
 from gcushare.playground.plans import ClusterPlan, NodePlan
 from gcushare.vendors import ENFLAME
+from gcushare.wire.keys import ROOM_FOUND
 from gcushare.wire.objects import ObjectReference
 from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, needs_helm, of_kind, rendered
 from tests.playground.deploy_rig import Site, config_manager
@@ -111,6 +112,11 @@ async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:
         return all(each.get("metadata", {}).get("annotations", {}).get(assigned) == "true" for each in found)
 
     await cluster.pods.until(is_done, "both pods are assigned")
+    await cluster.pods.until(
+        lambda: ROOM_FOUND in cluster.pods.objects["default/left-alone"]["metadata"].get("annotations", {}),
+        "room is noted on the pod that no scheduler asks about",
+        deadline_s=60.0,
+    )
 
 
 async def look_at_the_page(cluster: Cluster, doubles: InsideDoubles) -> None:
@@ -152,6 +158,9 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
         site = Site(api, folder, api.kubeconfig(folder / "admin.kubeconfig"))
         try:
             await cluster.start_kubelets()
+            left_alone = memory_pod("left-alone", 1)
+            left_alone["spec"]["schedulerName"] = "another"
+            await cluster.client.create(POD_OBJECTS, left_alone, namespace="default")
             # Each program reads the file when it starts: its own token, with its node's name for the plugin.
             api.kubeconfig(cluster.place.kubeconfig, service_account(NAMESPACE, EXTENDER), namespace=NAMESPACE)
             await cluster.start_extender()

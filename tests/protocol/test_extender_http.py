@@ -10,11 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gcushare._version import __version__
-from gcushare.playground.apiserver import ADMIN, Deletion
-from gcushare.playground.apiserver.objects import Key
-from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare.playground.apiserver import ADMIN
 from gcushare.runtime.groups import ServeSettings
-from gcushare.scheduler_extender.routes import WAIT_SHARE
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.keys import CARD_POLICY, CARDS
 from tests.builders import card
@@ -45,38 +42,6 @@ async def test_the_manuals_four_pods_get_the_manuals_cards(rig: ExtenderRig) -> 
     (node,) = (await rig.get_json(f"{PREFIX}/inspect"))["nodes"]
     assert (node["totalGCU"], node["usedGCU"], node["availableGCU"]) == (128, 24, 104)
     assert [device["usedGCU"] for device in node["devices"]] == [12, 12, 0, 0, 0, 0, 0, 0]
-
-
-async def test_room_that_becomes_free_a_moment_after_the_question_is_found(rig: ExtenderRig) -> None:
-    """As the scheduler asks: its watch brought the end of a pod some milliseconds before ours."""
-    await rig.add_nodes(node_document("node-1", 16))
-    ended = await rig.schedule("ended", 12, ["node-1"])
-    (waiting,) = await rig.add_pods(pod_document("waiting", 8))
-    asking = asyncio.create_task(rig.filter(waiting, ["node-1"]))
-    await asyncio.sleep(0.02)
-    key = Key("default", ended["metadata"]["name"])
-    rig.api.registry.delete(BY_NAME["pods"], key, Deletion(grace_s=0))
-    answer = await asking
-
-    assert answer["NodeNames"] == ["node-1"]
-    started = asyncio.get_running_loop().time()
-    (never,) = await rig.add_pods(pod_document("never", 20))
-    for _ in range(5):
-        assert (await rig.filter(never, ["node-1"]))["FailedNodes"] == {"node-1": REASON}
-    assert asyncio.get_running_loop().time() - started < 5, "not every refusal is held back"
-
-
-async def test_a_short_wait_for_room_lets_the_next_pod_wait_soon(rig: ExtenderRig) -> None:
-    await rig.add_nodes(node_document("node-1", 16))
-    state, loop = rig.replica.extender.states[0], asyncio.get_running_loop()
-    for number in range(3):
-        ended = await rig.schedule(f"ended-{number}", 12, ["node-1"])
-        await until(lambda uid=ended["metadata"]["uid"]: uid in state.bound)  # type: ignore[misc]
-        (waiting,) = await rig.add_pods(pod_document(f"waiting-{number}", 8))
-        started = loop.time()
-        loop.call_later(0.01, state.lose_pod, ended["metadata"]["uid"])
-        assert (await rig.filter(waiting, ["node-1"]))["NodeNames"] == ["node-1"], f"pod {number} found the room"
-        await asyncio.sleep((loop.time() - started) / WAIT_SHARE)
 
 
 async def test_a_bound_pod_carries_its_record_and_its_node_from_one_request(rig: ExtenderRig) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -10,7 +9,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gcushare.playground.apiserver import FailBefore, Fault
-from gcushare.scheduler_extender.routes import WAIT_FOR_ROOM_S
 from gcushare.vendors import ALIYUN, ENFLAME
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, quick_election, until
@@ -39,40 +37,6 @@ async def figures(rig: ExtenderRig, name: str, **wanted: str) -> dict[tuple[str,
 async def results(rig: ExtenderRig, verb: str) -> dict[tuple[str, ...], float]:
     """Answers by reason, result and vendor."""
     return await figures(rig, "gcushare_extender_results_total", verb=verb)
-
-
-async def test_a_refusal_that_is_held_back_is_one_answer_with_the_time_it_took(rig: ExtenderRig) -> None:
-    await rig.add_nodes(node_document("node-1", 16), node_document("node-2", 16))
-    await rig.add_pods(pod_document("x", 16, node="node-1", record=on_card(0, 16)))
-    await until(lambda: "x" in rig.replica.held())
-    changes = rig.replica.extender.states[0].changes
-    (pod,) = await rig.add_pods(pod_document("a", 12))
-    asking = asyncio.create_task(rig.filter(pod, ["node-1"]))
-    while not asking.done():
-        changes.note("node-2")
-        await asyncio.sleep(0.004)
-
-    assert (await asking)["NodeNames"] == []
-    assert await results(rig, "filter") == {("elsewhere", "refused", "enflame"): 1.0}
-    name = "gcushare_extender_request_seconds"
-    assert await figures(rig, f"{name}_count", verb="filter") == {("enflame",): 1.0}
-    ((_, taken_s),) = (await figures(rig, f"{name}_sum", verb="filter")).items()
-    assert taken_s >= WAIT_FOR_ROOM_S
-
-
-async def test_room_of_the_pods_own_vendor_ends_the_wait_under_either_prefix() -> None:
-    async with ExtenderRig(extender_settings(vendors=(ENFLAME, ALIYUN))) as rig:
-        await rig.add_nodes(node_document("gpu", 16, vendor=ALIYUN))
-        await rig.add_pods(pod_document("x", 16, vendor=ALIYUN, node="gpu", record=on_card(0, 16)))
-        await until(lambda: "x" in rig.replica.held())
-        gpu = rig.replica.extender.states[1]
-        (pod,) = await rig.add_pods(pod_document("a", 12, vendor=ALIYUN))
-        asking = asyncio.create_task(rig.filter(pod, ["gpu"]))
-        await until(lambda: gpu.asked.get(pod["metadata"]["uid"]) is not None)
-        gpu.lose_pod(next(iter(gpu.bound)))
-
-        assert (await asking)["NodeNames"] == ["gpu"]
-        assert await results(rig, "filter") == {("", "fits", "aliyun"): 1.0}
 
 
 async def test_a_failed_bind_counts_for_the_vendor_whose_pod_it_is() -> None:

@@ -46,6 +46,8 @@ class Cluster:
         self.mishaps: deque[Mishap] = deque()
         self.read_mishaps: deque[Mishap] = deque()
         self.bindings: list[tuple[PodIdentity, str]] = []
+        self.noted: list[str] = []
+        """The pods that note_room was called for."""
         self.reads = 0
         self.late: list[tuple[PodIdentity, str, Mapping[str, str], str]] = []
         """Bindings that were lost to their sender and may still arrive."""
@@ -103,6 +105,15 @@ class Cluster:
         if version and version != pod.metadata.resource_version:
             raise ConflictError(f"pod {identity.name} is not at version {version} any more")
         self.put(self._bound(pod, node, annotations))
+
+    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+        """Note on a pod as the API server does; ``noted`` keeps the order."""
+        found = self.pods.get((pod.namespace, pod.name))
+        if found is None:
+            raise NotFoundError(f"pods {pod.name!r} not found")
+        if found.metadata.uid != pod.uid:
+            raise ConflictError(f"pod {pod.name} is another")
+        self.noted.append(pod.name)
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
         """Read as the API server does."""

@@ -14,6 +14,7 @@ from gcushare.scheduler_extender.inspecting import InspectService
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.preempting import PreemptService
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.waking import RoomWaker
 from gcushare.wire.objects import Pod
 from tests.unit.extender_cluster import Cluster
 
@@ -32,6 +33,7 @@ def services_of(state: VendorState, filters: FilterService | None, api: Cluster)
         inspects=InspectService(state),
         preempts=PreemptService(state),
         explains=ExplainService(state),
+        wakes=RoomWaker(state, api, lambda: True),
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from gcushare.wire.explain_documents_document import INSPECT, decode_document
 
 from gcushare.cards.frames import ANSWER, REQUEST, Described, decode_answer
 from gcushare.cards.simulated_file import parse_simulated_cards
@@ -25,7 +24,7 @@ from gcushare.doctor.cutting import LOG_LINE
 from gcushare.doctor.gathering import SEEN_POD, VERSION
 from gcushare.doctor.object_shapes import PLAIN_INVENTORY
 from gcushare.doctor.schedulers import parse_extenders
-from gcushare.inspect.extender import EXPLANATION
+from gcushare.inspect.extender_document import INSPECT, decode_document
 from gcushare.inspect.use import parse_metrics
 from gcushare.kube.client import PAGE, object_door
 from gcushare.kube.credentials import CLAIMS, token_expiry
@@ -40,6 +39,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.certificates import first_end
 from gcushare.wire.control_groups import find_pod_uid
 from gcushare.wire.device_lists import decode_allocate_request, decode_preferred_request
+from gcushare.wire.explain_documents import EXPLANATION
 from gcushare.wire.extender import (
     FilterDecoder,
     decode_bind_arguments,

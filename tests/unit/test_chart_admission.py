@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.keys import CARD_UUID, CORRECTED
+from gcushare.wire.keys import CARD_UUID, CORRECTED, ROOM_FOUND
 from gcushare.wire.records import record_keys
 from tests.charts import (
     EXTENDER_CHART,
@@ -99,6 +99,13 @@ def test_the_plugins_token_changes_no_metadata_but_annotations(name: str) -> Non
     assert free == ["'annotations', 'managedFields', 'resourceVersion', 'generation'"]
 
 
+def test_the_extender_may_change_nothing_of_a_pod_but_its_note() -> None:
+    found = policy("room-notes")
+    assert found["spec"]["matchConditions"][0]["expression"].endswith(f"== '{ACCOUNT}gcushare-scheduler-extender'")
+    assert quoted(variable(found, "own")) == {ROOM_FOUND}
+    assert found["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == ["pods", "pods/status"]
+
+
 def test_exempt_users_are_let_through_everywhere_but_not_the_plugins_token() -> None:
     for name in ("pod-records", "bindings", "inventories"):
         assert "'admin'" in policy(name, "admission.exemptUsers={admin}")["spec"]["validations"][0]["expression"]
@@ -109,7 +116,7 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
         EXTENDER_CHART, "admission.namespaces.exclude={default}", "admission.pods.refuseMalformed=true", "vendor=both"
     )
     policies = {each["metadata"]["name"] for each in of_kind(objects, POLICY)}
-    assert len(policies) == 7
+    assert len(policies) == 8
     assert {each["spec"]["failurePolicy"] for each in of_kind(objects, POLICY)} == {"Fail"}
     bound = [each["spec"]["policyName"] for each in of_kind(objects, BINDING)]
     assert sorted(bound) == sorted(policies)
@@ -120,10 +127,10 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
     ("version", "enabled", "count"),
     [
         pytest.param("v1.29.9", "auto", 0, id="too-old"),
-        pytest.param("v1.30.0", "auto", 5, id="first"),
-        pytest.param("v1.30.4-eks-1", "auto", 5, id="managed"),
+        pytest.param("v1.30.0", "auto", 6, id="first"),
+        pytest.param("v1.30.4-eks-1", "auto", 6, id="managed"),
         pytest.param("v1.36.2", "false", 0, id="off"),
-        pytest.param("v1.28.0", "true", 5, id="forced"),
+        pytest.param("v1.28.0", "true", 6, id="forced"),
     ],
 )
 def test_policies_are_installed_where_the_cluster_has_them(version: str, enabled: str, count: int) -> None:

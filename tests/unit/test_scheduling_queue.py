@@ -35,6 +35,13 @@ def pod(name: str, *, priority: int = 0, label: str = "") -> PodInfo:
     return read_pod(msgspec.json.encode({"metadata": metadata, "spec": {"priority": priority, "containers": []}}))
 
 
+def changed(name: str, metadata: dict[str, object], status: dict[str, object]) -> PodInfo:
+    known = pod(name)
+    return read_pod(
+        msgspec.json.encode({**known.raw, "metadata": {**known.raw["metadata"], **metadata}, "status": status})
+    )
+
+
 def take(queue: SchedulingQueue) -> QueuedPod:
     queued = queue.take_ready()
     assert queued is not None
@@ -104,6 +111,34 @@ async def test_a_pod_that_changed_is_worth_another_try_and_one_that_did_not_is_n
     assert queue.take_ready() is None
     queue.put(pod("a", label="new"))
     assert take(queue).pod.fingerprint == pod("a", label="new").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status", "is_tried"),
+    [
+        pytest.param({"annotations": {"gcushare.io/room-found": "2026"}}, {}, True, id="an annotation"),
+        pytest.param({}, {"conditions": [{"type": "gcushare.io/Room"}]}, False, id="a condition"),
+        pytest.param({"resourceVersion": "7", "managedFields": [{}]}, {}, False, id="bookkeeping"),
+    ],
+)
+async def test_of_what_is_written_on_a_waiting_pod_an_annotation_wakes_it(
+    queue: SchedulingQueue, clock: Clock, metadata: dict[str, object], status: dict[str, object], is_tried: bool
+) -> None:
+    """As schedulers without queueing hints do: status and managedFields are left out of the comparison."""
+    queue.put(pod("a"))
+    fail(queue)
+    clock.now = 10.0
+    queue.put(changed("a", metadata, status))
+    assert (queue.take_ready() is not None) == is_tried
+
+
+async def test_a_pod_that_changed_during_its_attempt_is_tried_again(queue: SchedulingQueue, clock: Clock) -> None:
+    queue.put(pod("a"))
+    queued = take(queue)
+    queue.put(changed("a", {"annotations": {"gcushare.io/room-found": "2026"}}, {}))
+    queue.give_back(queued, is_error=False)
+    clock.now = 1.0
+    assert queue.take_ready() is not None
 
 
 async def test_a_pod_dropped_during_its_attempt_does_not_come_back(queue: SchedulingQueue, clock: Clock) -> None:

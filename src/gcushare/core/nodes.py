@@ -264,8 +264,11 @@ class NodeState:
         offered = (state.card for state in self.cards.values() if state.card is not None)
         twin.set_cards(offered, self.unit, self.modes)
         twin.known = self.known
+        twin.assignments = dict(self.assignments)
         for assignment in self.assignments.values():
-            twin.add(assignment)
+            for grant in assignment.grants:
+                twin._count(grant)
+        twin._settle()
         return twin
 
     def serves(self, request: CardRequest) -> bool:

@@ -268,8 +268,12 @@ class KubeClient:
         annotations: Mapping[str, str | None],
         *,
         resource_version: str | None = None,
+        subresource: str | None = None,
+        timeout_s: float | None = None,
     ) -> Pod:
         """Set annotations of exactly this pod, remove those whose value is None; repeatable.
+
+        With the ``subresource`` ``status`` this needs no right to change a pod's spec.
 
         Raises:
             ConflictError: another pod has that name now, or ``resource_version`` is not the pod's.
@@ -277,7 +281,9 @@ class KubeClient:
         """
         patch = annotations_patch(annotations, Precondition(pod.uid, resource_version))
         try:
-            return await self.patch(PODS, pod.name, patch, namespace=pod.namespace)
+            return await self.patch(
+                PODS, pod.name, patch, namespace=pod.namespace, subresource=subresource, timeout_s=timeout_s
+            )
         except InvalidError as error:
             # To a patch with another uid the server answers 422, as to any change of an immutable field.
             if "metadata.uid" in error.fields:

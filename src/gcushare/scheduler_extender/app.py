@@ -38,7 +38,7 @@ from gcushare.runtime.metrics import (
 )
 from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.scheduler_extender.asking import Policies
+from gcushare.scheduler_extender.asking import Asking, Policies
 from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.dashboard import Dashboard, Notes, Surroundings
 from gcushare.scheduler_extender.dispatching import Dispatcher, Services
@@ -64,6 +64,7 @@ from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.sinks import NodeSink, PodSink, decode_node, decode_pod
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.scheduler_extender.verbs.serving import FirstPortCollector, VerbsPort, stop_all
+from gcushare.scheduler_extender.waking import RoomWaker
 from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
@@ -181,7 +182,8 @@ class Extender:
         explains = {each.vendor_name: each.explains for each in self.services}
         app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
-        told = EventCollector(self.recorder.counters, reports)
+        wakes = {each.vendor_name: each.wakes.counters for each in self.services}
+        told = EventCollector(self.recorder.counters, reports, wakes)
         register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), told])
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
@@ -236,6 +238,8 @@ class Extender:
             tasks.start(f"report refusals of {state.vendor.name}", reporter.run())
         counted = [(state, self._metrics.drifts_of(state.vendor.name)) for state in self.states]
         tasks.start("recount", recount_for_ever(counted, follow.recount_interval, self._heartbeat))
+        for each in self.services:
+            tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
         tasks.start("settle", settle_for_ever([each.binds for each in self.services], follow.settle_after))
         if self._leading is not None:
             tasks.start("elect a leader", self._stand_when_synced(self._leading))
@@ -277,6 +281,9 @@ class Extender:
     async def _check_leader(self) -> str | None:
         return self.serving.find_obstacle()
 
+    def _serves(self) -> bool:
+        return self.serving.is_synced and self.leadership.is_leader
+
     def _is_catching_up(self) -> bool:
         return self._leading is not None and self._leading.is_catching_up
 
@@ -304,12 +311,19 @@ class Extender:
         explains = ExplainService(state)
         reporter = RefusalReporter(explains, self.recorder)
         self._reporters.append(reporter)
+        wakes = RoomWaker(state, self._api, self._serves)
+
+        def note_refused(asking: Asking) -> None:
+            reporter.note(asking)
+            wakes.note_refused(asking)
+
         best = self._settings.placement.filter_answer
         return Services(
             state=state,
-            filters=FilterService(state, best=best, refusals=reporter.note),
+            filters=FilterService(state, best=best, refusals=note_refused, offers=wakes.note_offered),
             binds=BindService(state, self._api, self.leadership, times=BindTimes()),
             inspects=InspectService(state),
             preempts=PreemptService(state),
             explains=explains,
+            wakes=wakes,
         )

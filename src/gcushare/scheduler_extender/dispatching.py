@@ -19,7 +19,6 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.core.fitting import ChangeLog
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.binding import BindService
@@ -31,6 +30,7 @@ from gcushare.scheduler_extender.pod_lookup import Known, PodLookup
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.preempting import PreemptService
 from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.waking import RoomWaker
 from gcushare.wire.explain_documents import ExplainDocument
 from gcushare.wire.extender import (
     BIND_DONE,
@@ -55,6 +55,7 @@ class Services:
     inspects: InspectService
     preempts: PreemptService
     explains: ExplainService
+    wakes: RoomWaker
 
     @property
     def vendor_name(self) -> str:
@@ -127,7 +128,7 @@ class Dispatcher:
         Raises:
             NotLeader: another replica serves.
         """
-        services = self._own
+        services, arguments = self._own, None
         try:
             arguments = decode_bind_arguments(body)
             services = self._find_offered(arguments)
@@ -135,13 +136,10 @@ class Dispatcher:
         except NotLeader:
             raise
         except GcushareError as error:
+            if arguments is not None:
+                services.wakes.note_unbound(arguments.pod_uid)
             return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
         return Answer(BIND_DONE, "bound", services.vendor_name)
-
-    def changes_of(self, vendor: str) -> ChangeLog:
-        """What changes where the pods of a vendor may find room."""
-        (services,) = (each for each in self._services if each.vendor_name == vendor)
-        return services.state.changes
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
         """Explain a pod of whichever vendor knows it.

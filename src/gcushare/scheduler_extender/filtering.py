@@ -33,8 +33,8 @@ from gcushare.wire.extender import (
 KEPT_REASON = "card memory is kept for a pod that preempts others there"
 """Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
 
-Refusals = Callable[[Asking], None]
-"""Told of each pod that fits none of the nodes asked about; must return at once."""
+Notice = Callable[[Asking], None]
+"""Takes note of a pod that was answered; must return at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,18 @@ class Answer:
 
 
 class FilterService:
-    """Answers filter and prioritize for one vendor. ``best`` is how many nodes filter names, None for all that fit."""
+    """Answers filter and prioritize for one vendor. ``best`` is how many nodes filter names, None for all that fit.
 
-    def __init__(self, state: VendorState, *, best: int | None, refusals: Refusals) -> None:
+    ``refusals`` takes each pod that fits none of the nodes asked about, ``offers`` each that fits some.
+    """
+
+    def __init__(
+        self, state: VendorState, *, best: int | None, refusals: Notice, offers: Notice = lambda _: None
+    ) -> None:
         self._state = state
         self._best = best
         self._refusals = refusals
+        self._offers = offers
         self.lists = NameLists()
         self.totals = ClusterTotals(state.ledger, state.changes)
 
@@ -92,6 +98,7 @@ class FilterService:
     def _offer(self, asking: Asking, nodes: frozenset[str], body: bytes) -> Answer:
         """Answer with nodes that have room; the pod may be bound to one of them."""
         self._state.offered.note(asking.pod.uid, nodes)
+        self._offers(asking)
         return self._answer(body, "fits")
 
     def _answer(self, body: bytes, result: str) -> Answer:

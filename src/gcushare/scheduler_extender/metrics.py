@@ -19,6 +19,7 @@ from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.refusals import RefusalCounters
 from gcushare.scheduler_extender.state import VendorState
 from gcushare.scheduler_extender.waiting_reasons import count_waiting
+from gcushare.scheduler_extender.waking import WakeCounters
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 
@@ -225,11 +226,14 @@ class ReplicaCollector(Collector):
 
 
 class EventCollector(Collector):
-    """What became of the Events handed over, and of the refusals that were to be told."""
+    """What became of the Events handed over, of the refusals that were to be told, and of pods with room."""
 
-    def __init__(self, recorded: RecorderCounters, reports: Mapping[str, RefusalCounters]) -> None:
+    def __init__(
+        self, recorded: RecorderCounters, reports: Mapping[str, RefusalCounters], wakes: Mapping[str, WakeCounters]
+    ) -> None:
         self._recorded = recorded
         self._reports = reports
+        self._wakes = wakes
 
     def collect(self) -> Iterator[Metric]:
         """Make the figures."""
@@ -254,6 +258,16 @@ class EventCollector(Collector):
             reports.add_metric((vendor, "told"), report.told)
             reports.add_metric((vendor, "dropped"), report.dropped)
         yield reports
+        wakes = CounterMetricFamily(
+            "gcushare_room_notes",
+            "Waiting pods on which it was noted that room became free, which kube-scheduler had not asked about.",
+            labels=("vendor", "outcome"),
+        )
+        for vendor, woken in self._wakes.items():
+            wakes.add_metric((vendor, "written"), woken.written)
+            wakes.add_metric((vendor, "failed"), woken.failed)
+            wakes.add_metric((vendor, "unanswered"), woken.unanswered)
+        yield wakes
 
 
 def register(registry: CollectorRegistry, collectors: Sequence[Collector]) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import PODS
+from gcushare.wire import keys
 from gcushare.wire.objects import Pod
 
 
@@ -28,6 +29,14 @@ class PodApi(Protocol):
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
         """Read a pod's newest state."""
+        ...
+
+
+class WakeApi(Protocol):
+    """How kube-scheduler is made to try a pod again. Raises the errors of ``gcushare.kube.errors``."""
+
+    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+        """Write on a waiting pod when room for it was found; a moment that is not the last one written."""
         ...
 
 
@@ -77,6 +86,12 @@ class KubePods:
     ) -> None:
         """POST the Binding."""
         await self._client.bind_pod(pod, node, annotations, resource_version=resource_version, timeout_s=timeout_s)
+
+    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+        """PATCH an annotation, through the status: that changes no spec, whatever else goes wrong."""
+        await self._client.patch_pod_annotations(
+            pod, {keys.ROOM_FOUND: moment}, subresource="status", timeout_s=timeout_s
+        )
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
         """GET the pod."""

@@ -36,14 +36,6 @@ class NotReady(RetryableError):
     """The picture of the cluster is not complete yet."""
 
 
-WAIT_FOR_ROOM_S = 0.1
-"""How long a refusal may be held back: several times what our watch is behind the scheduler's."""
-WAIT_SHARE = 0.1
-"""Of the scheduler's time, which places no pod while a refusal is held back: after one of 5 ms the next may be so 50 ms
-later, after one of 0.1 s a second later."""
-_LOOK_AGAIN_S = 0.005
-
-
 class Serving:
     """Whether the scheduler's calls are answered here: the picture is complete, and this replica leads.
 
@@ -96,7 +88,6 @@ class VendorRoutes:
         self._serving = serving
         self._counts = counts
         self._watchers = 0
-        self._may_wait_at = 0.0
         prefix = services.state.vendor.url_prefix
         self.express: Mapping[str, ExpressHandler] = {
             f"{prefix}/filter": self._filter,
@@ -148,44 +139,15 @@ class VendorRoutes:
         with self._counting_failures("filter", started):
             self._serving.require()
             answer = self._dispatcher.filter(body)
-        if isinstance(answer, Answer):
-            return self._answer_filter(body, answer, started)
-        return self._filter_unseen(body, answer, started)
+        if not isinstance(answer, Answer):
+            return self._filter_unseen(answer, started)
+        self._count("filter", answer, started)
+        return answer.body
 
-    async def _filter_unseen(self, body: bytes, coming: Awaitable[Answer], started: float) -> bytes:
+    async def _filter_unseen(self, coming: Awaitable[Answer], started: float) -> bytes:
         with self._counting_failures("filter", started):
             answer = await coming
             self._serving.require()
-        settled = self._answer_filter(body, answer, started)
-        return settled if isinstance(settled, bytes) else await settled
-
-    def _answer_filter(self, body: bytes, answer: Answer, started: float) -> bytes | Awaitable[bytes]:
-        """Answer filter; a refusal is held back a moment, once in a while.
-
-        The scheduler tries a waiting pod again when it hears that another has gone, often some milliseconds before our
-        own watch does, and after another refusal not before the next event, up to five minutes later.
-        """
-        now = time.monotonic()
-        if answer.result != "refused" or now < self._may_wait_at:
-            self._count("filter", answer, started)
-            return answer.body
-        self._may_wait_at = now + WAIT_FOR_ROOM_S / WAIT_SHARE
-        return self._filter_again(body, answer, started, now)
-
-    async def _filter_again(self, body: bytes, answer: Answer, started: float, since_s: float) -> bytes:
-        changes = self._dispatcher.changes_of(answer.vendor)
-        position = changes.position
-        try:
-            with self._counting_failures("filter", started):
-                while answer.result == "refused" and time.monotonic() < since_s + WAIT_FOR_ROOM_S:
-                    await asyncio.sleep(_LOOK_AGAIN_S)
-                    if changes.position != position:
-                        position = changes.position
-                        self._serving.require()
-                        again = self._dispatcher.filter(body)
-                        answer = again if isinstance(again, Answer) else await again
-        finally:
-            self._may_wait_at = since_s + (time.monotonic() - since_s) / WAIT_SHARE
         self._count("filter", answer, started)
         return answer.body
 

@@ -197,8 +197,8 @@ class ExtenderSettings:
 PROGRAM = Program(
     name=NAME,
     summary="Serve kube-scheduler as its extender: which nodes have a card that can hold a pod, which are best, and "
-    "which card the pod gets. It watches Nodes and Pods and writes only Bindings, Events, its Lease "
-    "and, where it makes certificates, their Secret.",
+    "which card the pod gets. It watches Nodes and Pods and writes Bindings, Events, its Lease, on a waiting pod one "
+    "annotation when room for it became free, and, where it makes certificates, their Secret.",
     version=__version__,
     settings=ExtenderSettings,
     examples=(

@@ -6,6 +6,9 @@ CARD_MODE = "gcushare.io/card-mode"
 """On the pod, by the extender: ``whole`` where the pod holds whole cards; absent for shared memory."""
 CORRECTED = "gcushare.io/corrected"
 """On the pod, by the plugin: ``0->1`` when the kubelet gave it another card than the record said."""
+ROOM_FOUND = "gcushare.io/room-found"
+"""On a waiting pod, by the extender: when it last found room that kube-scheduler had not asked about. Nothing reads it:
+that it changed makes kube-scheduler try the pod again."""
 
 NODE_POLICY = "gcushare.io/node-policy"
 """On the pod, by its author: a node policy's name instead of the extender's default."""

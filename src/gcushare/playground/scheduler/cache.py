@@ -48,8 +48,9 @@ def _sum(amounts: Iterable[Amounts]) -> dict[str, int]:
 class ClusterCache:
     """Nodes and placed pods; a pod is *assumed* from the decision on until the watch shows it, or binding fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heeds_annotations: bool = True) -> None:
         self.nodes: dict[str, NodeInfo] = {}
+        self._heeds_annotations = heeds_annotations
         self._bound: dict[str, PodInfo] = {}
         self._assumed: dict[str, tuple[PodInfo, str]] = {}
         self._nominated: dict[str, tuple[PodInfo, str]] = {}
@@ -58,7 +59,9 @@ class ClusterCache:
         """Take in a node; returns whether it changed in a way that may let more pods fit."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
-        return before is None or before.fingerprint != node.fingerprint
+        if before is None or before.fingerprint != node.fingerprint:
+            return True
+        return self._heeds_annotations and before.annotations != node.annotations
 
     def drop_node(self, name: str) -> None:
         """Take in that a node is gone; its pods stay known until they are gone too."""

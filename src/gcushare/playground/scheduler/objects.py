@@ -105,8 +105,12 @@ class NodeInfo:
         """What must change before pods that did not fit are worth another try; a heartbeat is no change."""
         conditions = self.raw.get("status", {}).get("conditions") or []
         states = sorted((str(item.get("type")), str(item.get("status"))) for item in conditions)
-        annotations = self.raw["metadata"].get("annotations")
-        return self.unschedulable, self.taints, self.labels, self.allocatable, annotations, states
+        return self.unschedulable, self.taints, self.labels, self.allocatable, states
+
+    @property
+    def annotations(self) -> JsonObject:
+        """What only newer schedulers look at."""
+        return self.raw["metadata"].get("annotations") or {}
 
     def document(self) -> JsonObject:
         """The node as an extender that keeps no cache is sent it."""

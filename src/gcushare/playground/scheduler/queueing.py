@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from gcushare.playground.scheduler.objects import PodInfo
 from gcushare.playground.scheduler.settings import Pacing
 
+_MISSED = -1
+"""Seen by no count of events: the pod itself changed during its attempt."""
+
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
@@ -53,6 +56,8 @@ class SchedulingQueue:
         """Take in a pod without a node; one that changed in what it asks for is worth another try."""
         in_flight = self._in_flight.get(pod.uid)
         if in_flight is not None:
+            if in_flight.pod.fingerprint != pod.fingerprint:
+                in_flight.event_seen = _MISSED
             in_flight.pod = pod
             return
         queued = self._waiting.get(pod.uid)

@@ -50,7 +50,7 @@ class SchedulerDouble:
         self.settings = settings
         self.extenders = tuple(Extender(each) for each in settings.extenders)
         self._client = KubeClient(config, program="kube-scheduler", limits=Limits(connections=256))
-        self._cache = ClusterCache()
+        self._cache = ClusterCache(heeds_annotations=settings.heeds_node_annotations)
         self._queue = SchedulingQueue(settings.pacing, time.monotonic)
         self._decider = Decider(self.extenders, settings.ignored_resources, random.Random(settings.seed))
         self._preemptor = Preemptor(self.extenders, settings.ignored_resources)

@@ -1,0 +1,139 @@
+"""The real extender, to which news come late, beside a scheduler that waits for events: who waits is found again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import pytest
+
+from gcushare.kube import ConfigSources, KubeClient, Patch, PatchKind, load_config
+from gcushare.playground.picture import POD_OBJECTS, Picture, node_of
+from gcushare.playground.scheduler import ExtenderSettings, ManagedResource, Pacing, SchedulerDouble, SchedulerSettings
+from gcushare.vendors import ENFLAME
+from gcushare.wire.keys import ROOM_FOUND
+from tests.extender_objects import Document, node_document, on_card, pod_document
+from tests.late_wire import LateWire
+from tests.protocol.extender_rig import ExtenderRig, Replica, until
+
+LATE_S = 0.15
+"""Behind the scheduler, by far more than it takes to ask."""
+
+QUIET = Pacing(initial_backoff_s=0.01, max_backoff_s=0.02, unschedulable_s=3600.0)
+"""Nothing but an event brings a refused pod back within the test."""
+
+
+class QuietCluster:
+    """An API server double, the extender behind a late wire, and the scheduler double."""
+
+    def __init__(self, *, heeds_node_annotations: bool) -> None:
+        self._heeds = heeds_node_annotations
+        self._stack = AsyncExitStack()
+        self.rig: ExtenderRig
+        self.replica: Replica
+        self.pods: Picture
+
+    async def __aenter__(self) -> Self:
+        enter = self._stack.enter_async_context
+        self.rig = await enter(ExtenderRig(starts=False))
+        wire = await enter(LateWire(urlsplit(self.rig.api.url).port or 0, LATE_S))
+        replica = self.replica = await self.rig.add_replica(api_url=f"http://127.0.0.1:{wire.port}")
+        await self.rig.until_serving(replica)
+        config = load_config(ConfigSources(server=self.rig.api.url))
+        self.client = await enter(KubeClient(config))
+        self.pods = Picture(self.client, POD_OBJECTS)
+        following = asyncio.create_task(self.pods.run(), name="follow pods")
+        self._stack.push_async_callback(_end, following)
+        entry = ExtenderSettings(
+            url_prefix=f"{replica.url}{ENFLAME.url_prefix}",
+            filter_verb="filter",
+            bind_verb="bind",
+            node_cache_capable=True,
+            managed_resources=(ManagedResource(name=ENFLAME.memory_resource),),
+        )
+        settings = SchedulerSettings(extenders=(entry,), pacing=QUIET, heeds_node_annotations=self._heeds)
+        scheduler = await enter(SchedulerDouble(settings, config))
+        await scheduler.synced.wait()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def put(self, *documents: Document) -> None:
+        for document in documents:
+            self.rig.api.registry.put(document)
+
+    async def until_refused(self, names: Iterable[str]) -> None:
+        waiting = {f"default/{name}" for name in names}
+        await self.pods.until(lambda: all(self._is_refused(key) for key in waiting), "the pods are refused")
+
+    def _is_refused(self, key: str) -> bool:
+        conditions = self.pods.objects.get(key, {}).get("status", {}).get("conditions") or []
+        return any(each.get("reason") == "Unschedulable" for each in conditions)
+
+    async def until_bound(self, count: int) -> None:
+        await self.pods.until(lambda: self.bound() >= count, f"{count} pods are bound", deadline_s=20.0)
+
+    def bound(self) -> int:
+        return sum(
+            bool(node_of(each)) and each["status"].get("phase") == "Pending" for each in self.pods.objects.values()
+        )
+
+    def noted(self) -> list[str]:
+        """The pods that room was noted on."""
+        return [
+            each["metadata"]["name"]
+            for each in self.pods.objects.values()
+            if ROOM_FOUND in (each["metadata"].get("annotations") or {})
+        ]
+
+    @property
+    def written(self) -> int:
+        """How often room was noted on any pod."""
+        return self.replica.extender.services[0].wakes.counters.written
+
+    async def finish(self, name: str) -> None:
+        """End a pod as a kubelet does: the last that a scheduler hears of it."""
+        done = Patch(PatchKind.MERGE, {"status": {"phase": "Succeeded"}})
+        await self.client.patch(POD_OBJECTS, name, done, namespace="default", subresource="status")
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.fixture
+async def quiet() -> AsyncIterator[QuietCluster]:
+    async with QuietCluster(heeds_node_annotations=False) as cluster:
+        yield cluster
+
+
+async def test_hundreds_that_wait_fill_the_room_that_is_there_with_one_write_each(quiet: QuietCluster) -> None:
+    quiet.put(node_document("node-1", 16, 16))
+    quiet.put(pod_document("x", 12, node="node-1", record=on_card(0, 12)))
+    quiet.put(pod_document("y", 12, node="node-1", record=on_card(1, 12)))
+    names = [f"pod-{number:03}" for number in range(200)]
+    quiet.put(*(pod_document(name, 5) for name in names))
+    await quiet.until_refused(names)
+    await quiet.finish("x")
+    await quiet.until_bound(1 + 3)
+
+    await until(lambda: quiet.written >= len(quiet.noted()))
+    assert quiet.written == len(quiet.noted()) <= 3
+
+
+async def test_a_lifted_cordon_is_room_for_schedulers_that_do_not_look_at_annotations(quiet: QuietCluster) -> None:
+    quiet.put(node_document("node-1", 16, 16, annotations={ENFLAME.cordon_annotation: "0,1"}))
+    quiet.put(pod_document("a", 8))
+    await quiet.until_refused(["a"])
+    await quiet.client.patch_node_annotations("node-1", {ENFLAME.cordon_annotation: None})
+    await quiet.until_bound(1)
+    await until(lambda: quiet.written > 0)
+    assert (quiet.noted(), quiet.written) == (["a"], 1)

@@ -1,0 +1,87 @@
+"""One vendor's filter and waker on virtual time, and the API server as they meet it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from gcushare.kube.patches import PodIdentity
+from gcushare.scheduler_extender.asking import read_asking
+from gcushare.scheduler_extender.filtering import FilterService
+from gcushare.scheduler_extender.waking import RoomWaker
+from gcushare.vendors import ENFLAME
+from gcushare.wire.extender import FilterDecoder
+from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.unit.kube_time import VirtualTime
+
+
+class Written:
+    """Takes what is noted on pods; ``error`` befalls the next notes."""
+
+    def __init__(self) -> None:
+        self.pods: list[str] = []
+        self.moments: list[str] = []
+        self.error: Exception | None = None
+
+    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+        assert timeout_s > 0
+        if self.error is not None:
+            raise self.error
+        self.pods.append(pod.name)
+        self.moments.append(moment)
+
+
+class Bench:
+    """One vendor's filter and waker on virtual time."""
+
+    def __init__(self, *sizes: int, nodes: int = 1) -> None:
+        self.names = [f"node-{number}" for number in range(1, nodes + 1)]
+        self.state = state_of(*(a_node(name, *sizes) for name in self.names))
+        self.time = VirtualTime()
+        self.api = Written()
+        self.serves = True
+        self.waker = RoomWaker(self.state, self.api, lambda: self.serves, clock=self.time.clock())
+        self.filters = FilterService(
+            self.state, best=20, refusals=self.waker.note_refused, offers=self.waker.note_offered
+        )
+        self._ages = count()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.waker.run(), name="waker")
+        await self.time.pass_(0.3)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def hold(self, name: str, units: int, node: str = "node-1", card: int = 0) -> None:
+        """Let a pod hold units."""
+        self.state.see_pod(a_pod(name, units, node=node, record=on_card(card, units)))
+
+    def end(self, name: str) -> None:
+        self.state.lose_pod(f"uid-{name}")
+
+    def create(self, name: str, units: int, **options: Any) -> None:
+        options.setdefault("creationTimestamp", f"2026-01-01T00:{next(self._ages):02d}:00Z")
+        self.state.see_pod(a_pod(name, units, **options))
+
+    def ask(self, name: str, units: int, among: Sequence[str] | None = None, **options: Any) -> str:
+        """Ask as kube-scheduler does; returns what filter says."""
+        options.setdefault("creationTimestamp", f"2026-01-01T00:{next(self._ages):02d}:00Z")
+        pod = a_pod(name, units, **options)
+        if f"uid-{name}" not in self.state.waiting:
+            self.state.see_pod(pod)
+        known = self.state.find_asking(f"uid-{name}") or read_asking(pod, ENFLAME, self.state.policies)
+        body = filter_body(pod_document(name, units, **options), among or self.names)
+        return self.filters.filter(FilterDecoder().decode(body), known).result
+
+    async def pass_(self, seconds: float) -> list[str]:
+        """Let time pass; returns who was written to meanwhile, sorted."""
+        before = len(self.api.pods)
+        await self.time.pass_(seconds)
+        return sorted(self.api.pods[before:])

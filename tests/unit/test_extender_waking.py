@@ -1,0 +1,274 @@
+"""Room that became free wakes those who wait for it: as many as fit, once each, where the scheduler does not come."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gcushare.core.errors import ForbiddenError, NotFoundError
+from gcushare.scheduler_extender.asking import read_asking
+from gcushare.scheduler_extender.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
+from gcushare.scheduler_extender.waking import ADOPT_S, ANSWER_S, LONGEST_SETTLE_S, SETTLE_S
+from gcushare.vendors import ENFLAME
+from gcushare.wire.keys import CARDS, USE_CARDS
+from gcushare.wire.objects import Pod
+from tests.extender_objects import a_node, a_pod, pod_document
+from tests.unit.extender_waker import Bench
+
+SOON_S = 2.0
+"""What is promised: a pod that fits is asked about again within this time."""
+
+
+@pytest.fixture
+def full() -> Bench:
+    """One node of one card that is full."""
+    bench = Bench(16)
+    bench.hold("x", 16)
+    return bench
+
+
+async def test_a_refused_pod_is_woken_when_room_appears_and_nothing_else_happens(full: Bench) -> None:
+    async with full.running():
+        assert full.ask("a", 8) == "refused"
+        assert await full.pass_(4) == [], "there is no room"
+        full.end("x")
+        assert await full.pass_(SOON_S) == ["a"]
+        assert await full.pass_(8) == [], "one write for one room"
+
+
+async def test_room_that_was_there_before_the_watch_told_wakes_as_well(full: Bench) -> None:
+    """The scheduler heard first, asked, and was refused; our watch is late by less than the time to settle."""
+    async with full.running():
+        assert full.ask("a", 8) == "refused"
+        assert full.ask("a", 8) == "refused"
+        full.end("x")
+        assert await full.pass_(SOON_S) == ["a"]
+
+
+async def test_as_many_are_woken_as_would_fit_by_priority_and_then_by_age() -> None:
+    bench = Bench(16)
+    bench.hold("x", 16)
+    async with bench.running():
+        for number in range(200):
+            bench.ask(f"pod-{number:03}", 5, creationTimestamp=f"2026-01-01T{number // 60:02}:{number % 60:02}:00Z")
+        urgent = pod_document("urgent", 5)
+        urgent["spec"]["priority"] = 7
+        bench.state.see_pod(msgspec.convert(urgent, Pod))
+        bench.ask("urgent", 5)
+        bench.end("x")
+        assert await bench.pass_(ANSWER_S) == ["pod-000", "pod-001", "urgent"]
+
+
+async def test_pods_of_several_shapes_share_the_room_that_is_there() -> None:
+    bench = Bench(16, 16)
+    bench.hold("x", 16, card=0)
+    bench.hold("y", 16, card=1)
+    async with bench.running():
+        bench.ask("large", 12)
+        bench.ask("wide", 8, annotations={CARDS: "2"})
+        bench.ask("choosy", 4, annotations={USE_CARDS: "1"})
+        bench.ask("small", 4)
+        bench.ask("left-over", 6)
+        bench.end("x")
+        bench.end("y")
+        # 12 and 4 fill one card; 4, 4 and 4 leave 4 of the other.
+        assert await bench.pass_(ANSWER_S) == ["choosy", "large", "small", "wide"]
+
+
+async def test_a_scheduler_that_asks_by_itself_is_left_alone(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 8)
+        full.end("x")
+        await full.pass_(SETTLE_S / 2)
+        assert full.ask("a", 8) == "fits"
+        full.hold("a", 8)
+        assert await full.pass_(4) == []
+
+
+async def test_room_that_is_taken_before_it_settled_wakes_nobody(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 8)
+        full.end("x")
+        await full.pass_(SETTLE_S / 2)
+        full.hold("y", 16)
+        assert await full.pass_(4) == []
+
+
+async def test_a_scheduler_at_work_on_such_pods_is_waited_for_but_not_for_long() -> None:
+    bench = Bench(*[16] * 16)
+    for card in range(16):
+        bench.hold(f"x-{card}", 16, card=card)
+    async with bench.running():
+        for number in range(16):
+            bench.ask(f"pod-{number:02}", 16)
+        for card in range(16):
+            bench.end(f"x-{card}")
+        taken = 0
+        while bench.api.pods == []:
+            assert bench.ask(f"pod-{taken:02}", 16) == "fits"
+            bench.hold(f"pod-{taken:02}", 16, card=taken)
+            taken += 1
+            await bench.pass_(SETTLE_S / 2)
+        assert SETTLE_S < taken * SETTLE_S / 2 <= LONGEST_SETTLE_S + SETTLE_S
+        assert "pod-00" not in bench.api.pods
+
+
+async def test_a_pod_that_the_scheduler_leaves_alone_makes_way_and_is_not_written_to_again() -> None:
+    """Its node has no cpu left: the scheduler does not even ask us."""
+    bench = Bench(16, nodes=2)
+    bench.hold("x", 16, "node-1")
+    bench.hold("y", 16, "node-2")
+    async with bench.running():
+        bench.ask("stuck", 16)
+        bench.ask("next", 16)
+        bench.end("x")
+        assert await bench.pass_(ANSWER_S / 2) == ["stuck"]
+        assert await bench.pass_(2 * ANSWER_S) == ["next"], "the room is not kept for who does not come"
+        assert await bench.pass_(8) == []
+        assert bench.waker.counters.unanswered == 2
+        bench.end("y")
+        assert await bench.pass_(SOON_S) == ["stuck"], "another node has room"
+
+
+async def test_room_that_went_and_came_back_is_new(full: Bench) -> None:
+    async with full.running():
+        full.ask("stuck", 8)
+        full.end("x")
+        assert await full.pass_(4) == ["stuck"]
+        full.hold("y", 16)
+        assert await full.pass_(4) == []
+        full.end("y")
+        assert await full.pass_(4) == ["stuck"]
+
+
+async def test_a_woken_pod_that_is_refused_again_waits_for_the_next_room(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 8)
+        full.end("x")
+        assert await full.pass_(SOON_S) == ["a"]
+        full.hold("thief", 16)
+        assert full.ask("a", 8) == "refused"
+        assert await full.pass_(4) == []
+        full.end("thief")
+        assert await full.pass_(SOON_S) == ["a"]
+        assert len(set(full.api.moments)) == 2, "a value that is there already would be no change"
+
+
+async def test_room_of_a_woken_pod_that_ended_soon_is_the_next_ones(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 16)
+        full.ask("b", 16)
+        full.end("x")
+        assert await full.pass_(SOON_S / 2) == ["a"]
+        assert full.ask("a", 16) == "fits"
+        full.hold("a", 16)
+        full.end("a")
+        assert await full.pass_(SOON_S / 2) == ["b"]
+
+
+async def test_only_nodes_that_the_scheduler_asked_about_count() -> None:
+    bench = Bench(16, nodes=2)
+    bench.hold("x", 16, "node-1")
+    async with bench.running():
+        assert bench.ask("a", 8, ["node-1"]) == "refused"
+        assert await bench.pass_(4) == [], "node-2 has room all the time"
+        bench.end("x")
+        assert await bench.pass_(SOON_S) == ["a"]
+
+
+async def test_a_card_that_is_healthy_again_is_room_as_well() -> None:
+    bench = Bench(4)
+    async with bench.running():
+        assert bench.ask("a", 8) == "refused"
+        bench.state.see_node(a_node("node-1", 16))
+        assert await bench.pass_(SOON_S) == ["a"]
+
+
+async def test_a_pod_that_is_gone_is_not_written_to(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 8)
+        full.end("a")
+        full.end("x")
+        assert await full.pass_(4) == []
+
+
+async def test_a_pod_whose_binding_failed_is_woken_later_each_time(full: Bench) -> None:
+    """Kubernetes 1.20 tries such a pod again only when something happens."""
+    full.end("x")
+    async with full.running():
+        assert full.ask("a", 8) == "fits"
+        waits = []
+        for _ in range(3):
+            full.waker.note_unbound("uid-a")
+            waits.append(0.0)
+            while not await full.pass_(0.5):
+                waits[-1] += 0.5
+            assert full.ask("a", 8) == "fits"
+        assert waits == sorted(waits)
+        assert waits[0] < SOON_S < waits[-1]
+
+
+async def test_a_write_that_fails_is_made_up_for(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 8)
+        full.api.error = ForbiddenError("pods/status is forbidden")
+        full.end("x")
+        assert await full.pass_(SOON_S) == []
+        full.api.error = None
+        assert await full.pass_(10) == ["a"]
+        assert full.waker.counters.failed > 0
+
+
+async def test_a_pod_that_is_gone_when_it_is_written_to_is_forgotten(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 8)
+        full.api.error = NotFoundError("pods a not found")
+        full.end("x")
+        await full.pass_(SOON_S)
+        full.api.error = None
+        assert await full.pass_(6) == []
+
+
+async def test_a_replica_that_does_not_serve_writes_nothing(full: Bench) -> None:
+    async with full.running():
+        full.ask("a", 8)
+        full.serves = False
+        full.end("x")
+        assert await full.pass_(4) == []
+
+
+async def test_a_new_leader_wakes_those_whom_the_one_before_refused(full: Bench) -> None:
+    full.serves = False
+    full.create("a", 8)
+    full.create("asked", 4)
+    full.end("x")
+    async with full.running():
+        assert await full.pass_(4) == []
+        full.serves = True
+        await full.pass_(ADOPT_S / 2)
+        assert full.ask("asked", 4) == "fits"
+        full.hold("asked", 4)
+        assert await full.pass_(ADOPT_S + SOON_S) == ["a"]
+        full.create("young", 4)
+        assert await full.pass_(4) == [], "the scheduler will come for who is new"
+
+
+async def test_a_pod_that_was_turned_away_before_this_replica_could_answer_is_woken(full: Bench) -> None:
+    """Its scheduler takes 503 for an error, and 1.20 then waits for an event; our watch tells of the pod later."""
+    full.end("x")
+    async with full.running():
+        full.create("a", 8)
+        assert await full.pass_(ADOPT_S + SOON_S) == ["a"]
+
+
+async def test_the_memory_of_refused_pods_is_bounded() -> None:
+    bench = Bench(4)
+    refused = RefusedPods()
+    asking = [read_asking(a_pod(f"pod-{n}", 8), ENFLAME, bench.state.policies) for n in range(MAX_PODS + 5)]
+    for number, each in enumerate(asking):
+        assert each is not None
+        refused.group(each.shape, frozenset({f"node-{number}-{n}" for n in range(50)})).add(refused.remember(each))
+    assert len(refused.pods) <= MAX_PODS
+    assert sum(len(group.asked or ()) for group in refused.groups.values()) <= MAX_NAMES
+    members = {uid for group in refused.groups.values() for uid in group.pods}
+    assert members == refused.pods.keys()

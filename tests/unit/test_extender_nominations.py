@@ -20,7 +20,7 @@ from gcushare.wire.objects import Pod
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
 from tests.extender_objects import Document, a_node, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Rig
-from tests.unit.extender_desk import Desk, dispatcher_of
+from tests.unit.extender_desk import Desk
 
 HIGH, LOW = 100, 0
 
@@ -59,7 +59,7 @@ def filtered(state: VendorState, document: Document) -> tuple[list[str], dict[st
 
 async def preempt(state: VendorState, document: Document, *victims: str) -> None:
     meta = {"node-1": {"Pods": [{"UID": f"uid-{name}"} for name in victims], "NumPDBViolations": 0}}
-    await dispatcher_of((state, None)).preempt(json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode())
+    await Desk((state, None)).preempt(json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode())
 
 
 class TestBetweenTheVictimsEndAndThePreemptorsNextTry:

@@ -264,7 +264,7 @@ class NodeState:
         offered = (state.card for state in self.cards.values() if state.card is not None)
         twin.set_cards(offered, self.unit, self.modes)
         twin.known = self.known
-        twin.assignments = dict(self.assignments)
+        twin.assignments, twin.unplaced = dict(self.assignments), dict(self.unplaced)
         for assignment in self.assignments.values():
             for grant in assignment.grants:
                 twin._count(grant)

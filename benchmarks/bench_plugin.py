@@ -23,11 +23,11 @@ from typing import Any
 import grpc.aio
 
 from benchmarks.raw_kubelet import RawKubelet, holdings_of
-from gcushare.playground.apiserver.serving import ApiServer
-from gcushare.playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings
-from gcushare.wire.device_ids import cards_of_ids, device_ids_of_card
+from gcushare.wire.kubelet.device_ids import cards_of_ids, device_ids_of_card
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare_playground.apiserver.serving import ApiServer
+from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings
 
 NODE = "bench-node"
 RESOURCE = "aliyun.com/gpu-mem"

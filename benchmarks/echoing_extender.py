@@ -13,7 +13,7 @@ from aiohttp import web
 
 from gcushare.kube import KubeClient
 from gcushare.runtime.entry import run_program
-from gcushare.runtime.express import EXPRESS
+from gcushare.runtime.http.scheduler_fast_path import EXPRESS
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
 from gcushare.scheduler_extender.app import Extender, find_api_server, spare_the_collector

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc.aio
 
-from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.protos import podresources_pb2, services
 
 

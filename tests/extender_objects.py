@@ -12,12 +12,12 @@ import msgspec
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, InventoryCard
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.asking import Policies
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import Policies
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.records import PodRecord, encode_record
 from tests.builders import card
 
 Document = dict[str, Any]

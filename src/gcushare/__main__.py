@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gcushare.starting import start
+from gcushare.runtime.start import start
 
 TYPE_CHECKING = False  # typing takes milliseconds to import
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def main(surroundings: Surroundings | None = None) -> int:
     """Run the command; returns its exit code."""
-    return start("gcushare.subcommands", "main", surroundings)
+    return start("gcushare.cli.subcommands", "main", surroundings)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,15 @@ from typing import Self
 from aiohttp import web
 
 from gcushare.kube import KubeClient, KubeConfig, ReflectorCounters
-from gcushare.runtime.groups import ServeSettings
-from gcushare.runtime.serving import RunningServer, start_server
-from gcushare.scheduler_extender.asking import Policies
+from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.scheduler_extender.dashboard import Access, Dashboard, DashboardSettings, Notes, Surroundings
-from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.http.routes import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
-from gcushare.scheduler_extender.routes import Serving
-from gcushare.scheduler_extender.sinks import NodeSink, PodSink
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink
+from gcushare.scheduler_extender.verbs.request import Policies
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.objects import Node, Pod
 

@@ -11,9 +11,9 @@ import msgspec
 
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import CARD_MODE, CORRECTED
+from gcushare.wire.annotations.keys import CARD_MODE, CORRECTED
+from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.records import PodRecord
 from tests.builders import card
 from tests.extender_objects import node_document, pod_document
 

@@ -10,10 +10,10 @@ import msgspec
 from gcushare.core.cards import Health, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.inventory import encode_inventory
-from gcushare.wire.keys import CORRECTED
+from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.records import PodRecord
 from tests.browser.canvas import colour_of, find, painted, until_painted, variable
 from tests.browser.page_rig import PageRig
 from tests.browser.tab import Tab

@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.core.cards import Health
 from gcushare.scheduler_extender.dashboard import Access
-from gcushare.wire.keys import CORRECTED
+from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.browser.page_rig import PageRig
 from tests.browser.tab import Tab

@@ -7,7 +7,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gcushare.playground.apiserver import TlsFiles, make_certificates
+from gcushare_playground.apiserver import TlsFiles, make_certificates
 
 
 def make_key_pair(folder: Path) -> tuple[Path, Path]:

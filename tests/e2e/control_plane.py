@@ -19,14 +19,14 @@ from typing import Self
 
 import aiohttp
 
-from gcushare.config_manager.arguments import parse_flags
-from gcushare.config_manager.extender import ExtenderSettings
-from gcushare.config_manager.scheduler_config import new_config
-from gcushare.config_manager.versions import ConfigFormat, parse_version
+from gcushare.config_manager.host.pflag import parse_flags
+from gcushare.config_manager.scheduler_config.document import new_config
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_version
 from gcushare.core.errors import GcushareError
 from gcushare.kube import NAMESPACES, ConfigSources, KubeClient, Limits, load_config
-from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
-from gcushare.playground.processes import Child, Command
+from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare_playground.processes import Child, Command
 from tests.e2e.assets import need_binaries
 from tests.e2e.authority import make_key_pair, make_server_certificate
 from tests.e2e.waiting import until

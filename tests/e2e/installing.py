@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
-from gcushare.playground.picture import POD_OBJECTS
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.assets import need_client
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.node_side import real_pod

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from gcushare.kube import NODES, Patch, PatchKind
-from gcushare.playground.commands import plugin_command
-from gcushare.playground.picture import allocatable_of, node_of, phase_of
-from gcushare.playground.plans import ClusterPlan, NodePlan
-from gcushare.playground.processes import Child, Command
 from gcushare.vendors import ENFLAME
-from gcushare.wire.device_ids import cards_of_ids
-from gcushare.wire.records import decode_record
-from gcushare.wire.whole_cards import decode_whole_card_id
+from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.kubelet.device_ids import cards_of_ids
+from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare_playground.commands import plugin_command
+from gcushare_playground.picture import allocatable_of, node_of, phase_of
+from gcushare_playground.plans import ClusterPlan, NodePlan
+from gcushare_playground.processes import Child, Command
 from tests.e2e.control_plane import NODE
 from tests.e2e.images import NAME
 from tests.e2e.machine import Machine

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.playground.picture import node_of
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.inventory import decode_inventory, encode_inventory
-from gcushare.wire.records import decode_record
+from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
+from gcushare.wire.annotations.record import decode_record
+from gcushare_playground.picture import node_of
 
 JsonObject: TypeAlias = dict[str, Any]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gcushare.config_manager.extender import ExtenderSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
 from gcushare.kube import NODES, PODS
 from gcushare.kube.resources import Resource
-from gcushare.playground.commands import extender_command, port_of
-from gcushare.playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, node_of
-from gcushare.playground.plans import ClusterPlan, Place
-from gcushare.playground.processes import Child, Command
 from gcushare.vendors import ENFLAME
+from gcushare_playground.commands import extender_command, port_of
+from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, node_of
+from gcushare_playground.plans import ClusterPlan, Place
+from gcushare_playground.processes import Child, Command
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.objects import JsonObject
 

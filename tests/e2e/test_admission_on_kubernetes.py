@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube import ConfigSources, InvalidError, KubeClient, Patch, PatchKind, PodIdentity, Resource, load_config
-from gcushare.playground.picture import POD_OBJECTS
 from gcushare.vendors import ENFLAME
+from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
 from tests.e2e.objects import node, pod

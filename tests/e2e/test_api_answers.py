@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import aiohttp
 
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.conversation import hold
 

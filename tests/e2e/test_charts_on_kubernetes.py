@@ -15,12 +15,12 @@ import pytest_asyncio
 
 from gcushare.core.errors import ForbiddenError, GcushareError
 from gcushare.kube import ConfigSources, KubeClient, Patch, PatchKind, PodIdentity, load_config
-from gcushare.playground.picture import POD_OBJECTS
-from gcushare.playground.plans import NodePlan
-from gcushare.playground.processes import Command
 from gcushare.scheduler_extender.ports import KubePods
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import ROOM_FOUND
+from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare_playground.picture import POD_OBJECTS
+from gcushare_playground.plans import NodePlan
+from gcushare_playground.processes import Command
 from tests.e2e.assets import need_client
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold

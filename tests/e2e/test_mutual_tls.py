@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 
-from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
 from gcushare.kube import Resource
 from gcushare.vendors import ENFLAME
 from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY

@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.kube import PODS
-from gcushare.playground.picture import allocatable_of, node_of, phase_of
-from gcushare.playground.plans import NodePlan
 from gcushare.vendors import ENFLAME
+from gcushare_playground.picture import allocatable_of, node_of, phase_of
+from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import StartNode, node_starter, real_pod

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from gcushare.config_manager.versions import parse_version
+from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.units import GIB
-from gcushare.playground.plans import NodePlan
+from gcushare_playground.plans import NodePlan
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.figures import Figures

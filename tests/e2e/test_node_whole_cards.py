@@ -9,10 +9,10 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.kube import PODS
-from gcushare.playground.picture import node_of, phase_of
-from gcushare.playground.plans import NodePlan
 from gcushare.vendors import ENFLAME
-from gcushare.wire.records import PodRecord, encode_record
+from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare_playground.picture import node_of, phase_of
+from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import WHOLE, NodeSide, StartNode, node_starter, real_pod

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest_asyncio
 
-from gcushare.config_manager.extender import ExtenderSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
 from gcushare.kube import LEASES
-from gcushare.playground.processes import Child, Command
 from gcushare.vendors import ENFLAME
+from gcushare_playground.processes import Child, Command
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import find_overcommitted, node, pod

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from gcushare.core.errors import NotFoundError
 from gcushare.kube import PODS
-from gcushare.playground.picture import condition_of, node_of
+from gcushare_playground.picture import condition_of, node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import card_of, find_overcommitted, node, pod

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest_asyncio
 
-from gcushare.playground.picture import node_of
+from gcushare_playground.picture import node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, card_of, count_used, find_overcommitted, node, pod

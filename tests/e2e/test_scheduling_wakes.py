@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from gcushare.kube import PODS, Patch, PatchKind
-from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
-from gcushare.wire.keys import ROOM_FOUND
+from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
 from tests.e2e.objects import find_overcommitted, node, pod

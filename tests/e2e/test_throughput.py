@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gcushare.playground.picture import poll_until
+from gcushare_playground.picture import poll_until
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.figures import Figures

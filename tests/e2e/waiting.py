@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gcushare.playground.picture import NotInTime
+from gcushare_playground.picture import NotInTime
 
 _PROBE_S = 0.05
 

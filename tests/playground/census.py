@@ -11,12 +11,12 @@ from typing import Any
 
 from gcushare.core.errors import NotFoundError
 from gcushare.core.quantities import parse_count
-from gcushare.playground.cluster import Cluster
-from gcushare.playground.doubles import InsideDoubles
-from gcushare.playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
-from gcushare.wire.device_ids import cards_of_ids
-from gcushare.wire.records import PodRecord, decode_record
-from gcushare.wire.whole_cards import decode_whole_card_id
+from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire.kubelet.device_ids import cards_of_ids
+from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare_playground.cluster import Cluster
+from gcushare_playground.doubles import InsideDoubles
+from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
 
 CONTAINER = "main"
 Pod = dict[str, Any]

@@ -6,13 +6,13 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
-from gcushare.playground.cluster import Cluster
-from gcushare.playground.commands import port_of
-from gcushare.playground.doubles import InsideDoubles
-from gcushare.playground.plans import ClusterPlan
-from gcushare.playground.processes import Child
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.cluster import Cluster
+from gcushare_playground.commands import port_of
+from gcushare_playground.doubles import InsideDoubles
+from gcushare_playground.plans import ClusterPlan
+from gcushare_playground.processes import Child
 from tests.playground.census import Census
 from tests.protocol.doctor_rig import SYSTEM, program_pod
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, service_account
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, service_account
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.charts import HELM, NAMESPACE
 from tests.protocol.config_manager_node import ProcessNode, process_node
 from tests.unit.apiserver_objects import node

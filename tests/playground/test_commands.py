@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from gcushare import subcommands as gcushare
 from gcushare._version import __version__
+from gcushare.cli import subcommands as gcushare
 from gcushare.core.units import GIB
-from gcushare.playground.picture import POD_OBJECTS
-from gcushare.playground.plans import ClusterPlan, NodePlan
 from gcushare.runtime.entry import Surroundings
+from gcushare_playground.picture import POD_OBJECTS
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import manifest
 from tests.playground.clusters import started
 

@@ -19,16 +19,16 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.core.units import GIB
-from gcushare.demo.expecting import Impossible, Ledger
-from gcushare.demo.playing import Player
-from gcushare.demo.scenarios import play_manual
-from gcushare.demo.settings import PROGRAM
-from gcushare.demo.stage import Mismatch, Stage
-from gcushare.playground.cluster import Cluster
-from gcushare.playground.doubles import InsideDoubles
-from gcushare.playground.plans import ClusterPlan, NodePlan
-from gcushare.playground.processes import Child, Command
-from gcushare.runtime.loading import load_settings
+from gcushare.runtime.settings.loading import load_settings
+from gcushare_playground.cluster import Cluster
+from gcushare_playground.demo.expecting import Impossible, Ledger
+from gcushare_playground.demo.playing import Player
+from gcushare_playground.demo.scenarios import play_manual
+from gcushare_playground.demo.settings import PROGRAM
+from gcushare_playground.demo.stage import Mismatch, Stage
+from gcushare_playground.doubles import InsideDoubles
+from gcushare_playground.plans import ClusterPlan, NodePlan
+from gcushare_playground.processes import Child, Command
 
 WAITS_S = 40.0
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.vendors import ENFLAME
-from gcushare.wire.records import PodRecord, encode_record
+from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.charts import NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
 from tests.playground.deploy_rig import Site, config_manager, control_plane_node, needs_tools, started_site
 from tests.protocol.config_manager_node import until

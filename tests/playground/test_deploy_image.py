@@ -144,7 +144,7 @@ def test_everything_that_the_programs_import_is_in_the_image(image: Path) -> Non
     modules = (
         "grpc aiohttp uvloop ssl msgspec ruamel.yaml google.protobuf watchfiles pynvml prometheus_client urllib.request"
     )
-    own = ("gcushare.uninstall.__main__", "gcushare.scheduler_extender.verbs.issuing")
+    own = ("gcushare.cli.uninstall.__main__", "gcushare.scheduler_extender.mutual_tls.issuing")
     done = inside(image, "python3", "-c", f"import {', '.join((*modules.split(), *own))}")
     assert (done.returncode, done.stderr) == (0, "")
 

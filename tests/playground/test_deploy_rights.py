@@ -13,15 +13,15 @@ import pytest_asyncio
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
 from gcushare.kube import NAMESPACES, EventRecorder, KubeClient, RecorderLimits, load_config
-from gcushare.kube.config import ConfigSources
-from gcushare.playground.apiserver import DropAfter, Fault, RbacAuthorizer, service_account
-from gcushare.playground.cluster import Cluster
-from gcushare.playground.doubles import InsideDoubles
-from gcushare.playground.picture import POD_OBJECTS
-from gcushare.playground.plans import ClusterPlan, NodePlan
+from gcushare.kube.connection.config import ConfigSources
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import ROOM_FOUND
+from gcushare.wire.annotations.keys import ROOM_FOUND
 from gcushare.wire.objects import ObjectReference
+from gcushare_playground.apiserver import DropAfter, Fault, RbacAuthorizer, service_account
+from gcushare_playground.cluster import Cluster
+from gcushare_playground.doubles import InsideDoubles
+from gcushare_playground.picture import POD_OBJECTS
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, needs_helm, of_kind, rendered
 from tests.playground.deploy_rig import Site, config_manager
 from tests.protocol.config_manager_node import until
@@ -173,7 +173,7 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
             for account in (EXTENDER, PLUGIN):
                 await repeat_an_event(site, account)
             await configure_and_recover(site)
-            await run_program(site, CLEANUP, "gcushare.uninstall", "--vendor=enflame")
+            await run_program(site, CLEANUP, "gcushare.cli.uninstall", "--vendor=enflame")
         except BaseException as error:
             error.add_note(cluster.describe_programs())
             raise

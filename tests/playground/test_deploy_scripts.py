@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.playground.apiserver.objects import Key
-from gcushare.playground.apiserver.resources import BY_NAME
-from gcushare.playground.commands import extender_command
-from gcushare.playground.plans import ClusterPlan, Place
-from gcushare.playground.processes import Child
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.commands import extender_command
+from gcushare_playground.plans import ClusterPlan, Place
+from gcushare_playground.processes import Child
 from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, one, rendered
 from tests.playground.deploy_rig import Outcome, Site, config_manager, control_plane_node, needs_tools, started_site
 from tests.protocol.config_manager_node import until

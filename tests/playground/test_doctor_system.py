@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gcushare.cli.doctor import command
+from gcushare.cli.support_bundle import command as bundle_command
 from gcushare.core.units import GIB
-from gcushare.doctor import bundle_command, command
-from gcushare.playground.picture import POD_OBJECTS, poll_until
-from gcushare.playground.plans import ClusterPlan, NodePlan
 from gcushare.runtime.entry import Surroundings
+from gcushare_playground.picture import POD_OBJECTS, poll_until
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
 from tests.playground.clusters import listening_url, show_program, started
 from tests.protocol.doctor_rig import SERVICE, SYSTEM, policy, policy_binding

@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from gcushare.kube import Resource
-from gcushare.playground.picture import POD_OBJECTS, condition_of, phase_of
-from gcushare.playground.plans import ClusterPlan, NodePlan
+from gcushare_playground.picture import POD_OBJECTS, condition_of, phase_of
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.documents import GUIDES, Block, Document, guide
 from tests.fake_proc import FakeProc
 from tests.playground.census import Census

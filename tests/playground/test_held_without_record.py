@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
-from gcushare.playground.plans import ClusterPlan, NodePlan
 from gcushare.vendors import ENFLAME
+from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
 from tests.playground.clusters import started
 
@@ -86,7 +86,7 @@ async def until_used(census: Census, units: int) -> None:
 
 async def inspect_by_api(census: Census) -> dict[str, Any]:
     """What the command counts from the API server alone."""
-    command = (sys.executable, "-m", "gcushare.inspect", "-o", "json", "--source", "api")
+    command = (sys.executable, "-m", "gcushare.cli.inspect", "-o", "json", "--source", "api")
     where = ("--kubeconfig", str(census.cluster.place.kubeconfig))
     process = await asyncio.create_subprocess_exec(*command, *where, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()

@@ -8,14 +8,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from gcushare.card_view import command
+from gcushare.cli.cards import command
+from gcushare.cli.inspect.__main__ import main_gcushare
+from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.units import GIB
-from gcushare.doctor.figures import parse_figures
-from gcushare.inspect.__main__ import main_gcushare
-from gcushare.playground.commands import port_of
-from gcushare.playground.picture import POD_OBJECTS, poll_until
-from gcushare.playground.plans import ClusterPlan, NodePlan
 from gcushare.runtime.entry import Surroundings
+from gcushare_playground.commands import port_of
+from gcushare_playground.picture import POD_OBJECTS, poll_until
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.fake_proc import FakeProc
 from tests.playground.census import Census, manifest
 from tests.playground.clusters import listening_url, show_program, started

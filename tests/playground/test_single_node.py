@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.kube import InvalidError, Patch, PatchKind
-from gcushare.playground.picture import POD_OBJECTS, condition_of, node_of, phase_of
-from gcushare.playground.plans import ClusterPlan, NodePlan
+from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of, phase_of
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
 from tests.playground.clusters import started
 

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.playground.picture import POD_OBJECTS, allocatable_of, node_of, phase_of, poll_until
-from gcushare.playground.plans import ClusterPlan, NodePlan
 from gcushare.vendors import ENFLAME
+from gcushare_playground.picture import POD_OBJECTS, allocatable_of, node_of, phase_of, poll_until
+from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
 from tests.playground.clusters import started
 

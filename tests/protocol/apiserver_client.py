@@ -13,7 +13,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from gcushare.playground.apiserver import ApiServer
+from gcushare_playground.apiserver import ApiServer
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gcushare.card_view.command import main
+from gcushare.cli.cards.command import main
 from gcushare.runtime.entry import Surroundings
 from tests.protocol.inspect_rig import Ran, Tty
 

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gcushare.config_manager.manifest import parse_manifest
-from gcushare.config_manager.probing import ask_health
+from gcushare.config_manager.host.probe import ask_health
+from gcushare.config_manager.host.static_pod import parse_manifest
 from tests.unit.config_manager_host import MANIFEST, corpus_text, load_yaml
 
 SCHEDULER = Path(__file__).with_name("config_manager_scheduler.py")

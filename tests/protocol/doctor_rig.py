@@ -20,16 +20,17 @@ import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
+from gcushare.cli.doctor import command
+from gcushare.cli.support_bundle import command as bundle_command
 from gcushare.core.cards import InventoryCard
-from gcushare.doctor import bundle_command, command
 from gcushare.kube.clock import rfc3339_micro
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.node_status import NodeStatus
-from gcushare.wire.records import PodRecord
+from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.documents.node_status import NodeStatus
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
 

@@ -16,8 +16,7 @@ import aiohttp
 
 from gcushare.core.nodes import Assignment
 from gcushare.kube import KubeClient, KubeConfig
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig
-from gcushare.runtime.groups import LogSettings, ServeSettings
+from gcushare.runtime.settings.groups import LogSettings, ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.settings import (
@@ -27,6 +26,7 @@ from gcushare.scheduler_extender.settings import (
     PlacementSettings,
 )
 from gcushare.vendors import ENFLAME, Vendor
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.extender_objects import Document, filter_body, node_document, pod_document
 
 DEADLINE_S = 20.0

@@ -15,15 +15,15 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from gcushare.cli.inspect.command_line import GCUSHARE, run_command
+from gcushare.cli.inspect.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
-from gcushare.inspect.command_line import GCUSHARE, run_command
-from gcushare.inspect.manual import Names
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Authorizer, Deletion
-from gcushare.playground.apiserver.kubeconfig import write_kubeconfig
-from gcushare.playground.apiserver.objects import Key
-from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME, Vendor
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Authorizer, Deletion
+from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.extender_objects import Document, node_document, on_card, pod_document
 
 PODS = BY_NAME["pods"]

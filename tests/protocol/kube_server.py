@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from gcushare.kube import KubeConfig
-from gcushare.kube.credentials import Anonymous, Credentials
+from gcushare.kube.connection.credentials import Anonymous, Credentials
 
 JsonObject = dict[str, Any]
 

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import grpc.aio
 
-from gcushare.playground.kubelet import Kubelet, KubeletSettings, MemoryNodeApi, by_creation
 from gcushare.wire.protos import podresources_pb2 as prpb
 from gcushare.wire.protos import services
+from gcushare_playground.kubelet import Kubelet, KubeletSettings, MemoryNodeApi, by_creation
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 RESOURCE = "enflame.com/gcu-memory"

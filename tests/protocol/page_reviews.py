@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gcushare.kube import KubeClient, KubeConfig
-from gcushare.kube.credentials import FixedHeader
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, User, service_account
+from gcushare.kube.connection.credentials import FixedHeader
 from gcushare.scheduler_extender.dashboard.access import PATH
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, User, service_account
 
 RBAC = "rbac.authorization.k8s.io/v1"
 JANE = User("jane", ("viewers", "system:authenticated"))

@@ -17,19 +17,19 @@ from typing import Any, Self
 import aiohttp
 
 from gcushare.core.units import GIB
+from gcushare.device_plugin.allocation.response import Strategy
 from gcushare.device_plugin.app import PluginApp
-from gcushare.device_plugin.delivery import Strategy
-from gcushare.device_plugin.metrics import PluginMetrics
+from gcushare.device_plugin.reporting.metrics import PluginMetrics
+from gcushare.device_plugin.reporting.status import problems
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings, VendorName
-from gcushare.device_plugin.status import problems
 from gcushare.kube.client import KubeClient
-from gcushare.kube.config import ConfigSources, load_config
-from gcushare.playground.apiserver.serving import ApiServer
-from gcushare.playground.kubelet import AdmissionOrder, HttpNodeApi, Kubelet
-from gcushare.playground.kubelet import KubeletSettings as DoubleSettings
-from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver.serving import ApiServer
+from gcushare_playground.kubelet import AdmissionOrder, HttpNodeApi, Kubelet
+from gcushare_playground.kubelet import KubeletSettings as DoubleSettings
 
 NODE = "node-1"
 RESOURCE = ENFLAME.memory_resource

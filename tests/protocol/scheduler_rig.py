@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from gcushare.kube import ConfigSources, KubeClient, PodIdentity, load_config
-from gcushare.playground.apiserver import ApiServer
-from gcushare.playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
-from gcushare.playground.scheduler import (
+from gcushare_playground.apiserver import ApiServer
+from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
+from gcushare_playground.scheduler import (
     ExtenderSettings,
     ManagedResource,
     Pacing,

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from gcushare.playground.apiserver import ApiFailure, ApiServer, ApiServerConfig, Deletion
-from gcushare.playground.apiserver.objects import JsonObject, Key, controller_of, key_of
-from gcushare.playground.apiserver.resources import BY_NAME
-from gcushare.playground.apiserver.subresources import bind
+from gcushare_playground.apiserver import ApiFailure, ApiServer, ApiServerConfig, Deletion
+from gcushare_playground.apiserver.objects import JsonObject, Key, controller_of, key_of
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver.subresources import bind
 from tests.unit.apiserver_objects import config_map, deployment, node, pod
 
 DEPLOYMENTS, PODS = "deployments.apps", "pods"

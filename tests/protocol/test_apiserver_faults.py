@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from gcushare.playground.apiserver import (
+from gcushare_playground.apiserver import (
     ApiServer,
     ApiServerConfig,
     CutWatch,

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from gcushare.playground.apiserver import (
+from gcushare_playground.apiserver import (
     ApiServer,
     ApiServerConfig,
     RbacAuthorizer,

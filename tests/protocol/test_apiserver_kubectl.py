@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Deletion, User, make_certificates
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
-from gcushare.playground.apiserver.subresources import bind
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User, make_certificates
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver.subresources import bind
 from tests.unit.apiserver_objects import node, pod
 
 KUBECTL = shutil.which("kubectl") or ""

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig
-from gcushare.playground.apiserver.objects import JsonObject
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.protocol.apiserver_client import PODS, Api
 from tests.unit.apiserver_objects import node, pod
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-MODULE = "gcushare.playground.apiserver"
+MODULE = "gcushare_playground.apiserver"
 DEADLINE_S = 20.0
 
 

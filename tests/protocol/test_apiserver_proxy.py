@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, User
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, User
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.apiserver_client import Api
 from tests.unit.apiserver_objects import pod
 

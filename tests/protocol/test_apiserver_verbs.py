@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.apiserver_client import CONFIG_MAPS, PODS, Api
 from tests.unit.apiserver_objects import MEMORY, config_map, deployment, memory_pod, node, pod
 

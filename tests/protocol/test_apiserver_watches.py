@@ -7,9 +7,9 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Deletion
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.apiserver_client import CONFIG_MAPS, PODS, Api
 from tests.unit.apiserver_objects import config_map, pod
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.card_view.looking import PluginLooker
+from gcushare.cli.cards.status_sources import PluginLooker
+from gcushare.cluster.plugin_status import ClientTls
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
-from gcushare.device_plugin.planning import Mode
-from gcushare.runtime.asking import ClientTls
+from gcushare.device_plugin.node.inventory import Mode
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.auto import AutoSource, PassedOver, SourceOptions, open_source
 from gcushare.cards.errors import NoSourceError
-from gcushare.cards.isolated import IsolatedSource
 from gcushare.cards.libraries import LibraryKind
-from gcushare.cards.simulated import SimulatedSource
+from gcushare.cards.selection import AutoSource, PassedOver, SourceOptions, open_source
+from gcushare.cards.simulated.source import SimulatedSource
+from gcushare.cards.worker.client import IsolatedSource
 from gcushare.core.errors import ConfigError
 from tests.native.libraries import FakeLibrary, install_fake
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.auto import SourceOptions, open_source
 from gcushare.cards.ports import CardSource, LinkSource
+from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.core.cards import CardUse
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import install_fake

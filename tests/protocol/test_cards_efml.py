@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.efml import EFML_PATHS, EfmlLibrary
+from gcushare.cards.enflame.efml import EFML_PATHS, EfmlLibrary
 from gcushare.cards.errors import LibraryCallError, LibraryMissingError
 from gcushare.cards.pci import PciBus
 from gcushare.cards.ports import HealthReading

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.errors import LibraryCallError, LibraryMissingError, LibraryNotOpenError
-from gcushare.cards.isolated import IsolatedSource, IsolationSettings
 from gcushare.cards.libraries import LibraryKind, LibrarySpec
 from gcushare.cards.ports import CardReport, LinkSource
+from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import FakeKind, FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock
@@ -364,7 +364,7 @@ async def test_a_worker_stuck_in_a_call_dies_with_its_parent(tmp_path: Path) -> 
     fake = install_fake("efml", tmp_path)
     script = (
         "import asyncio, sys\n"
-        "from gcushare.cards.isolated import IsolatedSource\n"
+        "from gcushare.cards.worker.client import IsolatedSource\n"
         "from gcushare.cards.libraries import LibrarySpec\n"
         "async def main():\n"
         "    source = IsolatedSource(LibrarySpec(kind='efml', library=sys.argv[1]))\n"

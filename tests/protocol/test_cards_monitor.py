@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.auto import SourceOptions, open_source
 from gcushare.cards.health import HealthPolicy
-from gcushare.cards.isolated import IsolatedSource, IsolationSettings
 from gcushare.cards.libraries import LibraryKind
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
@@ -25,6 +23,8 @@ from gcushare.cards.roster import (
     CardReplaced,
     CardSick,
 )
+from gcushare.cards.selection import SourceOptions, open_source
+from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Health
 from tests.native.libraries import FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.errors import LibraryCallError
-from gcushare.cards.isolated import IsolatedSource, IsolationSettings
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.links import LinkTable
-from gcushare.cards.nvml_health import APPLICATION_XIDS
+from gcushare.cards.nvidia.xid_health import APPLICATION_XIDS
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import FakeLibrary, install_fake

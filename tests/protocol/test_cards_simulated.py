@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.ports import LinkLevel
-from gcushare.cards.simulated import SimulatedSource
+from gcushare.cards.simulated.source import SimulatedSource
 from gcushare.core.errors import ConfigError
 
 EVENT_TIMEOUT_S = 20.0

@@ -22,15 +22,15 @@ from gcushare.config_manager.cluster import (
     read_reports,
     wish,
 )
-from gcushare.config_manager.keeping import Desire, State
-from gcushare.config_manager.launching import HealthEndpoint
-from gcushare.config_manager.probing import Running
+from gcushare.config_manager.desired_state import ExtenderOptions, extender_settings
+from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.probe import Running
+from gcushare.config_manager.reconcile import Desire, State
 from gcushare.config_manager.turns import LeaseTurns
-from gcushare.config_manager.wishes import ExtenderOptions, extender_settings
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
 from gcushare.kube import CONFIG_MAPS, NODES, ApiLease, KubeClient, KubeConfig, LeaseTimes, Patch, PatchKind, Resource
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig
 from gcushare.wire.scheduler_port import SERVICE_PORT, VERBS_PORT, Calls
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 
 NAMESPACE = "kube-system"
 FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)

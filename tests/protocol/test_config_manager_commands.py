@@ -18,8 +18,8 @@ from gcushare.config_manager.__main__ import main
 from gcushare.config_manager.cluster import SERVICES, STATE_NAME, read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube import LEASES, NODES, KubeClient, KubeConfig
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig
 from gcushare.runtime.entry import Surroundings
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.unit.config_manager_host import KUBEASZ, UNIT
 

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gcushare.config_manager.executing import Systemctl
-from gcushare.config_manager.launching import HealthEndpoint
-from gcushare.config_manager.plan import AwaitScheduler
-from gcushare.config_manager.probing import (
+from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.probe import (
     ProcProcesses,
     Running,
     SchedulerUnhealthyError,
@@ -24,6 +22,8 @@ from gcushare.config_manager.probing import (
     ask_health,
     wait_for_scheduler,
 )
+from gcushare.config_manager.plan.execute import Systemctl
+from gcushare.config_manager.plan.steps import AwaitScheduler
 from gcushare.core.errors import GcushareError
 from tests.protocol.runtime_certificates import Authority
 from tests.unit.config_manager_host import ManualClock

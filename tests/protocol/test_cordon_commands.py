@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cordon import cordon_card, uncordon_card
-from gcushare.playground.apiserver import FailBefore, Fault
+from gcushare.cli.cordon import cordon_card, uncordon_card
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver import FailBefore, Fault
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 

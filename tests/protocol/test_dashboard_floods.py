@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gcushare.playground.apiserver import ApiServer
-from gcushare.runtime.groups import ServeSettings
-from gcushare.runtime.serving import start_server
+from gcushare.runtime.http.server import start_server
+from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.scheduler_extender.dashboard import Access
 from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, KubeReviews, TokenGuard
-from gcushare.scheduler_extender.dashboard.budgets import PER_PEER, STRANGERS
+from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
+from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig
 from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
-from gcushare.playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
-from gcushare.playground.apiserver.objects import JsonObject
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards
 from tests.extender_objects import inventory_text
 from tests.protocol.doctor_rig import (

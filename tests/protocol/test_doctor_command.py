@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.playground.apiserver.objects import JsonObject
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards
 from tests.protocol.doctor_rig import NODE, DoctorRig, node_object, record, status
 

@@ -23,12 +23,12 @@ from gcushare.core.cards import (
     UnrecordedHolder,
 )
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.playground.apiserver import DropBefore, Fault
-from gcushare.playground.apiserver.objects import JsonObject
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.inventory import encode_inventory
-from gcushare.wire.node_status import PodStatus
-from gcushare.wire.records import PodRecord
+from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.documents.node_status import PodStatus
+from gcushare_playground.apiserver import DropBefore, Fault
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.protocol.doctor_rig import (

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gcushare.playground.apiserver import DropAfter, DropBefore, FailAfter, FailBefore, Fault
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver import DropAfter, DropBefore, FailAfter, FailBefore, Fault
 from tests.extender_objects import Document, node_document, on_card, pod_document, recount
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, until
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.playground.apiserver import ADMIN
 from gcushare.scheduler_extender.settings import ElectionSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.extender import MAX_POD_BYTES
+from gcushare.wire.extender_api import MAX_POD_BYTES
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_request_and_wishes
+from gcushare_playground.apiserver import ADMIN
 from tests.extender_objects import Document, filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gcushare._version import __version__
-from gcushare.playground.apiserver import ADMIN
-from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.keys import CARD_POLICY, CARDS
+from gcushare.wire.annotations.keys import CARD_POLICY, CARDS
+from gcushare_playground.apiserver import ADMIN
 from tests.builders import card
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import ALONE, ExtenderRig, eight_cards, extender_settings, until

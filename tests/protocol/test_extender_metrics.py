@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gcushare.playground.apiserver import FailBefore, Fault
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare_playground.apiserver import FailBefore, Fault
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, quick_election, until
 

@@ -15,15 +15,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gcushare.config_manager.door import ask_extender
-from gcushare.config_manager.extender import ExtenderSettings as SchedulerSide
-from gcushare.config_manager.extender import ExtenderTls
+from gcushare.cluster.metrics_text import parse_figures
+from gcushare.config_manager.extender_check import ask_extender
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings as SchedulerSide
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderTls
 from gcushare.core.errors import RetryableError
-from gcushare.doctor.figures import parse_figures
 from gcushare.kube import KubeClient, KubeConfig, Patch, PatchKind, Resource
 from gcushare.kube.errors import AlreadyExistsError
-from gcushare.scheduler_extender.verbs.issuing import Terms, next_issue
-from gcushare.scheduler_extender.verbs.settings import ObjectName, Verbs, VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
+from gcushare.scheduler_extender.mutual_tls.settings import ObjectName, Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.scheduler_port import (
     CA,
@@ -181,7 +181,7 @@ def stranger_of(data: Mapping[str, bytes]) -> tuple[bytes, bytes]:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    from gcushare.scheduler_extender.verbs.issuing import _Pair, _signed
+    from gcushare.scheduler_extender.mutual_tls.issuing import _Pair, _signed
 
     key = load_pem_private_key(data[CA_KEY], None)
     authority = _Pair(x509.load_pem_x509_certificates(data[CA])[0], key)  # type: ignore[arg-type]

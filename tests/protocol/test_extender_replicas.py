@@ -15,9 +15,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gcushare.playground.apiserver import Delay, Fault
-from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.scheduler_extender.settings import FollowSettings
+from gcushare_playground.apiserver import Delay, Fault
 from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
 from tests.protocol.runtime_certificates import Authority, trusting

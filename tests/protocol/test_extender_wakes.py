@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from gcushare.kube import ConfigSources, KubeClient, Patch, PatchKind, load_config
-from gcushare.playground.picture import POD_OBJECTS, Picture, node_of
-from gcushare.playground.scheduler import ExtenderSettings, ManagedResource, Pacing, SchedulerDouble, SchedulerSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import ROOM_FOUND
+from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare_playground.picture import POD_OBJECTS, Picture, node_of
+from gcushare_playground.scheduler import ExtenderSettings, ManagedResource, Pacing, SchedulerDouble, SchedulerSettings
 from tests.extender_objects import Document, node_document, on_card, pod_document
 from tests.late_wire import LateWire
 from tests.protocol.extender_rig import ExtenderRig, Replica, until

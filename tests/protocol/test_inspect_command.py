@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.inspect.command_line import GPUSHARE
-from gcushare.playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
+from gcushare.cli.inspect.command_line import GPUSHARE
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from tests.builders import card
 from tests.extender_objects import pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.inspect.command_line import GCUSHARE, run_completer
+from gcushare.cli.inspect.command_line import GCUSHARE, run_completer
 from gcushare.runtime.entry import Surroundings
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
@@ -86,7 +86,7 @@ def install(folder: Path) -> Path:
     }
     for name, function in entries.items():
         script = folder / name
-        code = f"import sys\nfrom gcushare.inspect.__main__ import {function}\nsys.exit({function}())\n"
+        code = f"import sys\nfrom gcushare.cli.inspect.__main__ import {function}\nsys.exit({function}())\n"
         script.write_text(f"#!{sys.executable}\n{code}")
         script.chmod(0o755)
     return folder

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import CORRECTED
-from gcushare.wire.records import PodRecord
+from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations.record import PodRecord
 from tests.builders import card
 from tests.extender_objects import pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until

@@ -19,7 +19,7 @@ from tests.protocol.extender_rig import Replica, extender_settings, until
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 
 DEADLINE_S = 20.0
-RUN = "import sys; from gcushare.inspect.__main__ import main_gcushare; sys.exit(main_gcushare())"
+RUN = "import sys; from gcushare.cli.inspect.__main__ import main_gcushare; sys.exit(main_gcushare())"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube import ConfigSources, KubeConfig, load_config
-from gcushare.kube.credentials import TokenFile, token_expiry
+from gcushare.kube.connection.credentials import TokenFile, token_expiry
 from tests.protocol.kube_certificates import Authority
 from tests.unit.kube_time import VirtualTime
 

@@ -31,8 +31,8 @@ from gcushare.kube import (
     Selector,
     UnknownOutcomeError,
 )
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
 from tests.protocol.test_kube_reflector import Picture
 
 ID_KEY = "enflame.com/gcu-device-id"

@@ -15,7 +15,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError, GcushareError, RetryableError
 from gcushare.kube import PODS, ConfigSources, KubeClient, KubeConfig, UnauthorizedError, load_config
-from gcushare.kube.tls import client_context
+from gcushare.kube.connection.tls import client_context
 from tests.protocol.kube_certificates import Authority
 from tests.protocol.kube_server import ScriptedServer, answer, scripted, status
 

@@ -6,8 +6,8 @@ import grpc
 import pytest
 from aiohttp import ClientSession
 
-from gcushare.playground.kubelet import FINISH_ANNOTATION, RUN_SECONDS_ANNOTATION, DeviceView, MountView, shuffled
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare_playground.kubelet import FINISH_ANNOTATION, RUN_SECONDS_ANNOTATION, DeviceView, MountView, shuffled
 from tests.protocol.kubelet_rig import NODE, RESOURCE, Rig, container, pod, unit_ids
 from tests.protocol.reference_plugin import CallFailure, devices
 
@@ -250,7 +250,7 @@ async def test_a_deleted_pod_is_removed_and_its_units_are_free() -> None:
 
 
 async def test_a_deletion_is_carried_out_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="gcushare.playground.kubelet")
+    caplog.set_level("INFO", logger="gcushare_playground.kubelet")
     async with Rig() as rig:
         await rig.run(pod("a", container("main", 4)))
         await rig.api.request_deletion("default", "a")

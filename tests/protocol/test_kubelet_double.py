@@ -10,9 +10,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from gcushare.playground.kubelet.plugins import STOP_GRACE_S
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare_playground.kubelet.plugins import STOP_GRACE_S
 from tests.protocol.kubelet_rig import NODE, RESOURCE, Rig, container, pod, unit_ids
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 

@@ -7,9 +7,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from gcushare.playground.kubelet.endpoints import PluginCallError, PluginEndpoint
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare_playground.kubelet.endpoints import PluginCallError, PluginEndpoint
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
-from gcushare.playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings, MemoryNodeApi
-from gcushare.playground.kubelet.api import GoneError
+from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings, MemoryNodeApi
+from gcushare_playground.kubelet.api import GoneError
 from tests.protocol.kubelet_rig import NODE, container, pod
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

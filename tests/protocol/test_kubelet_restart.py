@@ -14,8 +14,8 @@ import grpc.aio
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.playground.kubelet import KubeletSettings, PodResourcesMode
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare_playground.kubelet import KubeletSettings, PodResourcesMode
 from tests.protocol.kubelet_rig import NODE, RESOURCE, Rig, container, pod, unit_ids
 from tests.protocol.reference_plugin import devices
 
@@ -244,7 +244,7 @@ def test_a_root_folder_too_long_for_sockets_is_refused() -> None:
 async def test_the_process_serves_its_socket_without_an_api_server_and_ends_on_sigterm() -> None:
     with tempfile.TemporaryDirectory(prefix="kubelet-") as root:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gcushare.playground.kubelet"),
+            *(sys.executable, "-m", "gcushare_playground.kubelet"),
             *("--node", NODE, "--root", root, "--server", "http://127.0.0.1:9"),
             stderr=asyncio.subprocess.PIPE,
         )

@@ -11,10 +11,10 @@ import promql_parser as promql
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gcushare.cli.top.card_use import DRIVER_SHARE
 from gcushare.core.units import GIB
-from gcushare.inspect.use import DRIVER_SHARE
-from gcushare.playground.apiserver import FailBefore, Fault
-from gcushare.runtime.groups import ServeSettings
+from gcushare.runtime.settings.groups import ServeSettings
+from gcushare_playground.apiserver import FailBefore, Fault
 from tests.builders import card
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc

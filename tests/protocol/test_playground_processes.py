@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.playground.processes import Child, Command, ProcessError, capture, stop_all
+from gcushare_playground.processes import Child, Command, ProcessError, capture, stop_all
 
 READY = re.compile(r"^ready (\S+)$")
 
@@ -71,7 +71,7 @@ async def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = f"""
 import asyncio, re, sys
 from pathlib import Path
-from gcushare.playground.processes import Child, Command
+from gcushare_playground.processes import Child, Command
 
 async def main():
     words = (sys.executable, "-c", "import time; print('ready x'); time.sleep(60)")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gcushare.playground.kubelet import by_creation
-from gcushare.playground.kubelet.podspec import Pod
-from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare_playground.kubelet import by_creation
+from gcushare_playground.kubelet.podspec import Pod
 from tests.protocol.plugin_rig import PluginRig, container
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.delivery import Strategy
-from gcushare.device_plugin.planning import Reserve
+from gcushare.device_plugin.allocation.response import Strategy
+from gcushare.device_plugin.node.inventory import Reserve
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 CORDON = "gcushare.io/enflame-cordoned-cards"

@@ -11,12 +11,12 @@ import grpc.aio
 import pytest
 
 from gcushare.device_plugin.__main__ import main
-from gcushare.device_plugin.api_edges import ApiPatcher
-from gcushare.device_plugin.cdi import CdiSpecFile
-from gcushare.device_plugin.delivery import Strategy
-from gcushare.device_plugin.removing import Traces, remove_from_node
+from gcushare.device_plugin.allocation.cdi import CdiSpecFile
+from gcushare.device_plugin.allocation.response import Strategy
+from gcushare.device_plugin.kubernetes import ApiPatcher
+from gcushare.device_plugin.node.removal import Traces, remove_from_node
 from gcushare.kube.client import KubeClient
-from gcushare.kube.config import ConfigSources, load_config
+from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
 from tests.protocol.plugin_rig import NODE, PluginRig

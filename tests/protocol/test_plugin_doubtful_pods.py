@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import pytest
 
 from gcushare.core.cards import Closure, Inventory
-from gcushare.device_plugin.planning import Mode
-from gcushare.device_plugin.status import describe_node
-from gcushare.playground.apiserver.faults import Delay, FailBefore, Fault
-from gcushare.playground.kubelet.faults import PodResourcesMode
+from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.vendors import ENFLAME
-from gcushare.wire.inventory import decode_inventory
+from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
+from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig, container
 from tests.protocol.test_plugin_cards import CORDON
 

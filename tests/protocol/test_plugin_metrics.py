@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gcushare.cluster.metrics_text import Figures, parse_figures
 from gcushare.core.units import GIB
-from gcushare.device_plugin.planning import Mode, Reserve
-from gcushare.device_plugin.status import describe_node
-from gcushare.device_plugin.status_text import render_status
-from gcushare.doctor.figures import Figures, parse_figures
+from gcushare.device_plugin.node.inventory import Mode, Reserve
+from gcushare.device_plugin.reporting.status import describe_node
+from gcushare.device_plugin.reporting.status_text import render_status
 from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 

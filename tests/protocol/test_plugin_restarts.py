@@ -11,9 +11,9 @@ import grpc
 import grpc.aio
 
 from gcushare.core.cards import InventoryCard
-from gcushare.playground.apiserver import Delay, FailBefore, Fault
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare_playground.apiserver import Delay, FailBefore, Fault
 from tests.protocol.plugin_rig import PluginRig, container
 
 AGAIN_S = 5.0

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gcushare.playground.apiserver import DropAfter, FailBefore, Fault
-from gcushare.playground.kubelet import PodResourcesMode
-from gcushare.playground.kubelet.podspec import Pod
+from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
+from gcushare_playground.kubelet import PodResourcesMode
+from gcushare_playground.kubelet.podspec import Pod
 from tests.protocol.plugin_rig import PluginRig, container
 
 FORGED_S = 8.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.device_plugin.planning import Mode
-from gcushare.playground.kubelet.faults import PodResourcesMode
+from gcushare.device_plugin.node.inventory import Mode
+from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 

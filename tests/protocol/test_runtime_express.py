@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 
 from gcushare.core.errors import Refused, RetryableError
-from gcushare.runtime.express import EXPRESS, ExpressHandler, read_head
-from gcushare.runtime.groups import ServeSettings
-from gcushare.runtime.serving import RunningServer, start_server
-from gcushare.runtime.turned_away import Cause
+from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler, read_head
+from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.settings.groups import ServeSettings
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
 
 _Given = TypeVarTuple("_Given")

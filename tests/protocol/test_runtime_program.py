@@ -19,10 +19,10 @@ import asyncio, logging, sys
 from aiohttp import web
 from gcushare._version import __version__
 from gcushare.runtime.entry import run_program
-from gcushare.runtime.groups import LogSettings, ServeSettings
+from gcushare.runtime.settings.groups import LogSettings, ServeSettings
 from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.serving import start_server
-from gcushare.runtime.settings import Program, group, settings
+from gcushare.runtime.http.server import start_server
+from gcushare.runtime.settings.declare import Program, group, settings
 from gcushare.runtime.shutdown import Shutdown, root_tasks, run
 
 @settings

@@ -21,8 +21,8 @@ from gcushare.core.errors import (
     RetryableError,
 )
 from gcushare.runtime.health import Health
+from gcushare.runtime.http.server import start_server
 from gcushare.runtime.metrics import make_registry, metrics_route
-from gcushare.runtime.serving import start_server
 from tests.protocol.runtime_bench import SETTINGS, Work, connected, serving, until
 
 

@@ -17,11 +17,11 @@ from aiohttp import ClientConnectorError, ClientOSError, ClientSession, TCPConne
 from cryptography import x509
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.express import EXPRESS
-from gcushare.runtime.groups import ServeSettings
 from gcushare.runtime.health import Health
-from gcushare.runtime.serving import RunningServer, start_server
-from gcushare.runtime.tls import FollowedTls, TlsFiles
+from gcushare.runtime.http.scheduler_fast_path import EXPRESS
+from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.tls import FollowedTls, TlsFiles
+from gcushare.runtime.settings.groups import ServeSettings
 from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected, serving
 from tests.protocol.runtime_certificates import Authority, Issued, trusting
 

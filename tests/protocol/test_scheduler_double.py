@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 
 from gcushare.kube import Patch, PatchKind
-from gcushare.playground.apiserver import ApiServer
-from gcushare.playground.picture import NODE_OBJECTS, POD_OBJECTS
-from gcushare.playground.processes import Child, Command
-from gcushare.playground.scheduler import ManagedResource, SchedulerSettings
+from gcushare_playground.apiserver import ApiServer
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
+from gcushare_playground.processes import Child, Command
+from gcushare_playground.scheduler import ManagedResource, SchedulerSettings
 from tests.protocol.scheduler_rig import RESOURCE, SHORT, SchedulerRig
 from tests.protocol.scripted_extender import always, refuse
 
@@ -362,7 +362,7 @@ async def test_it_goes_on_where_it_was_after_the_api_server_restarted(rig: Sched
 
 
 def run_scheduler(*arguments: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "gcushare.playground.scheduler", *arguments]
+    words = [sys.executable, "-m", "gcushare_playground.scheduler", *arguments]
     return subprocess.run(words, capture_output=True, text=True, timeout=20)
 
 
@@ -378,7 +378,7 @@ async def test_as_a_process_it_serves_health_schedules_and_ends_on_sigterm(tmp_p
     async with ApiServer() as api:
         command = Command(
             name="scheduler",
-            arguments=(sys.executable, "-m", "gcushare.playground.scheduler", "--server", api.url),
+            arguments=(sys.executable, "-m", "gcushare_playground.scheduler", "--server", api.url),
             log_dir=tmp_path,
         )
         child = Child(command)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gcushare.playground.apiserver import RbacAuthorizer, User
-from gcushare.playground.apiserver.objects import JsonObject
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver import RbacAuthorizer, User
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SYSTEM, DoctorRig, config_map, record, status, tls_secret
 from tests.protocol.test_doctor_cluster import role

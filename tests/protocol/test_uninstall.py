@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.cli.uninstall.__main__ import main
+from gcushare.cli.uninstall.clean import Cleaner, Wish
 from gcushare.kube import KubeClient, KubeConfig
-from gcushare.playground.apiserver import ApiServer, ApiServerConfig, Deletion
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
 from gcushare.runtime.entry import Surroundings
-from gcushare.uninstall.__main__ import main
-from gcushare.uninstall.cleaning import Cleaner, Wish
 from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
 from tests.unit.apiserver_objects import node
 
 MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource

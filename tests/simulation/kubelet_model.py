@@ -1,7 +1,7 @@
 """A kubelet's device manager without sockets, processes or time: who holds which ids, and the order of its calls.
 
 The flow is the stock kubelet's (admission container by container, ids of init containers offered again, an error fails
-the pod); ``gcushare.playground.kubelet`` is the same with real sockets. What breaks its own rules is an AssertionError.
+the pod); ``gcushare_playground.kubelet`` is the same with real sockets. What breaks its own rules is an AssertionError.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.errors import GcushareError, RetryableError
-from gcushare.device_plugin.allocating import Allocator
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.wire.device_ids import card_of_device_id, device_ids_of_card
-from gcushare.wire.device_lists import PreferredRequest, device_ids
+from gcushare.device_plugin.allocation.memory import Allocator
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.wire.kubelet.device_ids import card_of_device_id, device_ids_of_card
+from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
 
 SHOWN_AFTER_S = (0.006, 0.025)
 """podresources shows an allocation this long after Allocate's answer."""

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
+from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError, UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
-from gcushare.kube.watching import RawWatchEvent
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import ListMeta, ListOf, Pod, WatchEvent
 from tests.extender_objects import Document, pod_document

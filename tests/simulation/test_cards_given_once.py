@@ -14,11 +14,11 @@ import pytest
 
 from gcushare.core.errors import GcushareError
 from gcushare.kube import PODS, BackoffPolicy, Reflector, ReflectorSettings
-from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.ports import Alone
-from gcushare.scheduler_extender.sinks import PodSink, decode_pod
+from gcushare.scheduler_extender.state.watch_handlers import PodSink, decode_pod
+from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME
-from gcushare.wire.extender import BindArguments
+from gcushare.wire.extender_api import BindArguments
 from tests.extender_objects import a_node, state_of
 from tests.simulation.pod_store import PodStore, Trouble
 from tests.simulation.virtual_loop import LoopClock, run_virtually

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from gcushare.scheduler_extender.waking import ANSWER_S
+from gcushare.scheduler_extender.waking.waker import ANSWER_S
 from tests.unit.extender_waker import Bench
 
 STEPS = 40

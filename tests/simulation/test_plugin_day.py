@@ -16,16 +16,16 @@ from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.allocating import Allocator
-from gcushare.device_plugin.delivery import Delivery, Strategy
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.record_keeping import RecordKeeper
-from gcushare.device_plugin.records_due import RecordWrite
-from gcushare.device_plugin.waiting import PodChanges
+from gcushare.device_plugin.allocation.memory import Allocator
+from gcushare.device_plugin.allocation.response import Delivery, Strategy
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.changes import PodChanges
+from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.store import PodBook
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.record import PodRecord, decode_record, encode_record
 from gcushare.wire.objects import Pod
-from gcushare.wire.records import PodRecord, decode_record, encode_record
 from tests.simulation.kubelet_model import ContainerModel, KubeletDied, KubeletModel, PodModel
 
 DAY_S = 86_400.0

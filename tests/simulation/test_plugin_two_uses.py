@@ -15,13 +15,13 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.planning import Mode
-from gcushare.wire.device_ids import card_of_device_id
-from gcushare.wire.device_lists import PreferredRequest, device_ids
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.node.inventory import Mode
+from gcushare.wire.kubelet.device_ids import card_of_device_id
+from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
+from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from gcushare.wire.whole_cards import decode_whole_card_id
 from tests.unit.test_plugin_node_agent import Rig, make_rig
 from tests.unit.test_plugin_two_resources import ended
 

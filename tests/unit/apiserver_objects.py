@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gcushare.playground.apiserver import Registry, Storage
-from gcushare.playground.apiserver.bootstrap import ensure_cluster
-from gcushare.playground.apiserver.objects import JsonObject
+from gcushare_playground.apiserver import Registry, Storage
+from gcushare_playground.apiserver.bootstrap import ensure_cluster
+from gcushare_playground.apiserver.objects import JsonObject
 
 MEMORY = "enflame.com/gcu-memory"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from gcushare.card_view.drawing import picture_lines
-from gcushare.card_view.picture import Owners, Picture, view_status
+from gcushare.cli.cards.draw import picture_lines
+from gcushare.cli.cards.view import Owners, Picture, view_status
 from gcushare.core.units import GIB
-from gcushare.wire.node_status import CardStatus, NodeStatus, PodStatus, UseStatus
+from gcushare.wire.documents.node_status import CardStatus, NodeStatus, PodStatus, UseStatus
 
 NO_OWNERS: Owners = {}
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from gcushare.config_manager.executing import Executor
-from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls
-from gcushare.config_manager.files import Files, FileState, HostFileError, HostFiles, temporary_path
-from gcushare.config_manager.launching import HealthEndpoint, SchedulerFile
+from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
+from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
+from gcushare.config_manager.host.probe import Running, Sighting, WaitLimits
+from gcushare.config_manager.host.static_pod import parse_manifest
+from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.manager import Manager, Place
-from gcushare.config_manager.manifest import parse_manifest
-from gcushare.config_manager.probing import Running, Sighting, WaitLimits
-from gcushare.config_manager.systemd import parse_unit
+from gcushare.config_manager.plan.execute import Executor
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
 from gcushare.core.errors import GcushareError
 from gcushare.kube import Clock
 from gcushare.vendors.enflame import ENFLAME

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
 from gcushare.vendors import ENFLAME
-from gcushare.wire.extender import BindArguments
+from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, state_of
 from tests.unit.extender_cluster import Cluster

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import VENDORS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_pod

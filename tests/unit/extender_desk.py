@@ -6,15 +6,15 @@ import json
 
 import msgspec
 
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.dispatching import Dispatcher, Services
-from gcushare.scheduler_extender.explaining import ExplainService
-from gcushare.scheduler_extender.filtering import Answer, FilterService
-from gcushare.scheduler_extender.inspecting import InspectService
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.ports import Alone
-from gcushare.scheduler_extender.preempting import PreemptService
-from gcushare.scheduler_extender.state import VendorState
-from gcushare.scheduler_extender.waking import RoomWaker
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
+from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
+from gcushare.scheduler_extender.verbs.preempt import PreemptService
+from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod
 from tests.unit.extender_cluster import Cluster
 

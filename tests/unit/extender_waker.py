@@ -9,11 +9,11 @@ from itertools import count
 from typing import Any
 
 from gcushare.kube.patches import PodIdentity
-from gcushare.scheduler_extender.asking import read_asking
-from gcushare.scheduler_extender.filtering import FilterService
-from gcushare.scheduler_extender.waking import RoomWaker
+from gcushare.scheduler_extender.verbs.filter import FilterService
+from gcushare.scheduler_extender.verbs.request import read_asking
+from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import ENFLAME
-from gcushare.wire.extender import FilterDecoder
+from gcushare.wire.extender_api import FilterDecoder
 from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.kube_time import VirtualTime
 

@@ -11,36 +11,38 @@ from typing import Any
 
 import msgspec
 
-from gcushare.cards.frames import ANSWER, REQUEST, Described, decode_answer
-from gcushare.cards.simulated_file import parse_simulated_cards
-from gcushare.config_manager.record import RECORD, parse_record
-from gcushare.config_manager.yamltext import YamlText
-from gcushare.config_manager.yamltree import plain_value
+from gcushare.cards.simulated.file import parse_simulated_cards
+from gcushare.cards.worker.frames import ANSWER, REQUEST, Described, decode_answer
+from gcushare.cli.doctor.gather import SEEN_POD, VERSION
+from gcushare.cli.doctor.schedulers import parse_extenders
+from gcushare.cli.support_bundle.answers import INSPECT as PLAIN_INSPECT
+from gcushare.cli.support_bundle.collect import OBJECT
+from gcushare.cli.support_bundle.cutting import LOG_LINE
+from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY
+from gcushare.cli.top.card_use import parse_metrics
+from gcushare.cluster.extender_document import INSPECT, decode_document
+from gcushare.config_manager.host.record import RECORD, parse_record
+from gcushare.config_manager.scheduler_config.yaml_text import YamlText
+from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
-from gcushare.device_plugin.kubelet_record import CHECKPOINT_DOOR, read_checkpoint, read_registered
-from gcushare.doctor.answers import INSPECT as PLAIN_INSPECT
-from gcushare.doctor.collecting import OBJECT
-from gcushare.doctor.cutting import LOG_LINE
-from gcushare.doctor.gathering import SEEN_POD, VERSION
-from gcushare.doctor.object_shapes import PLAIN_INVENTORY
-from gcushare.doctor.schedulers import parse_extenders
-from gcushare.inspect.extender_document import INSPECT, decode_document
-from gcushare.inspect.use import parse_metrics
+from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_DOOR, read_checkpoint, read_registered
 from gcushare.kube.client import PAGE, object_door
-from gcushare.kube.credentials import CLAIMS, token_expiry
+from gcushare.kube.connection.credentials import CLAIMS, token_expiry
+from gcushare.kube.connection.exec_plugin import CREDENTIAL
+from gcushare.kube.connection.kubeconfig import parse_kubeconfig
+from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.errors import Attempt as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
-from gcushare.kube.exec_plugin import CREDENTIAL
-from gcushare.kube.kubeconfig import parse_kubeconfig
-from gcushare.kube.watching import EVENT
-from gcushare.runtime.settings_file import parse_settings_file
-from gcushare.scheduler_extender.dashboard.reviews import AccessReview, TokenReview
+from gcushare.runtime.settings.file import parse_settings_file
+from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.inventory import INVENTORY, decode_inventory
+from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.certificates import first_end
 from gcushare.wire.control_groups import find_pod_uid
-from gcushare.wire.device_lists import decode_allocate_request, decode_preferred_request
-from gcushare.wire.explain_documents import EXPLANATION
-from gcushare.wire.extender import (
+from gcushare.wire.documents.explain import EXPLANATION
+from gcushare.wire.documents.node_status import NODE_STATUS
+from gcushare.wire.extender_api import (
     FilterDecoder,
     decode_bind_arguments,
     decode_names,
@@ -49,14 +51,12 @@ from gcushare.wire.extender import (
 )
 from gcushare.wire.foreign import JsonDoor
 from gcushare.wire.foreign_yaml import load_yaml
-from gcushare.wire.inventory import INVENTORY, decode_inventory
-from gcushare.wire.node_status import NODE_STATUS
+from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
+from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
-from gcushare.wire.pod_resources import decode_holdings
 from gcushare.wire.pods import pod_assignment, pod_request, pod_wishes
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
-from gcushare.wire.records import decode_record
 from gcushare.wire.scheduler_port import NODE_REPORT
 
 
@@ -194,7 +194,7 @@ def _checkpoint(body: bytes) -> object:
 
 
 def _holdings(body: bytes) -> object:
-    from gcushare.device_plugin.kubelet_record import KubeletRecord
+    from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 
     record = KubeletRecord("podresources")
     for found in decode_holdings(body, "r", "r-whole"):

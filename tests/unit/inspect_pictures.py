@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.core.nodes import Assignment
 from gcushare.core.units import parse_memory_unit
-from gcushare.inspect.picture import NodeFacts, Picture, PodFacts
 from gcushare.vendors import ENFLAME, Vendor
 
 

@@ -10,10 +10,10 @@ from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.record_keeping import RecordKeeper
-from gcushare.device_plugin.records_due import RecordWrite
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.store import PodBook
 from gcushare.vendors import ENFLAME
 from tests.unit.test_plugin_pod_book import pod
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gcushare.playground.apiserver.failures import ApiFailure
-from gcushare.playground.apiserver.objects import JsonObject, copy_of
-from gcushare.playground.apiserver.patches import apply_json_patch, merge
-from gcushare.playground.apiserver.strategic import strategic_merge
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.objects import JsonObject, copy_of
+from gcushare_playground.apiserver.patches import apply_json_patch, merge
+from gcushare_playground.apiserver.strategic import strategic_merge
 
 NODE: JsonObject = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}, "list": [1, 2, 3]}}
 

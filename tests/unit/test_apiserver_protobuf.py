@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.playground.apiserver import ApiFailure
-from gcushare.playground.apiserver.protobuf import decode
+from gcushare_playground.apiserver import ApiFailure
+from gcushare_playground.apiserver.protobuf import decode
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from gcushare.playground.apiserver.failures import ApiFailure
-from gcushare.playground.apiserver.quantities import parse
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.quantities import parse
 
 
 @pytest.mark.parametrize(

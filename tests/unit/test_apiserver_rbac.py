@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gcushare.playground.apiserver import Attributes, RbacAuthorizer, Registry, User, service_account
-from gcushare.playground.apiserver.identities import ADMIN, ANONYMOUS, impersonated
-from gcushare.playground.apiserver.objects import JsonObject
+from gcushare_playground.apiserver import Attributes, RbacAuthorizer, Registry, User, service_account
+from gcushare_playground.apiserver.identities import ADMIN, ANONYMOUS, impersonated
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.unit.apiserver_objects import new_registry
 
 PLUGIN = service_account("kube-system", "plugin", node="n1")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gcushare.playground.apiserver import ApiFailure, Deletion, Registry
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.resources import BY_NAME
-from gcushare.playground.apiserver.subresources import bind, evict
+from gcushare_playground.apiserver import ApiFailure, Deletion, Registry
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver.subresources import bind, evict
 from tests.unit.apiserver_objects import MEMORY, config_map, deployment, memory_pod, new_registry, node, pod
 
 PODS = BY_NAME["pods"]

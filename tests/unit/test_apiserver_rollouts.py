@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.playground.apiserver.controllers.node_matching import fits
-from gcushare.playground.apiserver.controllers.rollouts import ReplicaSetState, Strategy, plan_rollout, read_strategy
-from gcushare.playground.apiserver.objects import JsonObject
+from gcushare_playground.apiserver.controllers.node_matching import fits
+from gcushare_playground.apiserver.controllers.rollouts import ReplicaSetState, Strategy, plan_rollout, read_strategy
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.unit.apiserver_objects import deployment
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.playground.apiserver.failures import ApiFailure
-from gcushare.playground.apiserver.objects import JsonObject
-from gcushare.playground.apiserver.resources import BY_NAME
-from gcushare.playground.apiserver.selectors import Selector, parse_fields, parse_labels, read_selector
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.objects import JsonObject
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver.selectors import Selector, parse_fields, parse_labels, read_selector
 
 POD: JsonObject = {
     "metadata": {"name": "a", "namespace": "x", "labels": {"app": "web", "tier": "front", "weight": "7"}},

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gcushare.playground.apiserver.objects import JsonObject, Key
-from gcushare.playground.apiserver.storage import Change, ChangeType, Collection, Expired, Storage
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.storage import Change, ChangeType, Collection, Expired, Storage
 
 
 def _object(name: str, value: int = 0) -> JsonObject:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gcushare.playground.apiserver.durations import human, since
-from gcushare.playground.apiserver.objects import JsonObject, rfc3339
-from gcushare.playground.apiserver.resources import BY_NAME, RESOURCES, is_stored
-from gcushare.playground.apiserver.tables import table
+from gcushare_playground.apiserver.durations import human, since
+from gcushare_playground.apiserver.objects import JsonObject, rfc3339
+from gcushare_playground.apiserver.resources import BY_NAME, RESOURCES, is_stored
+from gcushare_playground.apiserver.tables import table
 from tests.unit.apiserver_objects import deployment, node, pod
 
 NOW = 1_800_000_000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.card_view.bars import LETTERS, Part, granted_bar, letter_of, used_bar
+from gcushare.cli.cards.bars import LETTERS, Part, granted_bar, letter_of, used_bar
 
 PARTS = st.lists(st.builds(Part, st.integers(0, 200), st.booleans()), max_size=12)
 

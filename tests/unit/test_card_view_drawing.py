@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from gcushare.card_view.drawing import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, picture_lines
+from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, picture_lines
 from gcushare.core.units import GIB
-from gcushare.wire.node_status import ClosureStatus, LeftOutStatus, UnreadableStatus, UseStatus
+from gcushare.wire.documents.node_status import ClosureStatus, LeftOutStatus, UnreadableStatus, UseStatus
 from tests.unit.card_pictures import busy, card, drawn, picture, pod, status, use
 
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}

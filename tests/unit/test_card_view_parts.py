@@ -6,9 +6,9 @@ import json
 
 import msgspec
 
-from gcushare.card_view.picture import HolderState, view_status
+from gcushare.cli.cards.view import HolderState, view_status
 from gcushare.core.nodes import CardMode
-from gcushare.wire.node_status import parse_node_status
+from gcushare.wire.documents.node_status import parse_node_status
 from tests.unit.card_pictures import NO_OWNERS, busy, card, picture, pod, status, use
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.cards.backoffs import Backoffs
+from gcushare.cards.worker.backoffs import Backoffs
 
 
 def test_a_wait_doubles_up_to_its_longest() -> None:

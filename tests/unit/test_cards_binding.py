@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gcushare.cards.binding import decode_text, find_library
+from gcushare.cards.c_library import decode_text, find_library
 
 
 def touched(path: Path) -> Path:

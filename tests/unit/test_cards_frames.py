@@ -7,7 +7,8 @@ import math
 import pytest
 
 from gcushare.cards.errors import LibraryCallError, LibraryMissingError
-from gcushare.cards.frames import (
+from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.worker.frames import (
     HEADER,
     MAX_FRAME_BYTES,
     Described,
@@ -22,7 +23,6 @@ from gcushare.cards.frames import (
     encode_frame,
     encode_result,
 )
-from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
 

@@ -18,7 +18,7 @@ from gcushare.cards.plausible import (
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import MEMORY_UNITS
-from gcushare.wire.inventory import MAX_INVENTORY_UNITS, decode_inventory, encode_inventory
+from gcushare.wire.annotations.inventory import MAX_INVENTORY_UNITS, decode_inventory, encode_inventory
 
 ANY_COUNT = st.integers(-(2**64), 2**64)
 ANY_TEXT = st.text(max_size=600)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gcushare.cards.ports import HealthReading
-from gcushare.cards.simulated_file import parse_simulated_cards, parse_size
+from gcushare.cards.simulated.file import parse_simulated_cards, parse_size
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import ConfigError
 

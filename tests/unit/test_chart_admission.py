@@ -7,8 +7,8 @@ import re
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.keys import CARD_UUID, CORRECTED, ROOM_FOUND
-from gcushare.wire.records import record_keys
+from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, ROOM_FOUND
+from gcushare.wire.annotations.record import record_keys
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,

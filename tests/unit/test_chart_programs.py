@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls, extender_entry
-from gcushare.config_manager.options import RunSettings, UninstallSettings
-from gcushare.config_manager.versions import ConfigFormat
+from gcushare.cli.uninstall.command_line import PROGRAM as CLEANUP
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls, extender_entry
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat
+from gcushare.config_manager.settings import RunSettings, UninstallSettings
 from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
-from gcushare.runtime.loading import load_settings
-from gcushare.runtime.settings import Program
+from gcushare.runtime.settings.declare import Program
+from gcushare.runtime.settings.loading import load_settings
+from gcushare.scheduler_extender.mutual_tls.settings import Verbs
 from gcushare.scheduler_extender.settings import PROGRAM as EXTENDER
-from gcushare.scheduler_extender.verbs.settings import Verbs
-from gcushare.uninstall.command_line import PROGRAM as CLEANUP
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
 from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVICE_PORT, VERBS_PORT
 from tests.charts import (
@@ -45,7 +45,7 @@ PROGRAMS: dict[tuple[str, ...], Program[Any]] = {
     ("gcushare-scheduler-extender",): EXTENDER,
     ("gcushare-config-manager", "run"): _program("run", RunSettings),
     ("gcushare-config-manager", "uninstall"): _program("uninstall", UninstallSettings),
-    ("python3", "-m", "gcushare.uninstall"): CLEANUP,
+    ("python3", "-m", "gcushare.cli.uninstall"): CLEANUP,
 }
 
 

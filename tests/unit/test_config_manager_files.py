@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.files import FileState, HostFileError, HostFiles, temporary_path
-from gcushare.config_manager.layout import Layout
-from gcushare.config_manager.record import Record, parse_record
+from gcushare.config_manager.host.files import FileState, HostFileError, HostFiles, temporary_path
+from gcushare.config_manager.host.paths import Layout
+from gcushare.config_manager.host.record import Record, parse_record
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.runtime.safe_directory import UnsafePathError
 from tests.limits import small_files

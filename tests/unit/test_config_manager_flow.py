@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.config_manager.executing import RolledBackError
-from gcushare.config_manager.files import HostFiles
+from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import ConfigError, ConflictError, NotFoundError, Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,

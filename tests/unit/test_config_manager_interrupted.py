@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.executing import RolledBackError
-from gcushare.config_manager.files import HostFiles
+from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.plan.execute import RolledBackError
 from tests.unit.config_manager_host import (
     KUBEASZ,
     MANIFEST,

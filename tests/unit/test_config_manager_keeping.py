@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.executing import UNSHARED
-from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls
-from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
+from gcushare.config_manager.plan.execute import UNSHARED
+from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
 from gcushare.core.errors import RetryableError
 from gcushare.kube import Tenure
 from gcushare.runtime.shutdown import Shutdown

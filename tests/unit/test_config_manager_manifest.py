@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.config_manager.launching import ConfigTarget
-from gcushare.config_manager.manifest import PodManifest, parse_manifest
+from gcushare.config_manager.host.launch import ConfigTarget
+from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import CORPUS, corpus_text, load_yaml
 

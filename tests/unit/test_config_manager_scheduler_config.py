@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.config_manager.arguments import Flag, parse_flags
-from gcushare.config_manager.extender import ExtenderSettings, ExtenderTls, is_ours
-from gcushare.config_manager.scheduler_config import calls_of, existing_config, merged_config, new_config
-from gcushare.config_manager.versions import parse_version
+from gcushare.config_manager.host.pflag import Flag, parse_flags
+from gcushare.config_manager.scheduler_config.document import calls_of, existing_config, merged_config, new_config
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls, is_ours
+from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors.aliyun import ALIYUN
 from gcushare.vendors.enflame import ENFLAME

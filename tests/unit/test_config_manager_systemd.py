@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.executing import RolledBackError
-from gcushare.config_manager.launching import ConfigTarget
-from gcushare.config_manager.systemd import parse_unit
+from gcushare.config_manager.host.launch import ConfigTarget
+from gcushare.config_manager.host.systemd_unit import parse_unit
+from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import ADMIN_CONFIG, KUBEASZ, MOVED_EXTENDER, UNIT, Host
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.extender import ExtenderSettings
-from gcushare.config_manager.files import HostFiles
-from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
+from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
 from gcushare.config_manager.turns import TURN_TIMES, LeaseTurns
 from gcushare.core.errors import RetryableError
 from gcushare.wire.objects import Lease

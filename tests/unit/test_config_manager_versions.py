@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.config_manager.arguments import effective, parse_flags
-from gcushare.config_manager.versions import ConfigFormat, parse_format, parse_image_version, parse_version
+from gcushare.config_manager.host.pflag import effective, parse_flags
+from gcushare.config_manager.scheduler_config.versions import (
+    ConfigFormat,
+    parse_format,
+    parse_image_version,
+    parse_version,
+)
 from gcushare.core.errors import ConfigError
 
 

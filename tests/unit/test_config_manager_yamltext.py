@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from gcushare.config_manager.yamltext import YamlText, block_mapping, scalar_text
-from gcushare.config_manager.yamltree import Mapping, Scalar, Sequence, plain_value
+from gcushare.config_manager.scheduler_config.yaml_text import YamlText, block_mapping, scalar_text
+from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
 from gcushare.core.errors import ConfigError, Refused
 
 

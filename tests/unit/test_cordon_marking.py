@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from gcushare.cordon.marking import Wish, decide_marking
-from gcushare.cordon.writing import ATTEMPTS, mark_card
+from gcushare.cli.cordon.annotation import Wish, decide_marking
+from gcushare.cli.cordon.write import ATTEMPTS, mark_card
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.objects import ObjectMeta
 
 CORDONED = ENFLAME.cordon_annotation

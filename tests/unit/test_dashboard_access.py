@@ -11,8 +11,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, RENEWED_S, OpenDoor, TokenGuard
-from gcushare.scheduler_extender.dashboard.budgets import PER_PEER, STRANGERS
-from gcushare.scheduler_extender.dashboard.reviews import (
+from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
+from gcushare.scheduler_extender.dashboard.token_reviews import (
     AccessReview,
     AccessStatus,
     TokenReview,

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.scheduler_extender.dashboard.budgets import PER_PEER, READERS, STRANGERS, ReviewBudget, site_of
+from gcushare.scheduler_extender.dashboard.token_review_limits import (
+    PER_PEER,
+    READERS,
+    STRANGERS,
+    ReviewBudget,
+    site_of,
+)
 
 
 def spent_by_strangers(budget: ReviewBudget, now: float, *addresses: str | None) -> int:

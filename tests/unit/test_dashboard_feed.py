@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.core.fitting import MAX_LOGGED_CHANGES
+from gcushare.core.fit_index import MAX_LOGGED_CHANGES
 from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import SLICE_BYTES, Feed, Mark, parse_mark
-from gcushare.scheduler_extender.dashboard.notes import Notes
-from gcushare.scheduler_extender.sinks import NodeSink, PodSink
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.keys import CORRECTED
+from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document, state_of
 

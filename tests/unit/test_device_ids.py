@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.wire.device_ids import (
+from gcushare.wire.kubelet.device_ids import (
     FIRST_CHARACTERS_PER_CARD,
     KUBELET_MESSAGE_LIMIT_BYTES,
     MAX_CARDS,
@@ -17,7 +17,7 @@ from gcushare.wire.device_ids import (
     fits_kubelet,
     is_device_id,
 )
-from gcushare.wire.device_lists import encode_device_list
+from gcushare.wire.kubelet.device_lists import encode_device_list
 
 UNITS = st.integers(0, MAX_CARDS - 1).flatmap(
     lambda index: st.tuples(st.just(index), st.integers(0, UNITS_PER_CARD[index] - 1))

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.device_ids import MAX_CARDS, device_ids_of_card, encode_device_id
-from gcushare.wire.device_lists import (
+from gcushare.wire.kubelet.device_ids import MAX_CARDS, device_ids_of_card, encode_device_id
+from gcushare.wire.kubelet.device_lists import (
     DeviceIds,
     check_no_foreign,
     decode_allocate_request,

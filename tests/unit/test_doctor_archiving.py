@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gcushare.doctor.archiving import new_archive
+from gcushare.cli.support_bundle.archive import new_archive
 
 
 def test_a_link_planted_under_the_temporary_name_is_not_written_through(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcushare
-from gcushare.doctor import cutting
-from gcushare.doctor.cutting import cut_log, cut_metrics, own_words
-from gcushare.doctor.sentences import cut_to_known
+from gcushare.cli.support_bundle import cutting
+from gcushare.cli.support_bundle.cutting import cut_log, cut_metrics, own_words
+from gcushare.cli.support_bundle.sentences import cut_to_known
 
 HEAD = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
 FREE_TO_CHOOSE = {"user", "path"}

@@ -9,13 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.core.errors import RemoteContractError
-from gcushare.doctor.checks.table import CHECKS, examine
-from gcushare.doctor.checks.views import span, words_of
-from gcushare.doctor.clocks import lease_clock
-from gcushare.doctor.facts import Facts, parse_time
-from gcushare.doctor.figures import parse_figures
-from gcushare.doctor.findings import (
+from gcushare.cli.doctor.checks.registry import CHECKS, examine
+from gcushare.cli.doctor.checks.views import span, words_of
+from gcushare.cli.doctor.clocks import lease_clock
+from gcushare.cli.doctor.facts import Facts, parse_time
+from gcushare.cli.doctor.findings import (
     RemoveAnnotation,
     RemoveCapacity,
     ReplaceAnnotation,
@@ -26,10 +24,12 @@ from gcushare.doctor.findings import (
     warning,
     worst,
 )
-from gcushare.doctor.fixing import patch_of
-from gcushare.doctor.objects import SeenPod
-from gcushare.doctor.programs import Program, port_of, program_of, vendor_of_plugin
-from gcushare.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
+from gcushare.cli.doctor.fix import patch_of
+from gcushare.cli.doctor.objects import SeenPod
+from gcushare.cli.doctor.programs import Program, port_of, program_of, vendor_of_plugin
+from gcushare.cli.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
+from gcushare.cluster.metrics_text import parse_figures
+from gcushare.core.errors import RemoteContractError
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.command_lines import flag_of
@@ -185,7 +185,7 @@ def test_words_of_many_and_lengths_of_time_are_short() -> None:
 
 def test_every_finding_is_documented_and_nothing_else() -> None:
     root = Path(__file__).parents[2]
-    sources = "".join(path.read_text() for path in sorted((root / "src/gcushare/doctor/checks").glob("*.py")))
+    sources = "".join(path.read_text() for path in sorted((root / "src/gcushare/cli/doctor/checks").glob("*.py")))
     made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
     made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
     told = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs/doctor.md").read_text(), re.MULTILINE))

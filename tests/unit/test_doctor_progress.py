@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import io
 
-from gcushare.doctor.progress import Progress
+from gcushare.cli.terminal.progress import Progress
 
 
 class Screen(io.StringIO):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.doctor.redacting import MASK, Redactor, is_secret_name
+from gcushare.cli.support_bundle.redact import MASK, Redactor, is_secret_name
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.doctor.slimming import (
+from gcushare.cli.support_bundle.object_sanitizer import (
     secrets_of,
     slim_config_map,
     slim_event,

@@ -14,9 +14,9 @@ import pytest
 
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import VENDORS
-from gcushare.wire import keys
-from gcushare.wire.device_ids import fits_kubelet
-from gcushare.wire.records import record_keys
+from gcushare.wire.annotations import keys
+from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.kubelet.device_ids import fits_kubelet
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
 
 SOURCES = ROOT / "src" / "gcushare"

@@ -22,11 +22,11 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.runtime import parsers
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.exits import EXIT_STATUS, exit_code_for
-from gcushare.runtime.groups import LogSettings
-from gcushare.runtime.settings import Program, group, setting, settings
+from gcushare.runtime.exit_codes import EXIT_STATUS, exit_code_for
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.groups import LogSettings
 
 
 @settings
@@ -153,7 +153,7 @@ def test_a_reader_that_leaves_early_hears_no_complaint(unbuffered: str) -> None:
 @pytest.mark.parametrize("flag", ["--help", "--version", "--print-config"])
 def test_a_reader_that_leaves_an_answer_of_the_command_line_hears_no_complaint(flag: str) -> None:
     """What ``--help`` prints waits in a buffer until the end, where the interpreter would complain."""
-    program = "import sys\nfrom gcushare.inspect.__main__ import main_gcushare\nsys.exit(main_gcushare())\n"
+    program = "import sys\nfrom gcushare.cli.inspect.__main__ import main_gcushare\nsys.exit(main_gcushare())\n"
     assert _run_without_a_reader(program, flag) == (141, "")
 
 

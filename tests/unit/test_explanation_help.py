@@ -8,8 +8,8 @@ from gcushare.core.explanations import Explainer
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import CardRequest
-from gcushare.wire.explain_documents import ExplainDocument, RequestDocument, explain_waiting, render_explanation
-from gcushare.wire.explain_help import describe_ways_out
+from gcushare.wire.documents.explain import ExplainDocument, RequestDocument, explain_waiting, render_explanation
+from gcushare.wire.documents.ways_out import describe_ways_out
 from tests.builders import GIB_UNIT, cards, held
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
-from gcushare.core.explanation_words import summarise
+from gcushare.core.explanation_text import summarise
 from gcushare.core.explanations import HOPEFUL, MAX_REMEDIES_TRIED, Asked, Explainer, Explanation, Verdict, judge
-from gcushare.core.fitting import can_ever_fit
+from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from gcushare.core.errors import Refused
-from gcushare.scheduler_extender.sinks import PodSink
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.state.watch_handlers import PodSink
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.extender_binds import Rig

@@ -9,11 +9,11 @@ import pytest
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
 from gcushare.core.requests import CardRequest
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.scheduler_extender.asking import Policies, read_asking
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.outcomes import NotLeader
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.request import Policies, read_asking
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import CARD_POLICY, USE_CARDS
+from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
 from tests.extender_objects import a_pod, on_card, recount
 from tests.unit.extender_binds import QUICK, Office, Rig
 from tests.unit.extender_cluster import Mishap

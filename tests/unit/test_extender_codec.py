@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire import extender
+from gcushare.wire import extender_api as extender
 from tests.extender_objects import Document, filter_body, pod_document
 
 MOST = 1_000

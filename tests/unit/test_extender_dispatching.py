@@ -9,12 +9,12 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube import AlreadyExistsError, UnknownOutcomeError
-from gcushare.scheduler_extender.asking import Asking
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.dispatching import Dispatcher, reason_of, result_of
-from gcushare.scheduler_extender.filtering import Answer, FilterService
-from gcushare.scheduler_extender.outcomes import NotLeader
-from gcushare.scheduler_extender.pod_lookup import BURST_READS
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, result_of
+from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
+from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
+from gcushare.scheduler_extender.verbs.request import Asking
 from gcushare.vendors import ALIYUN, ENFLAME
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Office

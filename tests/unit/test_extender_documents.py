@@ -8,7 +8,7 @@ from gcushare.core.explanations import Explainer
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.explain_documents import (
+from gcushare.wire.documents.explain import (
     RequestDocument,
     encode_explanation,
     explain_bound,
@@ -16,7 +16,7 @@ from gcushare.wire.explain_documents import (
     explain_waiting,
     render_explanation,
 )
-from gcushare.wire.inspect_documents import CLOSING, OPENING, encode_node, indent
+from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node, indent
 from tests.builders import GIB_UNIT, asks, card, cards, held
 
 POD_1 = PodRef("2713cdab-6ec7-40be-a0e6-bf144efb0098", "kube-system", "gcushare-pod-1", "2022-09-06T07:40:43Z")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
-from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_pod, on_card
 from tests.unit.extender_binds import Rig

@@ -10,11 +10,11 @@ import pytest
 from gcushare.kube.patches import PodIdentity
 from gcushare.runtime.shutdown import STOP_DEADLINE_S
 from gcushare.scheduler_extender.app import BINDS_DRAIN_S, DRAIN_S, EVENTS_DRAIN_S, REQUESTS_DRAIN_S
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.outcomes import BindTimes
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.settings import ElectionSettings
-from gcushare.wire.extender import BindArguments
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.wire.extender_api import BindArguments
 from tests.extender_objects import a_node, a_pod, state_of
 from tests.unit.extender_cluster import Cluster
 

@@ -10,13 +10,13 @@ import pytest
 from gcushare.core.errors import NotFoundError
 from gcushare.core.explanations import MAX_REMEDIES_TRIED
 from gcushare.core.nodes import PodRef
-from gcushare.scheduler_extender.asked_nodes import AskedNodes
-from gcushare.scheduler_extender.asking import Policies, read_asking
-from gcushare.scheduler_extender.explaining import ExplainService
-from gcushare.scheduler_extender.pod_names import PodNames
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.state.last_filtered_nodes import AskedNodes
+from gcushare.scheduler_extender.state.pod_names import PodNames
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import Policies, read_asking
 from gcushare.vendors import ENFLAME
-from gcushare.wire.explain_documents import AskedDocument
+from gcushare.wire.documents.explain import AskedDocument
 from tests.extender_objects import a_node, a_pod, filter_body, node_document, on_card, pod_document, state_of
 from tests.unit.extender_desk import Desk
 

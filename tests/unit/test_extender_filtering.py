@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.fitting import can_ever_fit
+from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.placement import NODE_POLICIES, score_node
-from gcushare.scheduler_extender.asking import Asking, Policies
-from gcushare.scheduler_extender.filtering import Answer, FilterService
-from gcushare.scheduler_extender.name_lists import MIN_CACHED_BYTES
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
+from gcushare.scheduler_extender.verbs.node_names import MIN_CACHED_BYTES
+from gcushare.scheduler_extender.verbs.request import Asking, Policies
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.extender import SPARE_NODES
-from gcushare.wire.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
+from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
+from gcushare.wire.extender_api import SPARE_NODES
 from tests.builders import asks
 from tests.extender_objects import (
     Document,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core import fitting
+from gcushare.core import fit_index as fitting
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
-from gcushare.core.fitting import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
+from gcushare.core.fit_index import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.placement import NODE_POLICIES, score_node
 from gcushare.core.requests import CardRequest, CardSelection

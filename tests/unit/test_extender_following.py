@@ -9,12 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gcushare.runtime.health import Heartbeat
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.following import recount_for_ever, settle_for_ever
 from gcushare.scheduler_extender.metrics import RequestMetrics
-from gcushare.scheduler_extender.outcomes import BindTimes
 from gcushare.scheduler_extender.ports import Alone
-from gcushare.wire.extender import BindArguments
+from gcushare.scheduler_extender.state.maintenance import recount_for_ever, settle_for_ever
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.wire.extender_api import BindArguments
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.extender_cluster import Cluster
 

@@ -11,11 +11,11 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState
 from gcushare.core.nominations import compute_room_left, fits_beside
-from gcushare.scheduler_extender.asking import Asking, read_asking
-from gcushare.scheduler_extender.filtering import KEPT_REASON, FilterService
-from gcushare.scheduler_extender.nominations import EXPECTED_S, KEPT_S, MAX_NOMINEES, Nominations
-from gcushare.scheduler_extender.state import VendorState
-from gcushare.wire.extender import BindArguments
+from gcushare.scheduler_extender.state.nominations import EXPECTED_S, KEPT_S, MAX_NOMINEES, Nominations
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.filter import KEPT_REASON, FilterService
+from gcushare.scheduler_extender.verbs.request import Asking, read_asking
+from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
 from tests.extender_objects import Document, a_node, filter_body, on_card, pod_document, state_of

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from gcushare.core.errors import RetryableError
 from gcushare.kube.patches import PodIdentity
-from gcushare.scheduler_extender.asking import read_asking
-from gcushare.scheduler_extender.outcomes import NotLeader
+from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.request import read_asking
+from gcushare.wire.annotations.record import encode_record
 from gcushare.wire.objects import Condition, Pod, PodStatus
-from gcushare.wire.records import encode_record
 from tests.extender_objects import a_pod, on_card
 from tests.unit.extender_binds import Rig
 from tests.unit.extender_cluster import Mishap

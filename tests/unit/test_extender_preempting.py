@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.scheduler_extender.preempting import MAX_VICTIMS, MAX_VICTIMS_OF_NODE, reduce_victims
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE, reduce_victims
 from tests.builders import asks
 from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
 from tests.unit.extender_desk import Desk

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from gcushare.scheduler_extender.asking import Policies, read_asking
-from gcushare.scheduler_extender.explaining import ExplainService
-from gcushare.scheduler_extender.refusals import (
+from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     BURST_TOKENS,
     NODES_PER_TOKEN,
     REFUSED_REASON,
     TOKENS_PER_S,
     RefusalReporter,
 )
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import Policies, read_asking
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import ObjectReference
 from tests.extender_objects import a_node, a_pod, on_card, state_of

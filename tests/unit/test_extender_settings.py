@@ -9,10 +9,10 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.entry import Surroundings
-from gcushare.runtime.loading import load_settings
+from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.__main__ import main
-from gcushare.scheduler_extender.outcomes import BindTimes
 from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
 from gcushare.vendors import ALIYUN, ENFLAME
 
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import Alone
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.explain_documents import render_explanation
-from gcushare.wire.extender import BindArguments
-from gcushare.wire.inspect_documents import encode_node
-from gcushare.wire.keys import CARDS
+from gcushare.wire.annotations.keys import CARDS
+from gcushare.wire.documents.explain import render_explanation
+from gcushare.wire.documents.inspect import encode_node
+from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_cluster import Cluster

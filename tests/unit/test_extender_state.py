@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import Inventory, UnrecordedHolder
-from gcushare.core.fitting import Shape
+from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import MAX_ASKING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.asking import read_asking
-from gcushare.scheduler_extender.sinks import NodeSink, PodSink
-from gcushare.scheduler_extender.state import MAX_REMEMBERED, VendorState
+from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
+from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink
+from gcushare.scheduler_extender.verbs.request import read_asking
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.inventory import encode_inventory
-from gcushare.wire.keys import CARDS, NODE_POLICY, USE_CARDS
+from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.annotations.keys import CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
 from tests.builders import asks, card
 from tests.extender_objects import a_node, a_pod, inventory_text, on_card, pod_document, recount, state_of

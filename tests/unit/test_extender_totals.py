@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import SERVES_WHOLE, Closure, UnrecordedHolder
-from gcushare.core.fitting import ChangeLog, can_ever_fit
+from gcushare.core.fit_index import ChangeLog, can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
 from gcushare.core.totals import ClusterTotals, UnitTotals

@@ -7,15 +7,15 @@ import pytest
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.totals import ClusterTotals
-from gcushare.scheduler_extender.state import VendorState
-from gcushare.scheduler_extender.waiting_reasons import (
+from gcushare.scheduler_extender.explain.pending_reasons import (
     MAX_SEARCHED_SETS,
     MAX_SEARCHED_SHAPES,
     WaitReason,
     count_waiting,
 )
+from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import CARDS, USE_CARDS
+from gcushare.wire.annotations.keys import CARDS, USE_CARDS
 from gcushare.wire.objects import Node, Pod
 from tests.builders import card
 from tests.extender_objects import a_node, a_pod, inventory_text, node_document, on_card, state_of

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError
-from gcushare.scheduler_extender.asking import read_asking
-from gcushare.scheduler_extender.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
-from gcushare.scheduler_extender.waking import ADOPT_S, ANSWER_S, LONGEST_SETTLE_S, SETTLE_S
+from gcushare.scheduler_extender.verbs.request import read_asking
+from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
+from gcushare.scheduler_extender.waking.waker import ADOPT_S, ANSWER_S, LONGEST_SETTLE_S, SETTLE_S
 from gcushare.vendors import ENFLAME
-from gcushare.wire.keys import CARDS, USE_CARDS
+from gcushare.wire.annotations.keys import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, pod_document
 from tests.unit.extender_waker import Bench

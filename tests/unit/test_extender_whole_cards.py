@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.core.errors import NotFoundError, Refused
 from gcushare.core.nodes import CardMode
-from gcushare.scheduler_extender.asking import Policies, read_asking
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, RefusalReporter
+from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import Alone
-from gcushare.scheduler_extender.refusals import REFUSED_WHOLE_REASON, RefusalReporter
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.request import Policies, read_asking
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.explain_documents import render_explanation
-from gcushare.wire.extender import BindArguments
-from gcushare.wire.inspect_documents import encode_node
-from gcushare.wire.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
+from gcushare.wire.annotations.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
+from gcushare.wire.documents.explain import render_explanation
+from gcushare.wire.documents.inspect import encode_node
+from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import ObjectReference, Pod
 from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_cluster import Cluster

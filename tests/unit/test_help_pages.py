@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.inspect.marks import Mark, legend_rows
+from gcushare.cli.inspect.marks import Mark, legend_rows
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.settings import Program, settings
+from gcushare.runtime.settings.declare import Program, settings
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SCRIPTS: dict[str, str] = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.inspect.arguments import Grammar, spell_out, take_command
-from gcushare.inspect.manual import SETTINGS
-from gcushare.runtime.settings import list_specs
+from gcushare.cli.completion.arguments import Grammar, spell_out, take_command
+from gcushare.cli.inspect.help_text import SETTINGS
+from gcushare.runtime.settings.declare import list_specs
 
 GRAMMAR = Grammar.of(spec for cls in SETTINGS.values() for spec in list_specs(cls))
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gcushare.inspect.changes import Look, changes_between
-from gcushare.inspect.picture import NodeFacts, Picture, PodFacts
-from gcushare.inspect.summary import summarise
+from gcushare.cli.inspect.changes import Look, changes_between
+from gcushare.cli.inspect.summary import summarise
+from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
 from tests.builders import card, cards, held, pod
 from tests.unit.inspect_pictures import give, picture_of
 

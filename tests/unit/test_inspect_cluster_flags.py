@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube.kubeconfig import Kubeconfig, read_kubeconfig, resolve_context
-from gcushare.kube.overrides import Overrides, no_kubeconfig, override
+from gcushare.kube.connection.kubeconfig import Kubeconfig, read_kubeconfig, resolve_context
+from gcushare.kube.connection.overrides import Overrides, no_kubeconfig, override
 
 TEXT = """
 clusters:

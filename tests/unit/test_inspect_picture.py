@@ -7,14 +7,14 @@ import json
 import msgspec
 import pytest
 
+from gcushare.cli.inspect.summary import summarise
+from gcushare.cluster.extender_document import adopt_document, decode_document
+from gcushare.cluster.reading import asking_words, may_ask
+from gcushare.cluster.snapshot import Picture
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
-from gcushare.inspect.extender_document import adopt_document, decode_document
-from gcushare.inspect.picture import Picture
-from gcushare.inspect.reading import asking_words, may_ask
-from gcushare.inspect.summary import summarise
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.inspect_documents import CLOSING, OPENING, encode_node
+from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node
 from tests.builders import card, cards, held
 from tests.extender_objects import a_node, a_pod, on_card, pod_document
 

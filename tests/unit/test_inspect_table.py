@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
+from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.options import SortKey
+from gcushare.cli.inspect.summary import Summary, natural_key, summarise
+from gcushare.cli.inspect.table import table_lines
+from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
-from gcushare.inspect.details import detail_lines
-from gcushare.inspect.options import SortKey
-from gcushare.inspect.picture import NodeFacts, Picture, PodFacts
-from gcushare.inspect.summary import Summary, natural_key, summarise
-from gcushare.inspect.table import table_lines
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from tests.builders import card, cards, held, pod
 from tests.unit.inspect_pictures import give, picture_of

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.core.cards import Card, InventoryCard
-from gcushare.core.errors import RemoteContractError
-from gcushare.core.units import GIB
-from gcushare.inspect.pod_use import how_to_tell, pod_use_rows
-from gcushare.inspect.summary import Summary, summarise
-from gcushare.inspect.use import (
+from gcushare.cli.inspect.summary import Summary, summarise
+from gcushare.cli.top.card_use import (
     MEMORY,
     POD_GRANTED,
     POD_USED,
@@ -20,7 +16,11 @@ from gcushare.inspect.use import (
     parse_metrics,
     use_rows,
 )
-from gcushare.inspect.use_table import pod_use_lines, use_csv, use_lines, use_report
+from gcushare.cli.top.pod_use import how_to_tell, pod_use_rows
+from gcushare.cli.top.table import pod_use_lines, use_csv, use_lines, use_report
+from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.units import GIB
 from tests.builders import cards, held
 from tests.unit.inspect_pictures import give, picture_of
 

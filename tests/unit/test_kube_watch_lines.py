@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
 from gcushare.kube import GoneError
+from gcushare.kube.connection.watch_lines import LineSplitter, watch_events
 from gcushare.kube.errors import Attempt
-from gcushare.kube.watching import LineSplitter, watch_events
 
 ATTEMPT = Attempt("GET /api/v1/pods", writes=False)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.playground.kubelet.checkpoint import (
+from gcushare_playground.kubelet.checkpoint import (
     CHECKPOINT_NAME,
     Checkpoint,
     CheckpointFile,

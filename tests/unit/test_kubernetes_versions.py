@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.config_manager.versions import accepted_versions, parse_version
+from gcushare.config_manager.scheduler_config.versions import accepted_versions, parse_version
 from gcushare.core.errors import ConfigError
 from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, release_words
 

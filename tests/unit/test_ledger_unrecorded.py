@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
-from gcushare.core.explanation_words import summarise
+from gcushare.core.explanation_text import summarise
 from gcushare.core.explanations import Explainer, Verdict, judge
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode

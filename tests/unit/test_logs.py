@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.runtime.groups import LogFormat, LogLevel, LogSettings
 from gcushare.runtime.log_lines import escape, fields, quote
 from gcushare.runtime.logs import setup_logging
+from gcushare.runtime.settings.groups import LogFormat, LogLevel, LogSettings
 from tests.limits import small_files
 
 log = logging.getLogger("example-program")

@@ -3,9 +3,9 @@ import pytest
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.device_plugin.allocation import Preference, card_of_ids, choose_ids
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.device_plugin.allocation.choice import Preference, card_of_ids, choose_ids
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
 from tests.builders import pod
 
 TOTALS = {0: 16, 1: 16, 2: 16}

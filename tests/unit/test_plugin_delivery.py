@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.delivery import Delivery, Grant, Strategy
+from gcushare.device_plugin.allocation.response import Delivery, Grant, Strategy
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 

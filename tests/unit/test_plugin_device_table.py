@@ -7,8 +7,8 @@ import pytest
 
 from gcushare.core.cards import Card, Health, Inventory, InventoryCard
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.device_table import DeviceTable
-from gcushare.wire.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
+from gcushare.device_plugin.kubelet.device_list import DeviceTable
+from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, Closure
-from gcushare.device_plugin.gone_pods import KILL_MARGIN_S
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.unrecorded import closures_of
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.vendors import ENFLAME
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import device_ids
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
 from tests.unit.plugin_records import World, keeper_of

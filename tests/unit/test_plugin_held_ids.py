@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gcushare.device_plugin.held_ids import HeldIds
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import device_ids
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.kubelet.held_ids import HeldIds
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.plugin_records import World, keeper_of
 from tests.unit.test_plugin_pod_book import UNITS, UUIDS, book_of, init_pod, pod
 from tests.unit.test_plugin_two_resources import in_use, whole_pod

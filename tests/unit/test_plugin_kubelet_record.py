@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.kubelet_record import KubeletRecordReader, read_checkpoint
-from gcushare.wire.device_ids import device_ids_of_card
+from gcushare.device_plugin.kubelet.allocations import KubeletRecordReader, read_checkpoint
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
 
 RESOURCE = "enflame.com/gcu-memory"
 

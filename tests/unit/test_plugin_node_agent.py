@@ -11,24 +11,24 @@ from gcushare.core.cards import Card, Closure, Health, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
-from gcushare.device_plugin.allocating import Allocator
-from gcushare.device_plugin.cdi import CdiKeeper, CdiSpecFile
-from gcushare.device_plugin.delivery import Delivery, Strategy
-from gcushare.device_plugin.device_table import DeviceTable, WholeCardTable
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.planning import CardStatus, Mode, Offer
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.publishing import Publisher
-from gcushare.device_plugin.record_keeping import RecordKeeper
-from gcushare.device_plugin.records_due import RecordWrite
-from gcushare.device_plugin.unrecorded import PATIENCE_S
-from gcushare.device_plugin.waiting import PodChanges
-from gcushare.device_plugin.whole_allocating import WholeCardAllocator
+from gcushare.device_plugin.allocation.cdi import CdiKeeper, CdiSpecFile
+from gcushare.device_plugin.allocation.memory import Allocator
+from gcushare.device_plugin.allocation.response import Delivery, Strategy
+from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.kubelet.device_list import DeviceTable, WholeCardTable
+from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
+from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
+from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.changes import PodChanges
+from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.vendors import ENFLAME
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import device_ids
-from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Node, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.test_plugin_pod_book import pod

@@ -3,7 +3,7 @@ import pytest
 from gcushare.core.cards import Card, Health, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB
-from gcushare.device_plugin.planning import CardStatus, Offer, Reserve, plan_inventory
+from gcushare.device_plugin.node.inventory import CardStatus, Offer, Reserve, plan_inventory
 from gcushare.vendors import ALIYUN, ENFLAME
 
 

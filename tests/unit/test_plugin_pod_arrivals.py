@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.pods.store import PodBook
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.objects import Pod
-from gcushare.wire.records import decode_record
 from tests.unit.test_plugin_pod_book import UNITS, UUIDS, book_of, init_pod, pod, written
 from tests.unit.test_plugin_two_resources import ended, in_use, whole_pod
 

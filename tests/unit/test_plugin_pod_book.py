@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.matching import match
-from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.pods.store import PodBook
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.objects import Pod
-from gcushare.wire.records import decode_record
 
 UNITS = dict.fromkeys(range(8), 16)
 UUIDS = {index: f"uuid-{index}" for index in range(8)}

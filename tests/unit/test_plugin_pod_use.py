@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.pod_entry import STATIC_POD_UID
-from gcushare.device_plugin.pod_use import PodUse, divide_use, granted_bytes
+from gcushare.device_plugin.pods.memory_use import PodUse, divide_use, granted_bytes
+from gcushare.device_plugin.pods.pod import STATIC_POD_UID
+from gcushare.device_plugin.pods.store import PodBook
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole, on_card
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.publishing import Publisher
+from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.vendors import ENFLAME
-from gcushare.wire.inventory import encode_inventory
+from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
 
 COUNT, INVENTORY = ENFLAME.count_resource, ENFLAME.inventory_annotation

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.record_keeping import PATIENCE_S
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import device_ids
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.reconciler import PATIENCE_S
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.plugin_records import World, book_of, keeper_of, write_due
 from tests.unit.test_plugin_pod_book import book_of as book_with
 from tests.unit.test_plugin_pod_book import pod

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.record_keeping import RecordKeeper
-from gcushare.device_plugin.record_writing import CALM_S, LEAST_INTERVAL_S, LOOK_S, RESEND_S
+from gcushare.device_plugin.pods.annotation_writer import CALM_S, LEAST_INTERVAL_S, LOOK_S, RESEND_S
+from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.store import PodBook
 from gcushare.kube.errors import InvalidError
 from gcushare.vendors import ENFLAME
 from tests.unit.plugin_records import World, book_of, keeper_of, write_due

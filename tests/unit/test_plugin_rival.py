@@ -8,8 +8,8 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, Inventory
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.publishing import ResourceCounts
-from gcushare.device_plugin.rival import RivalWatch
+from gcushare.device_plugin.kubelet.conflicting_plugin import RivalWatch
+from gcushare.device_plugin.node.publisher import ResourceCounts
 
 RESOURCE = "nvidia.com/gpu"
 

@@ -1,7 +1,7 @@
 """The status document as a person reads it."""
 
-from gcushare.device_plugin.status_text import render_status
-from gcushare.wire.node_status import CardStatus, LeftOutStatus, NodeStatus, PodStatus, UnreadableStatus
+from gcushare.device_plugin.reporting.status_text import render_status
+from gcushare.wire.documents.node_status import CardStatus, LeftOutStatus, NodeStatus, PodStatus, UnreadableStatus
 
 
 def card(index: int, **changes: object) -> CardStatus:

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.kubelet_record import KubeletRecord
-from gcushare.device_plugin.planning import Mode
-from gcushare.device_plugin.pod_book import PodBook
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.pods.store import PodBook
 from gcushare.vendors import ENFLAME
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import device_ids
+from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from gcushare.wire.records import decode_record
 from tests.unit.test_plugin_node_agent import Rig, make_rig
 from tests.unit.test_plugin_pod_book import UNITS, UUIDS, book_of, pod, written
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from gcushare.core.cards import UnrecordedHolder
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.record_keeping import CHANGING_PERIOD_S
-from gcushare.device_plugin.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
+from gcushare.device_plugin.pods.reconciler import CHANGING_PERIOD_S
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
 from gcushare.vendors import ENFLAME
-from gcushare.wire.inventory import MAX_UNRECORDED
+from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
 from tests.unit.test_plugin_pod_book import pod
 

@@ -6,15 +6,15 @@ from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.device_plugin.whole_allocation import (
+from gcushare.device_plugin.allocation.whole_card_choice import (
     NodeUse,
     WholeAsk,
     check_not_shared,
     choose_whole_cards,
     read_cards,
 )
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.device_lists import device_ids
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
 from tests.builders import pod
 
 FREE = (0, 1, 2, 3)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.device_ids import device_ids_of_card
-from gcushare.wire.pod_resources import decode_holdings
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.protos import podresources_pb2 as pb
 
 RESOURCE = "enflame.com/gcu-memory"

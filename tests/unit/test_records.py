@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.records import PodRecord, decode_record, encode_record, record_keys
+from gcushare.wire.annotations.record import PodRecord, decode_record, encode_record, record_keys
 
 RECORDS = st.builds(
     PodRecord,

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.config_manager.extender import ExtenderSettings as WrittenSettings
-from gcushare.config_manager.scheduler_config import new_config
-from gcushare.config_manager.versions import parse_version
+from gcushare.config_manager.scheduler_config.document import new_config
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings as WrittenSettings
+from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError
-from gcushare.playground.scheduler import Pacing, parse_scheduler_settings
-from gcushare.playground.scheduler.cache import NodeView, view_of
-from gcushare.playground.scheduler.fitting import Refusal, judge, summarise
-from gcushare.playground.scheduler.objects import PodInfo, effective_requests, read_node, read_pod
-from gcushare.playground.scheduler.scoring import score
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare_playground.scheduler import Pacing, parse_scheduler_settings
+from gcushare_playground.scheduler.cache import NodeView, view_of
+from gcushare_playground.scheduler.fitting import Refusal, judge, summarise
+from gcushare_playground.scheduler.objects import PodInfo, effective_requests, read_node, read_pod
+from gcushare_playground.scheduler.scoring import score
 
 NOTHING: frozenset[str] = frozenset()
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gcushare.playground.scheduler.objects import PodInfo, read_pod
-from gcushare.playground.scheduler.queueing import QueuedPod, SchedulingQueue
-from gcushare.playground.scheduler.settings import Pacing
+from gcushare_playground.scheduler.objects import PodInfo, read_pod
+from gcushare_playground.scheduler.queueing import QueuedPod, SchedulingQueue
+from gcushare_playground.scheduler.settings import Pacing
 
 PACING = Pacing(initial_backoff_s=1.0, max_backoff_s=4.0, unschedulable_s=300.0)
 

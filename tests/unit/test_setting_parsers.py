@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.runtime import parsers
-from gcushare.runtime.groups import LogLevel
-from gcushare.runtime.parsers import HostPort, Parser
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.groups import LogLevel
+from gcushare.runtime.settings.parsers import HostPort, Parser
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime import parsers
-from gcushare.runtime.groups import KubeSettings, LogFormat, LogLevel, LogSettings, ServeSettings
-from gcushare.runtime.loading import Answered, load_settings
-from gcushare.runtime.settings import Program, group, list_specs, setting, settings
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, list_specs, setting, settings
+from gcushare.runtime.settings.groups import KubeSettings, LogFormat, LogLevel, LogSettings, ServeSettings
+from gcushare.runtime.settings.loading import Answered, load_settings
 
 
 class Policy(enum.Enum):

@@ -1,10 +1,9 @@
 import pytest
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.device_ids import is_device_id
-from gcushare.wire.device_lists import encode_preferred_response
-from gcushare.wire.protos import deviceplugin_pb2 as pb
-from gcushare.wire.whole_cards import (
+from gcushare.wire.kubelet.device_ids import is_device_id
+from gcushare.wire.kubelet.device_lists import encode_preferred_response
+from gcushare.wire.kubelet.whole_card_ids import (
     WholeCard,
     decode_whole_card_id,
     encode_id_entry,
@@ -12,6 +11,7 @@ from gcushare.wire.whole_cards import (
     encode_whole_card_list,
     is_whole_card_id,
 )
+from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 
 @pytest.mark.parametrize("index", range(16))

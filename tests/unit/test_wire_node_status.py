@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.node_status import NodeStatus, parse_node_status
+from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
 
 FIRST: dict[str, Any] = {
     "version": "0.1.0",

@@ -31,10 +31,10 @@ def create_library(spec: LibrarySpec, observe: CallObserver) -> CardLibrary:
     bus = PciBus(Path(spec.pci_devices))
     match spec.kind:
         case "efml":
-            from gcushare.cards.efml import EfmlLibrary
+            from gcushare.cards.enflame.efml import EfmlLibrary
 
             return EfmlLibrary(spec.library, bus, observe)
         case "nvml":
-            from gcushare.cards.nvml import NvmlLibrary
+            from gcushare.cards.nvidia.nvml import NvmlLibrary
 
             return NvmlLibrary(spec.library, bus, observe, frozenset(spec.extra_application_xids))

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gcushare.config_manager.extender import ExtenderSettings
-from gcushare.config_manager.keeping import Desire, State
-from gcushare.config_manager.launching import HealthEndpoint
-from gcushare.config_manager.probing import Processes, Running
-from gcushare.config_manager.wishes import ExtenderOptions, extender_settings
+from gcushare.config_manager.desired_state import ExtenderOptions, extender_settings
+from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.probe import Processes, Running
+from gcushare.config_manager.reconcile import Desire, State
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
 from gcushare.core.errors import ConfigError, NotFoundError, RemoteContractError
 from gcushare.kube import (
     CONFIG_MAPS,

@@ -10,11 +10,11 @@ from typing import TypeVar
 from gcushare._version import __version__
 from gcushare.config_manager import commands
 from gcushare.config_manager.commands import Say
-from gcushare.config_manager.options import CommandSettings, RunSettings, UninstallSettings
+from gcushare.config_manager.settings import CommandSettings, RunSettings, UninstallSettings
 from gcushare.runtime.entry import Surroundings, columns_of, run_program
-from gcushare.runtime.exits import DONE, MISUSED
-from gcushare.runtime.manual import render_overview
-from gcushare.runtime.settings import Program
+from gcushare.runtime.exit_codes import DONE, MISUSED
+from gcushare.runtime.settings.declare import Program
+from gcushare.runtime.settings.help_text import render_overview
 from gcushare.runtime.shutdown import Shutdown, run
 
 T = TypeVar("T")

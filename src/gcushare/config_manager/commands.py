@@ -22,22 +22,22 @@ from gcushare.config_manager.cluster import (
     read_reports,
     wish,
 )
-from gcushare.config_manager.executing import Executor, Systemctl
-from gcushare.config_manager.files import HostFiles
-from gcushare.config_manager.keeping import Desire, Keeper, Pace, State
-from gcushare.config_manager.launching import SchedulerFile
+from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.host.launch import SchedulerFile
+from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
+from gcushare.config_manager.host.systemd_unit import UnitFile
 from gcushare.config_manager.manager import Manager, Prepared
-from gcushare.config_manager.options import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
-from gcushare.config_manager.plan import describe, render_diff
-from gcushare.config_manager.probing import HostProbe, ProcProcesses
-from gcushare.config_manager.systemd import UnitFile
+from gcushare.config_manager.plan.execute import Executor, Systemctl
+from gcushare.config_manager.plan.steps import describe, render_diff
+from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
+from gcushare.config_manager.settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
 from gcushare.config_manager.turns import LeaseTurns
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.kube import ApiLease, ConfigSources, KubeClient, Limits, SystemClock, load_config
-from gcushare.runtime.exits import DONE, FAILED
-from gcushare.runtime.groups import KubeSettings
+from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.serving import start_server
+from gcushare.runtime.http.server import start_server
+from gcushare.runtime.settings.groups import KubeSettings
 from gcushare.runtime.shutdown import Shutdown, root_tasks
 
 Say = Callable[[str], None]

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from gcushare.config_manager.deciding import Wanted, plan_apply, plan_recover
-from gcushare.config_manager.executing import UNSHARED, Executor
-from gcushare.config_manager.extender import ExtenderSettings
-from gcushare.config_manager.launching import SchedulerFile, own_flag
-from gcushare.config_manager.layout import Layout
-from gcushare.config_manager.observing import Observed, find_directory, find_manifest, observe, read_target
-from gcushare.config_manager.plan import Plan, outcome
-from gcushare.config_manager.record import sha256
-from gcushare.config_manager.scheduler_config import calls_of
-from gcushare.config_manager.versions import Version, accepted_versions, parse_version
+from gcushare.config_manager.host.launch import SchedulerFile, own_flag
+from gcushare.config_manager.host.paths import Layout
+from gcushare.config_manager.host.record import sha256
+from gcushare.config_manager.plan.decide import Wanted, plan_apply, plan_recover
+from gcushare.config_manager.plan.execute import UNSHARED, Executor
+from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
+from gcushare.config_manager.plan.steps import Plan, outcome
+from gcushare.config_manager.scheduler_config.document import calls_of
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError
 from gcushare.kube import Tenure
 from gcushare.wire.scheduler_port import Calls

@@ -18,8 +18,8 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.covers import CardCover, Cost, sum_cheapest
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
+from gcushare.core.preemption_cost import CardCover, Cost, sum_cheapest
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gcushare.core.fitting import ChangeLog
+from gcushare.core.fit_index import ChangeLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.requests import CardRequest

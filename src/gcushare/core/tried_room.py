@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gcushare.core.fitting import Shape
+from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.placement import NODE_POLICIES, CardPolicy, choose_cards
 from gcushare.core.requests import CardRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gcushare.starting import start
+from gcushare.runtime.start import start
 
 TYPE_CHECKING = False  # typing takes milliseconds to import
 if TYPE_CHECKING:

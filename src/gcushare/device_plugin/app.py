@@ -12,43 +12,43 @@ import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.cards.auto import open_source
 from gcushare.cards.monitor import CardMonitor
 from gcushare.cards.process_owners import ProcOwners
+from gcushare.cards.selection import open_source
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
-from gcushare.device_plugin.allocating import Allocator
-from gcushare.device_plugin.api_edges import ApiPatcher, EventAnnouncer, NodeSink, PodSink, decode_node, decode_pod
-from gcushare.device_plugin.cdi import CdiKeeper, CdiSpecFile
-from gcushare.device_plugin.configuring import find_api_server, monitor_settings, source_options
-from gcushare.device_plugin.delivery import Delivery, Strategy
-from gcushare.device_plugin.device_table import DeviceList, DeviceTable, WholeCardTable
-from gcushare.device_plugin.endpoint import Endpoint, EndpointSettings
-from gcushare.device_plugin.health import REGISTRATION_AGE_S, Pulses, make_health
-from gcushare.device_plugin.kubelet_record import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
-from gcushare.device_plugin.metrics import Observed, PluginMetrics
-from gcushare.device_plugin.node_agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.planning import CardStatus, Mode, Offer
-from gcushare.device_plugin.pod_book import PodBook
-from gcushare.device_plugin.pod_use import PodUseKeeper
-from gcushare.device_plugin.publishing import Publisher
-from gcushare.device_plugin.record_keeping import RecordKeeper
-from gcushare.device_plugin.records_due import RecordWrite
-from gcushare.device_plugin.rival import RivalWatch
-from gcushare.device_plugin.service import DevicePluginService, Granting
+from gcushare.device_plugin.allocation.cdi import CdiKeeper, CdiSpecFile
+from gcushare.device_plugin.allocation.memory import Allocator
+from gcushare.device_plugin.allocation.response import Delivery, Strategy
+from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
+from gcushare.device_plugin.configuration import find_api_server, monitor_settings, source_options
+from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
+from gcushare.device_plugin.kubelet.conflicting_plugin import RivalWatch
+from gcushare.device_plugin.kubelet.device_list import DeviceList, DeviceTable, WholeCardTable
+from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
+from gcushare.device_plugin.kubelet.server import DevicePluginService, Granting
+from gcushare.device_plugin.kubernetes import ApiPatcher, EventAnnouncer, NodeSink, PodSink, decode_node, decode_pod
+from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
+from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
+from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.changes import PodChanges
+from gcushare.device_plugin.pods.memory_use import PodUseKeeper
+from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
+from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
+from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.device_plugin.settings import PluginSettings
-from gcushare.device_plugin.status import describe_node
-from gcushare.device_plugin.waiting import PodChanges
-from gcushare.device_plugin.whole_allocating import WholeCardAllocator
 from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
-from gcushare.kube.transport import Limits
 from gcushare.runtime.health import Heartbeat
+from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.logs import fields
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
-from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.vendors import VENDORS_BY_NAME
 

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.api_edges import ApiPatcher
+from gcushare.device_plugin.allocation.cdi import CdiSpecFile
 from gcushare.device_plugin.app import COMPONENT, run_plugin
-from gcushare.device_plugin.asking import print_status
-from gcushare.device_plugin.cdi import CdiSpecFile
-from gcushare.device_plugin.configuring import find_api_server
-from gcushare.device_plugin.removing import Traces, remove_from_node
+from gcushare.device_plugin.configuration import find_api_server
+from gcushare.device_plugin.kubernetes import ApiPatcher
+from gcushare.device_plugin.node.removal import Traces, remove_from_node
+from gcushare.device_plugin.print_status import print_status
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.exits import DONE, exit_code_for
-from gcushare.runtime.groups import LogLevel, LogSettings
-from gcushare.runtime.settings import Program
+from gcushare.runtime.exit_codes import DONE, exit_code_for
+from gcushare.runtime.settings.declare import Program
+from gcushare.runtime.settings.groups import LogLevel, LogSettings
 from gcushare.runtime.shutdown import run
 from gcushare.vendors import VENDORS_BY_NAME
 

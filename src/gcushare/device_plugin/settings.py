@@ -11,12 +11,12 @@ from pathlib import Path
 
 from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.device_plugin.delivery import Strategy
-from gcushare.device_plugin.gone_pods import DEFAULT_LONGEST_WAIT_S
-from gcushare.device_plugin.planning import AUTO_UNIT, NO_RESERVE, Mode, Reserve
-from gcushare.runtime import parsers
-from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
-from gcushare.runtime.settings import group, setting, settings
+from gcushare.device_plugin.allocation.response import Strategy
+from gcushare.device_plugin.node.inventory import AUTO_UNIT, NO_RESERVE, Mode, Reserve
+from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import group, setting, settings
+from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
 
 STATUS_PORT = 32767
 """Beside the extender's 32766; the plugin uses the host's network only where an admin says so."""

@@ -10,7 +10,10 @@ from __future__ import annotations
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.collections import Sink
-from gcushare.kube.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.overrides import Overrides
+from gcushare.kube.connection.transport import Limits, Observer, RequestReport
+from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.election import ApiLease, LeaderElector, LeasePort, Tenure
 from gcushare.kube.errors import (
     AlreadyExistsError,
@@ -21,7 +24,6 @@ from gcushare.kube.errors import (
 )
 from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.lease import LeaseTimes
-from gcushare.kube.overrides import Overrides
 from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
 from gcushare.kube.patches import Patch, PatchKind, PodIdentity, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorCounters, ReflectorSettings
@@ -37,8 +39,6 @@ from gcushare.kube.resources import (
     Resource,
     Selector,
 )
-from gcushare.kube.transport import Limits, Observer, RequestReport
-from gcushare.kube.watching import RawWatchEvent
 
 __all__ = [
     "CONFIG_MAPS",

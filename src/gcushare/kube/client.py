@@ -11,7 +11,9 @@ import msgspec
 
 from gcushare._version import __version__
 from gcushare.core.errors import ConflictError, RemoteContractError
-from gcushare.kube.config import KubeConfig
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, Limits, Observer, Request, Transport
+from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
 from gcushare.kube.errors import Attempt, InvalidError
 from gcushare.kube.patches import (
     Patch,
@@ -24,8 +26,6 @@ from gcushare.kube.patches import (
     delete_options,
 )
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
-from gcushare.kube.transport import MAX_ANSWER_BYTES, Limits, Observer, Request, Transport
-from gcushare.kube.watching import RawWatchEvent, watch_events
 from gcushare.wire.foreign import JsonDoor
 from gcushare.wire.objects import Event, ListOf, Node, Pod
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from gcushare.kube.client import PAGE_SIZE
+from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
-from gcushare.kube.watching import RawWatchEvent
 from gcushare.wire.objects import ListOf
 
 T_contra = TypeVar("T_contra", contravariant=True)

@@ -29,11 +29,11 @@ import msgspec
 from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.collections import CollectionApi, Sink
+from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError
 from gcushare.kube.pacing import Backoff, BackoffPolicy
+from gcushare.kube.resource_versions import is_at_least
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
-from gcushare.kube.versions import is_at_least
-from gcushare.kube.watching import RawWatchEvent
 from gcushare.wire.objects import HEAD, ObjectMeta
 
 logger = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from gcushare.core.errors import ConfigError, GcushareError
-from gcushare.runtime.exits import DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
-from gcushare.runtime.groups import LogSettings
-from gcushare.runtime.loading import Answered, load_settings
+from gcushare.runtime.exit_codes import DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
 from gcushare.runtime.log_lines import escape
 from gcushare.runtime.logs import fields, setup_logging
 from gcushare.runtime.pipes import CLOSED_PIPE, is_closed_pipe, leave_closed_pipes
-from gcushare.runtime.settings import Program
+from gcushare.runtime.settings.declare import Program
+from gcushare.runtime.settings.groups import LogSettings
+from gcushare.runtime.settings.loading import Answered, load_settings
 
 T = TypeVar("T")
 

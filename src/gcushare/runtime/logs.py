@@ -12,10 +12,10 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from gcushare.runtime.groups import LogFormat, LogSettings
 from gcushare.runtime.log_file import LocalLogFile
 from gcushare.runtime.log_lines import Fields, JsonFormatter, TextFormatter, fields
 from gcushare.runtime.safe_directory import UnsafePathError
+from gcushare.runtime.settings.groups import LogFormat, LogSettings
 
 __all__ = ["Fields", "LogHandle", "fields", "setup_logging"]
 

@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from gcushare.runtime.tls import CertificateEnd
-from gcushare.runtime.turned_away import Cause
+from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.tls import CertificateEnd
 
 
 def make_registry(program: str, version: str) -> CollectorRegistry:

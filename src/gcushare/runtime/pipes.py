@@ -10,7 +10,7 @@ import signal
 import stat
 from typing import TextIO
 
-from gcushare.runtime.exits import SIGNALLED
+from gcushare.runtime.exit_codes import SIGNALLED
 
 CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 
 from gcushare.core.errors import GcushareError
-from gcushare.runtime.exits import FAILED, SIGNALLED
+from gcushare.runtime.exit_codes import FAILED, SIGNALLED
 from gcushare.runtime.logs import fields
 
 log = logging.getLogger(__name__)

@@ -26,9 +26,10 @@ from gcushare.kube import (
     ReflectorSettings,
     load_config,
 )
-from gcushare.runtime.bodies import LARGEST
-from gcushare.runtime.express import EXPRESS, ExpressHandler
 from gcushare.runtime.health import Health, Heartbeat
+from gcushare.runtime.http.request_memory import LARGEST
+from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler
+from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import (
     CertificateCollector,
     HasCertificates,
@@ -36,17 +37,13 @@ from gcushare.runtime.metrics import (
     make_registry,
     metrics_route,
 )
-from gcushare.runtime.serving import RunningServer, start_server
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.scheduler_extender.asking import Asking, Policies
-from gcushare.scheduler_extender.binding import BindService
 from gcushare.scheduler_extender.dashboard import Dashboard, Notes, Surroundings
-from gcushare.scheduler_extender.dispatching import Dispatcher, Services
-from gcushare.scheduler_extender.explaining import ExplainService
-from gcushare.scheduler_extender.filtering import FilterService
-from gcushare.scheduler_extender.following import recount_for_ever, settle_for_ever
-from gcushare.scheduler_extender.inspecting import InspectService
-from gcushare.scheduler_extender.leading import STALE_SHARE, Leading, Picture
+from gcushare.scheduler_extender.explain.failed_scheduling_events import RefusalReporter
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.http.inspect import InspectService
+from gcushare.scheduler_extender.http.routes import Serving, VendorRoutes, ordinary_routes, root_routes
+from gcushare.scheduler_extender.leadership import STALE_SHARE, Leading, Picture
 from gcushare.scheduler_extender.metrics import (
     EventCollector,
     ReplicaCollector,
@@ -55,16 +52,19 @@ from gcushare.scheduler_extender.metrics import (
     WatchFigures,
     register,
 )
-from gcushare.scheduler_extender.outcomes import BindTimes
+from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
 from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
-from gcushare.scheduler_extender.preempting import PreemptService
-from gcushare.scheduler_extender.refusals import RefusalReporter
-from gcushare.scheduler_extender.routes import Serving, VendorRoutes, ordinary_routes, root_routes
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
-from gcushare.scheduler_extender.sinks import NodeSink, PodSink, decode_node, decode_pod
-from gcushare.scheduler_extender.state import VendorState
-from gcushare.scheduler_extender.verbs.serving import FirstPortCollector, VerbsPort, stop_all
-from gcushare.scheduler_extender.waking import RoomWaker
+from gcushare.scheduler_extender.state.maintenance import recount_for_ever, settle_for_ever
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink, decode_node, decode_pod
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
+from gcushare.scheduler_extender.verbs.filter import FilterService
+from gcushare.scheduler_extender.verbs.preempt import PreemptService
+from gcushare.scheduler_extender.verbs.request import Asking, Policies
+from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5

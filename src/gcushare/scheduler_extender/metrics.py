@@ -13,13 +13,13 @@ from gcushare.core.cards import BOTH_MODES
 from gcushare.core.nodes import CardMode
 from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import ReflectorCounters
-from gcushare.scheduler_extender.binding import BindService
-from gcushare.scheduler_extender.filtering import FilterService
+from gcushare.scheduler_extender.explain.failed_scheduling_events import RefusalCounters
+from gcushare.scheduler_extender.explain.pending_reasons import count_waiting
 from gcushare.scheduler_extender.ports import Leadership
-from gcushare.scheduler_extender.refusals import RefusalCounters
-from gcushare.scheduler_extender.state import VendorState
-from gcushare.scheduler_extender.waiting_reasons import count_waiting
-from gcushare.scheduler_extender.waking import WakeCounters
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.filter import FilterService
+from gcushare.scheduler_extender.waking.waker import WakeCounters
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import PODS
-from gcushare.wire import keys
+from gcushare.wire.annotations import keys
 from gcushare.wire.objects import Pod
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from gcushare._version import __version__
 from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, WHOLE_CARD_POLICIES
 from gcushare.kube.lease import LeaseTimes
-from gcushare.runtime import parsers
-from gcushare.runtime.groups import KubeSettings, LogSettings, ServeSettings
-from gcushare.runtime.parsers import Parser
-from gcushare.runtime.settings import Program, group, setting, settings
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.runtime.settings.parsers import Parser
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
-from gcushare.scheduler_extender.outcomes import BindTimes
-from gcushare.scheduler_extender.verbs.settings import VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.settings import VerbsSettings
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 
 NAME = "gcushare-scheduler-extender"

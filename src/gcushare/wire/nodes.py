@@ -10,8 +10,8 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.inventory import decode_inventory
-from gcushare.wire.records import MAX_RECORD_UNITS
+from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare.wire.annotations.record import MAX_RECORD_UNITS
 
 MAX_FALLBACK_CARDS = 64
 """A node that claims more cards than this without an inventory is not believed."""

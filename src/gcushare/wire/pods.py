@@ -22,9 +22,9 @@ from gcushare.core.requests import (
 )
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire import keys
+from gcushare.wire.annotations import keys
+from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare.wire.objects import Container, Pod
-from gcushare.wire.records import PodRecord, decode_record
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 """A pod in one of these phases holds nothing any more; one that is being deleted holds until it is gone."""

@@ -6,7 +6,7 @@ files in ``static`` are plain ES modules and one style sheet: what stands there 
 
 from __future__ import annotations
 
-from gcushare.scheduler_extender.dashboard.notes import Notes
+from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
 from gcushare.scheduler_extender.dashboard.routes import Dashboard, Surroundings
 from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
 

@@ -20,8 +20,8 @@ from aiohttp import web
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.kube import KubeClient
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.dashboard.budgets import ReviewBudget
-from gcushare.scheduler_extender.dashboard.reviews import (
+from gcushare.scheduler_extender.dashboard.token_review_limits import ReviewBudget
+from gcushare.scheduler_extender.dashboard.token_reviews import (
     ACCESS_REVIEWS,
     TOKEN_REVIEWS,
     AccessReview,

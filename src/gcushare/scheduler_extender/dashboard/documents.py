@@ -14,7 +14,7 @@ import msgspec
 from gcushare.core.cards import Health
 from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.state import WaitingPod
+from gcushare.scheduler_extender.state.vendor_state import WaitingPod
 from gcushare.vendors.vendor import Vendor
 
 SNAPSHOT_VERSION = 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gcushare._version import __version__
-from gcushare.core.fitting import NameLog
+from gcushare.core.fit_index import NameLog
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.dashboard.documents import (
     NO_NODE_NOTE,
@@ -27,8 +27,8 @@ from gcushare.scheduler_extender.dashboard.documents import (
     vendor_document,
     waiting_document,
 )
-from gcushare.scheduler_extender.dashboard.notes import Notes
-from gcushare.scheduler_extender.state import VendorState
+from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
+from gcushare.scheduler_extender.state.vendor_state import VendorState
 
 SLICE_BYTES = 64 * 1024
 """Encoded between two turns of others."""

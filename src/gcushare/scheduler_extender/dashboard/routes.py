@@ -13,15 +13,15 @@ from gcushare.scheduler_extender.dashboard.access import Guard, KubeReviews, Ope
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
 from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import Feed
-from gcushare.scheduler_extender.dashboard.notes import Notes
+from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
 from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.streaming import Streams, wall_clock_ms
-from gcushare.scheduler_extender.explaining import ExplainService
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.http.routes import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
 from gcushare.scheduler_extender.ports import Leadership
-from gcushare.scheduler_extender.routes import Serving
-from gcushare.scheduler_extender.state import VendorState
-from gcushare.wire.explain_documents import encode_explanation
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.wire.documents.explain import encode_explanation
 
 PREFIX = "/dashboard"
 _NEVER_KEPT = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}

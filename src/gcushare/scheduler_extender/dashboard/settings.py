@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from gcushare.runtime import parsers
-from gcushare.runtime.settings import setting, settings
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting, settings
 
 
 class Access(enum.Enum):

@@ -1,0 +1,44 @@
+"""``python -m gcushare_playground.apiserver``: serve an empty cluster until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+
+import click
+import uvloop
+
+from gcushare_playground.apiserver.certificates import TlsFiles, make_certificates
+from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
+
+
+@click.command()
+@click.option("--port", default=0, show_default=True, help="Port on loopback; 0 takes a free one.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Write a kubeconfig here.")
+@click.option(
+    "--tls-dir", type=click.Path(path_type=Path, file_okay=False), help="Serve TLS with new certificates kept here."
+)
+@click.option("--no-controllers", is_flag=True, help="Create no pods for workloads, no endpoints, collect no garbage.")
+def main(port: int, kubeconfig: Path | None, tls_dir: Path | None, no_controllers: bool) -> None:
+    """Serve a Kubernetes API server double on 127.0.0.1 and print its address."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    tls = make_certificates(tls_dir) if tls_dir else None
+    uvloop.run(_serve(port, kubeconfig, tls, runs_controllers=not no_controllers))
+
+
+async def _serve(port: int, kubeconfig: Path | None, tls: TlsFiles | None, *, runs_controllers: bool) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with ApiServer(ApiServerConfig(port=port, tls=tls, runs_controllers=runs_controllers)) as server:
+        if kubeconfig is not None:
+            server.kubeconfig(kubeconfig)
+        click.echo(server.url)
+        await ended.wait()
+
+
+if __name__ == "__main__":
+    main()

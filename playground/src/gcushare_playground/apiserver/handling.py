@@ -1,0 +1,188 @@
+"""One request from its first byte to its last: faults, identity, rights, dispatch, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from gcushare_playground.apiserver import failures
+from gcushare_playground.apiserver.authorization import Asked, Attributes, Authorizer, RequestRecord
+from gcushare_playground.apiserver.bodies import media_type, read_body
+from gcushare_playground.apiserver.discovery import Discovery
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.faults import (
+    CutWatch,
+    Delay,
+    DropAfter,
+    DropBefore,
+    FailAfter,
+    FailBefore,
+    FaultBoard,
+)
+from gcushare_playground.apiserver.identities import Identities, User, impersonated
+from gcushare_playground.apiserver.logs import Logs
+from gcushare_playground.apiserver.proxying import Proxy, parse_proxied
+from gcushare_playground.apiserver.registry import Registry
+from gcushare_playground.apiserver.rendering import Renderer, negotiate
+from gcushare_playground.apiserver.requests import Target, parse_target, proxy_verb_of, verb_of
+from gcushare_playground.apiserver.reviews import Reviewer
+from gcushare_playground.apiserver.verbs import Call, Reply, Verbs
+from gcushare_playground.apiserver.watching import Watches
+
+_log = logging.getLogger(__name__)
+_HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+
+
+class Parts(Protocol):
+    """What the handler needs of the server."""
+
+    @property
+    def registry(self) -> Registry: ...
+    @property
+    def faults(self) -> FaultBoard: ...
+    @property
+    def identities(self) -> Identities: ...
+    @property
+    def requests(self) -> RequestRecord: ...
+    @property
+    def authorizer(self) -> Authorizer: ...
+
+
+class _Dropped(Exception):
+    """A fault breaks the connection instead of answering."""
+
+
+class Handler:
+    """The request handler of the HTTP server."""
+
+    def __init__(self, parts: Parts, logs: Logs, watches: Watches, version: str) -> None:
+        self._parts = parts
+        self._watches = watches
+        self._discovery = Discovery(version)
+        reviewer = Reviewer(parts.identities, lambda: parts.authorizer)
+        self._verbs = Verbs(parts.registry, parts.identities, reviewer, logs)
+        self._proxy = Proxy(parts.registry)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; a refusal becomes its Status document."""
+        try:
+            return await self._answer(request)
+        except ApiFailure as failure:
+            return _failed(failure)
+        except _Dropped:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+        except (ConnectionError, web.RequestPayloadError) as error:
+            _log.debug("client went away method=%s path=%s reason=%r", request.method, request.path_qs, error)
+            return web.Response()
+        except Exception:
+            # The task root of a request: without this line a defect of the double would show as a bare 500.
+            _log.exception("request failed method=%s path=%s", request.method, request.path_qs)
+            return _failed(failures.internal("the API server double has a defect; its log has the trace"))
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        user = self._authenticate(request)
+        struck = self._parts.faults.strike(request.method, request.path_qs, user.name)
+        for delay in struck.all(Delay):
+            await asyncio.sleep(delay.seconds)
+        if struck.first(DropBefore):
+            raise _Dropped
+        if failure := struck.first(FailBefore):
+            raise ApiFailure(failure.code, failure.reason, failure.message)
+        cut = struck.first(CutWatch)
+        answer = await self._dispatch(request, user, cut.after_events if cut else None)
+        if struck.first(DropAfter):
+            raise _Dropped
+        if after := struck.first(FailAfter):
+            raise ApiFailure(after.code, after.reason, after.message)
+        return answer
+
+    def _authenticate(self, request: web.BaseRequest) -> User:
+        user = self._parts.identities.authenticate(request.headers.get("Authorization"))
+        name = request.headers.get("Impersonate-User")
+        if name is None:
+            return user
+        self._authorize(Attributes(user, "impersonate", resource="users", name=name), None)
+        return impersonated(name, tuple(request.headers.getall("Impersonate-Group", [])))
+
+    def _authorize(self, attributes: Attributes, target: Target | None) -> None:
+        allowed = self._parts.authorizer.allows(attributes)
+        self._parts.requests.add(Asked(attributes, allowed))
+        if not allowed:
+            raise _refusal(attributes, target)
+
+    async def _dispatch(self, request: web.BaseRequest, user: User, cut_after: int | None) -> web.StreamResponse:
+        if (proxied := parse_proxied(request.path)) is not None:
+            verb = proxy_verb_of(request.method)
+            self._authorize(_attributes(user, verb, proxied.target), proxied.target)
+            return await self._proxy.answer(proxied, request)
+        target = parse_target(request.path)
+        if target is None:
+            return self._document(request, user)
+        verb = verb_of(request.method, target, request.query)
+        self._authorize(_attributes(user, verb, target), target)
+        renderer = self._renderer(target, request.headers.get("Accept", ""), request.query)
+        if verb == "watch":
+            return await self._watches.serve(request, target, renderer, cut_after=cut_after)
+        body = await read_body(request)
+        call = Call(target, verb, request.query, media_type(request), body, user, renderer)
+        return _response(await self._verbs.answer(call))
+
+    def _renderer(self, target: Target, accept: str, query: Mapping[str, str]) -> Renderer:
+        include, now_s = query.get("includeObject", "Metadata"), self._parts.registry.clock()
+        return Renderer(target.resource, negotiate(accept), include, now_s)
+
+    def _document(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
+        path = request.path
+        self._authorize(Attributes(user, request.method.lower(), path=path), None)
+        if request.method != "GET":
+            raise failures.method_not_allowed()
+        if path in _HEALTH_PATHS:
+            return web.Response(text="ok")
+        found = self._discovery.find(path, request.headers.get("Accept", ""))
+        if found is None:
+            raise failures.unknown_path()
+        body, content_type = found
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _attributes(user: User, verb: str, target: Target) -> Attributes:
+    resource = target.resource
+    # A namespace is itself in the namespace of its name, as far as rights are concerned.
+    namespace = target.name if resource.qualified == "namespaces" else target.namespace or ""
+    return Attributes(
+        user,
+        verb,
+        group=resource.group,
+        resource=resource.plural,
+        subresource=target.subresource,
+        namespace=namespace,
+        name=target.name,
+    )
+
+
+def _refusal(attributes: Attributes, target: Target | None) -> ApiFailure:
+    who = f'User "{attributes.user.name}" cannot {attributes.verb}'
+    if target is None:
+        what = f'path "{attributes.path}"' if attributes.path else f'resource "{attributes.resource}"'
+        return ApiFailure(403, "Forbidden", f"forbidden: {who} {what}", {})
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    why = f'{who} resource "{attributes.full_resource}" in API group "{attributes.group}" {where}'
+    return failures.forbidden(target.resource, attributes.name, why)
+
+
+def _response(reply: Reply) -> web.Response:
+    return web.Response(body=reply.body, status=reply.code, headers={"Content-Type": reply.content_type})
+
+
+def _failed(failure: ApiFailure) -> web.Response:
+    headers = {"Content-Type": "application/json"}
+    if wait := (failure.details or {}).get("retryAfterSeconds"):
+        headers["Retry-After"] = str(wait)
+    return web.Response(body=msgspec.json.encode(failure.status()), status=failure.code, headers=headers)

@@ -1,0 +1,132 @@
+"""Write objects, lists and watch events in the form a client accepts, from bytes encoded once per write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from gcushare_playground.apiserver.event_groups import to_events_group
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.objects import JsonObject
+from gcushare_playground.apiserver.resources import Resource
+from gcushare_playground.apiserver.storage import ChangeType, Revision
+from gcushare_playground.apiserver.tables import table
+
+_JSON_TYPES = frozenset({"application/json", "application/*", "*/*", ""})
+
+
+class Form(Enum):
+    """How a client wants objects."""
+
+    OBJECT = "object"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+
+
+@dataclass(frozen=True, slots=True)
+class ListMeta:
+    """The metadata of a list."""
+
+    version: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+    def document(self) -> JsonObject:
+        """Return it as a list carries it."""
+        found: JsonObject = {"resourceVersion": str(self.version)}
+        if self.continue_token:
+            found["continue"] = self.continue_token
+        if self.remaining is not None:
+            found["remainingItemCount"] = self.remaining
+        return found
+
+
+def negotiate(accept: str) -> Form:
+    """Choose the first form of an Accept header that is spoken here.
+
+    Raises:
+        ApiFailure: 406 where none is.
+    """
+    for offer in accept.split(","):
+        media, *parameters = (part.strip() for part in offer.split(";"))
+        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
+        if media not in _JSON_TYPES:
+            continue
+        kind = wanted.get("as", "").removesuffix("List")
+        if kind in (Form.TABLE.value, Form.METADATA.value) and wanted.get("v") == "v1":
+            return Form(kind)
+        if not kind:
+            return Form.OBJECT
+    raise ApiFailure(406, "NotAcceptable", f"only application/json is spoken here, accepted was {accept!r:.200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """Writes objects of one resource for one request."""
+
+    resource: Resource
+    form: Form
+    include_object: str
+    """What a table's row carries of its object: Metadata, Object or None."""
+    now_s: float
+
+    def one(self, revision: Revision) -> bytes:
+        """Return a single object, or a table of one row."""
+        if self.form is Form.TABLE:
+            return self._table([revision], {"resourceVersion": str(revision.version)})
+        return self._typed(revision)
+
+    def many(self, revisions: Iterable[Revision], meta: ListMeta) -> bytes:
+        """Return a list; its items carry no kind of their own, as in typed lists."""
+        if self.form is Form.TABLE:
+            return self._table(list(revisions), meta.document())
+        if self.form is Form.METADATA:
+            items = b",".join(map(self._typed, revisions))
+            kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+        else:
+            items = b",".join(map(self._raw, revisions))
+            kind, version = f"{self.resource.kind}List", self.resource.api_version
+        head = {"kind": kind, "apiVersion": version, "metadata": meta.document()}
+        return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"
+
+    def event(self, kind: ChangeType, revision: Revision) -> bytes:
+        """Return one line of a watch."""
+        return b'{"type":"' + kind.encode() + b'","object":' + self.one(revision) + b"}\n"
+
+    def bookmark(self, version: int, annotations: Mapping[str, str]) -> bytes:
+        """Return the line that tells how far a watch has come."""
+        found: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
+        if annotations:
+            found["annotations"] = dict(annotations)
+        kind, api_version = self.resource.kind, self.resource.api_version
+        if self.form is Form.TABLE:
+            obj = table(self.resource, [], found, self.include_object, self.now_s)
+        else:
+            if self.form is Form.METADATA:
+                kind, api_version = "PartialObjectMetadata", "meta.k8s.io/v1"
+            obj = {"kind": kind, "apiVersion": api_version, "metadata": found}
+        return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
+
+    def _typed(self, revision: Revision) -> bytes:
+        if self.form is Form.METADATA:
+            head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+            return msgspec.json.encode({**head, "metadata": revision.obj["metadata"]})
+        head = {"kind": self.resource.kind, "apiVersion": self.resource.api_version}
+        return msgspec.json.encode(head)[:-1] + b"," + self._raw(revision)[1:]
+
+    def _raw(self, revision: Revision) -> bytes:
+        if self.resource.stored_as:
+            return msgspec.json.encode(to_events_group(revision.obj))
+        return revision.raw
+
+    def _table(self, revisions: list[Revision], meta: JsonObject) -> bytes:
+        objects = [revision.obj for revision in revisions]
+        return msgspec.json.encode(table(self.resource, objects, meta, self.include_object, self.now_s))
+
+
+def error_event(failure: ApiFailure) -> bytes:
+    """Return the line that ends a watch with an error."""
+    return msgspec.json.encode({"type": "ERROR", "object": failure.status()}) + b"\n"

@@ -1,0 +1,54 @@
+"""Reviews: questions that are answered and not stored, from the same tables that decide about requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gcushare_playground.apiserver.authorization import Attributes, Authorizer
+from gcushare_playground.apiserver.identities import Identities, User
+from gcushare_playground.apiserver.objects import JsonObject, dig
+from gcushare_playground.apiserver.resources import Resource
+
+
+class Reviewer:
+    """Answers TokenReview, the access reviews and SelfSubjectReview."""
+
+    def __init__(self, identities: Identities, authorizer: Callable[[], Authorizer]) -> None:
+        self._identities = identities
+        self._authorizer = authorizer
+
+    def answer(self, resource: Resource, asked: JsonObject, user: User) -> JsonObject:
+        """Return the review with its status filled in."""
+        spec = asked.get("spec") or {}
+        match resource.kind:
+            case "TokenReview":
+                status = self._token(str(spec.get("token", "")))
+            case "SelfSubjectReview":
+                status = {"userInfo": user.document()}
+            case "SelfSubjectAccessReview":
+                status = self._access(user, spec)
+            case _:
+                status = self._access(_named_user(spec), spec)
+        return {**asked, "kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}, "status": status}
+
+    def _token(self, token: str) -> JsonObject:
+        user = self._identities.find(token)
+        if user is None:
+            return {"authenticated": False, "error": "the token is not known"}
+        return {"authenticated": True, "user": user.document()}
+
+    def _access(self, user: User, spec: JsonObject) -> JsonObject:
+        return {"allowed": self._authorizer().allows(_attributes(user, spec))}
+
+
+def _named_user(spec: JsonObject) -> User:
+    extra = {str(name): tuple(values) for name, values in (spec.get("extra") or {}).items()}
+    return User(str(spec.get("user", "")), tuple(spec.get("groups") or ()), str(spec.get("uid", "")), extra)
+
+
+def _attributes(user: User, spec: JsonObject) -> Attributes:
+    if path := dig(spec, "nonResourceAttributes", "path"):
+        return Attributes(user, dig(spec, "nonResourceAttributes", "verb", default=""), path=path)
+    wanted = spec.get("resourceAttributes") or {}
+    names = ("group", "resource", "subresource", "namespace", "name")
+    return Attributes(user, wanted.get("verb", ""), **{name: wanted.get(name, "") for name in names})

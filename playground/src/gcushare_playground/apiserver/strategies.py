@@ -1,0 +1,282 @@
+"""What is particular to a kind when its objects are written; kinds without an entry get :class:`Strategy` as it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gcushare_playground.apiserver.failures import Cause, bad_request
+from gcushare_playground.apiserver.objects import JsonObject, dig, metadata
+from gcushare_playground.apiserver.pod_rules import (
+    admit_spec,
+    check_amount,
+    check_spec,
+    check_spec_update,
+    default_spec,
+    qos_class,
+)
+from gcushare_playground.apiserver.quantities import canonicalise
+from gcushare_playground.apiserver.resources import Resource
+from gcushare_playground.apiserver.selectors import read_selector
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What a strategy may ask of the rest of the cluster."""
+
+    now: str
+    is_address_taken: Callable[[str], bool]
+    priority_class: Callable[[str], JsonObject | None]
+
+
+class Strategy:
+    """A kind's hooks; they change only the object given to them, and every one may be repeated."""
+
+    keeps_created_status = False
+    """True where a creator may set status (nodes: the kubelet registers its node complete)."""
+    graceful = False
+    """True where deletion waits for a grace period (pods)."""
+
+    def default(self, obj: JsonObject) -> None:
+        """Fill in what the client left open; on create and on every update."""
+
+    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+        """Set what only creation sets."""
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        """Yield the kind's rules that the object breaks."""
+        yield from ()
+
+    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
+        """Yield the rules that the change breaks."""
+        yield from ()
+
+
+class PodStrategy(Strategy):
+    """Pods: defaulted, integers for extended resources, a spec that hardly changes."""
+
+    graceful = True
+
+    def default(self, obj: JsonObject) -> None:
+        spec = _section(obj, "spec")
+        default_spec(spec)
+        admit_spec(spec)
+
+    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+        spec = obj["spec"]
+        if priority := facts.priority_class(spec.get("priorityClassName", "")):
+            spec["priority"] = priority.get("value", 0)
+            spec["preemptionPolicy"] = priority.get("preemptionPolicy", "PreemptLowerPriority")
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            waiting = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+            obj["status"]["conditions"] = [waiting]
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        yield from check_spec(obj["spec"])
+
+    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
+        yield from check_spec_update(new["spec"], old["spec"])
+
+
+class NodeStrategy(Strategy):
+    """Nodes: register with their status; capacities of extended resources are integers."""
+
+    keeps_created_status = True
+
+    def default(self, obj: JsonObject) -> None:
+        _section(obj, "spec")
+        status = obj.setdefault("status", {})
+        canonicalise(status.get("capacity"))
+        if "allocatable" in status:
+            canonicalise(status["allocatable"])
+        elif "capacity" in status:
+            status["allocatable"] = dict(status["capacity"])
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        for kind in ("capacity", "allocatable"):
+            for resource, amount in dig(obj, "status", kind, default={}).items():
+                yield from check_amount(f"status.{kind}.{resource}", resource, amount)
+
+
+class NamespaceStrategy(Strategy):
+    """Namespaces: active until their finalizer has seen everything inside deleted."""
+
+    def default(self, obj: JsonObject) -> None:
+        name = metadata(obj).get("name", "")
+        metadata(obj).setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+        obj["spec"] = {"finalizers": ["kubernetes"]}
+        obj["status"] = {"phase": "Active"}
+
+
+class WorkloadStrategy(Strategy):
+    """Kinds with a pod template and a selector that must match it."""
+
+    def __init__(self, spec_defaults: JsonObject) -> None:
+        self._spec_defaults = spec_defaults
+
+    def default(self, obj: JsonObject) -> None:
+        spec = _section(obj, "spec")
+        for name, value in self._spec_defaults.items():
+            spec.setdefault(name, dict(value) if isinstance(value, dict) else value)
+        strategy = spec.get("strategy")
+        if strategy is not None and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+        template = _section(spec, "template")
+        template.setdefault("metadata", {})
+        default_spec(_section(template, "spec"))
+
+    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+        obj["status"] = {}
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        spec = obj["spec"]
+        selector = read_selector(spec.get("selector"))
+        if selector is None or selector.is_everything:
+            yield Cause("spec.selector", "Required value", "FieldValueRequired")
+        elif not selector.matches(spec["template"]):
+            found = dig(spec, "template", "metadata", "labels", default={})
+            why = f"Invalid value: {found!r}: `selector` does not match template `labels`"
+            yield Cause("spec.template.metadata.labels", why)
+        if (replicas := spec.get("replicas", 0)) < 0:
+            yield Cause("spec.replicas", f"Invalid value: {replicas}: must be greater than or equal to 0")
+        yield from check_spec(spec["template"]["spec"], prefix="spec.template.")
+
+    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
+        if dig(new, "spec", "selector") != dig(old, "spec", "selector"):
+            yield Cause("spec.selector", "Invalid value: field is immutable")
+
+
+class ServiceStrategy(Strategy):
+    """Services: an address of the service range, ports with a protocol and a target."""
+
+    def default(self, obj: JsonObject) -> None:
+        spec = _section(obj, "spec")
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        for port in spec.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+
+    def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
+        spec = obj["spec"]
+        if spec["type"] != "ExternalName":
+            address = spec.setdefault("clusterIP", "") or _service_address(obj, facts.is_address_taken)
+            spec.update(clusterIP=address, clusterIPs=[address], ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
+        if spec["type"] in ("NodePort", "LoadBalancer"):
+            for index, port in enumerate(spec.get("ports") or []):
+                port.setdefault("nodePort", 30000 + (_number(obj) + index) % 2768)
+        obj["status"] = {"loadBalancer": {}}
+
+    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
+        address = dig(old, "spec", "clusterIP")
+        if address and new["spec"].setdefault("clusterIP", address) != address:
+            why = f'Invalid value: "{new["spec"]["clusterIP"]}": field is immutable'
+            yield Cause("spec.clusterIP", why)
+        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if name in old["spec"]:
+                new["spec"].setdefault(name, old["spec"][name])
+
+
+class SecretStrategy(Strategy):
+    """Secrets: ``stringData`` becomes base64 ``data``; an immutable one does not change."""
+
+    def default(self, obj: JsonObject) -> None:
+        obj.setdefault("type", "Opaque")
+        for name, text in (obj.pop("stringData", None) or {}).items():
+            obj.setdefault("data", {})[name] = base64.b64encode(str(text).encode()).decode()
+
+    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
+        if new.get("type") != old.get("type"):
+            yield Cause("type", f'Invalid value: "{new.get("type")}": field is immutable')
+        if old.get("immutable") and new.get("data") != old.get("data"):
+            yield Cause("data", "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
+
+
+class LeaseStrategy(Strategy):
+    """Leases: a duration, where there is one, is above zero."""
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        duration = dig(obj, "spec", "leaseDurationSeconds")
+        if duration is not None and duration <= 0:
+            yield Cause("spec.leaseDurationSeconds", f"Invalid value: {duration}: must be greater than 0")
+
+
+class EventStrategy(Strategy):
+    """Events: in their object's namespace, in ``default`` for objects without one."""
+
+    def check(self, obj: JsonObject) -> Iterator[Cause]:
+        about = dig(obj, "involvedObject", "namespace", default="")
+        if (about or "default") != metadata(obj)["namespace"]:
+            why = f'Invalid value: "{about}": does not match event.namespace'
+            yield Cause("involvedObject.namespace", why)
+
+
+class RoleBindingStrategy(Strategy):
+    """Role bindings: the role they bind is fixed for ever."""
+
+    def default(self, obj: JsonObject) -> None:
+        dig(obj, "roleRef", default={}).setdefault("apiGroup", "rbac.authorization.k8s.io")
+        for subject in obj.get("subjects") or []:
+            if subject.get("kind") != "ServiceAccount":
+                subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
+
+    def check_update(self, new: JsonObject, old: JsonObject) -> Iterator[Cause]:
+        if new.get("roleRef") != old.get("roleRef"):
+            yield Cause("roleRef", f"Invalid value: {new.get('roleRef')!r}: cannot change roleRef")
+
+
+def _section(obj: JsonObject, name: str) -> JsonObject:
+    section = obj.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise bad_request(f"json: cannot unmarshal {section!r:.64} into Go struct field .{name}: must be an object")
+    return section
+
+
+def _number(obj: JsonObject) -> int:
+    found = metadata(obj)
+    name = f"{found.get('namespace')}/{found.get('name')}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+
+def _service_address(obj: JsonObject, is_taken: Callable[[str], bool]) -> str:
+    first = _number(obj) % 65_000
+    for step in range(65_000):
+        offset = (first + step) % 65_000 + 10
+        address = f"10.96.{offset // 256}.{offset % 256}"
+        if not is_taken(address):
+            return address
+    raise bad_request("no free address in the service range 10.96.0.0/16")
+
+
+_SETS: JsonObject = {"replicas": 1}
+_STRATEGIES: dict[str, Strategy] = {
+    "pods": PodStrategy(),
+    "nodes": NodeStrategy(),
+    "namespaces": NamespaceStrategy(),
+    "services": ServiceStrategy(),
+    "secrets": SecretStrategy(),
+    "events": EventStrategy(),
+    "leases.coordination.k8s.io": LeaseStrategy(),
+    "deployments.apps": WorkloadStrategy(
+        {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600, "strategy": {}}
+    ),
+    "replicasets.apps": WorkloadStrategy(_SETS),
+    "statefulsets.apps": WorkloadStrategy(_SETS),
+    "daemonsets.apps": WorkloadStrategy({"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate"}}),
+    "rolebindings.rbac.authorization.k8s.io": RoleBindingStrategy(),
+    "clusterrolebindings.rbac.authorization.k8s.io": RoleBindingStrategy(),
+}
+_GENERIC = Strategy()
+
+
+def strategy_of(resource: Resource) -> Strategy:
+    """Return the hooks of a kind."""
+    return _STRATEGIES.get(resource.collection, _GENERIC)

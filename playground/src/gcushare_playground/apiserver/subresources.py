@@ -1,0 +1,167 @@
+"""The parts of objects with verbs of their own: binding, eviction, scale, tokens.
+
+Source: ``pkg/registry/core/pod/storage``, ``pkg/registry/apps/deployment/storage``,
+``pkg/registry/core/serviceaccount/storage`` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from gcushare_playground.apiserver import failures
+from gcushare_playground.apiserver.identities import Identities, service_account
+from gcushare_playground.apiserver.objects import (
+    JsonObject,
+    Key,
+    dig,
+    is_deleting,
+    labels_of,
+    metadata,
+    rfc3339,
+    set_condition,
+    uid_of,
+)
+from gcushare_playground.apiserver.registry import Deletion, Mutation, Registry
+from gcushare_playground.apiserver.resources import BY_NAME, Resource
+from gcushare_playground.apiserver.selectors import read_selector
+
+PODS = BY_NAME["pods"]
+SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+_TOKEN_LIFETIME_S = 3600
+
+
+def bind(registry: Registry, key: Key, binding: JsonObject, *, dry_run: bool) -> None:
+    """Assign a pod to a node, merging the binding's annotations into the pod in the same write.
+
+    Raises:
+        ApiFailure: 404 no such pod, 400 another name, 500 no target, and
+            409 bound already, deleting, another uid or version.
+    """
+    if dig(binding, "metadata", "name", default=key.name) != key.name:
+        raise failures.bad_request("name in URL does not match name in Binding object")
+    node = dig(binding, "target", "name", default="")
+    if not node or dig(binding, "target", "kind", default="Node") != "Node":
+        # kube-apiserver hands the field errors out unwrapped here, which its error writer can only call a 500.
+        raise failures.ApiFailure(500, "", "target.name: Required value")
+
+    def assign(pod: JsonObject) -> JsonObject:
+        _check_bindable(pod, key, metadata(binding))
+        pod["spec"]["nodeName"] = node
+        if added := dig(binding, "metadata", "annotations"):
+            metadata(pod)["annotations"] = {**(metadata(pod).get("annotations") or {}), **added}
+        set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, registry.now)
+        return pod
+
+    registry.rewrite(PODS, key, assign, dry_run=dry_run)
+
+
+def _check_bindable(pod: JsonObject, key: Key, asked: JsonObject) -> None:
+    for word, name in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+        wanted, found = asked.get(name), metadata(pod).get(name)
+        if wanted and wanted != found:
+            why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+            raise failures.conflict(PODS, key.name, why)
+    if is_deleting(pod):
+        why = f"pod {key.name} is being deleted, cannot be assigned to a host"
+    elif assigned := dig(pod, "spec", "nodeName"):
+        why = f'pod {key.name} is already assigned to node "{assigned}"'
+    elif dig(pod, "spec", "schedulingGates"):
+        why = f"pod {key.name} has non-empty .spec.schedulingGates"
+    else:
+        return
+    raise failures.conflict(PODS, key.name, why, subresource="binding")
+
+
+def evict(registry: Registry, key: Key, eviction: JsonObject, *, dry_run: bool) -> None:
+    """Delete a pod, unless a disruption budget whose status allows none covers it.
+
+    Raises:
+        ApiFailure: 404, 409 uid, or 429 where a budget forbids it.
+    """
+    pod = registry.read(PODS, key).obj
+    for budget in registry.storage.collection("poddisruptionbudgets.policy").view().walk(key.namespace):
+        selector = read_selector(dig(budget.obj, "spec", "selector"))
+        if selector is None or not selector.matches({"metadata": {"labels": labels_of(pod)}}):
+            continue
+        if dig(budget.obj, "status", "disruptionsAllowed", default=1) <= 0:
+            raise failures.too_many("Cannot evict pod as it would violate the pod's disruption budget.", 10)
+    registry.delete(PODS, key, read_deletion(eviction.get("deleteOptions") or {}), dry_run=dry_run)
+
+
+def read_deletion(options: JsonObject) -> Deletion:
+    """Read a DeleteOptions document.
+
+    Raises:
+        ApiFailure: 400 for a grace period that is not a number or an unknown propagation policy.
+    """
+    grace_s = options.get("gracePeriodSeconds")
+    if grace_s is not None and (not isinstance(grace_s, int) or isinstance(grace_s, bool) or grace_s < 0):
+        raise failures.bad_request(f"gracePeriodSeconds must be a non-negative integer, got {grace_s!r}")
+    propagation = options.get("propagationPolicy") or "Background"
+    if propagation not in ("Background", "Foreground", "Orphan"):
+        raise failures.bad_request(f"propagationPolicy {propagation!r}: accepted are Background, Foreground, Orphan")
+    return Deletion(
+        grace_s=grace_s,
+        uid=dig(options, "preconditions", "uid"),
+        resource_version=dig(options, "preconditions", "resourceVersion"),
+        propagation=propagation,
+    )
+
+
+def scale_of(workload: JsonObject) -> JsonObject:
+    """Return the Scale document of a workload."""
+    found = metadata(workload)
+    selector = dig(workload, "spec", "selector", "matchLabels", default={})
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: found[name] for name in kept if name in found},
+        "spec": {"replicas": dig(workload, "spec", "replicas", default=0)},
+        "status": {
+            "replicas": dig(workload, "status", "replicas", default=0),
+            "selector": ",".join(f"{name}={value}" for name, value in sorted(selector.items())),
+        },
+    }
+
+
+def rescale(registry: Registry, resource: Resource, key: Key, mutate: Mutation, *, dry_run: bool) -> JsonObject:
+    """Change a workload's replicas through its Scale document and return the new one.
+
+    Raises:
+        ApiFailure: as :meth:`Registry.update`; 400 for replicas that are no number.
+    """
+
+    def apply(workload: JsonObject) -> JsonObject:
+        scale = mutate(scale_of(workload))
+        replicas = dig(scale, "spec", "replicas", default=0)
+        if not isinstance(replicas, int) or isinstance(replicas, bool):
+            raise failures.bad_request(f"Scale.spec.replicas must be an integer, got {replicas!r}")
+        workload["spec"]["replicas"] = replicas
+        if version := dig(scale, "metadata", "resourceVersion"):
+            metadata(workload)["resourceVersion"] = version
+        return workload
+
+    return scale_of(registry.update(resource, key, apply, dry_run=dry_run).copy())
+
+
+def issue_token(registry: Registry, identities: Identities, key: Key, asked: JsonObject) -> JsonObject:
+    """Answer a TokenRequest; a token bound to a pod carries the pod's node.
+
+    Raises:
+        ApiFailure: 404 no such account or pod, 409 another uid.
+    """
+    registry.read(BY_NAME["serviceaccounts"], key)
+    reference = dig(asked, "spec", "boundObjectRef", default={})
+    node = pod_name = ""
+    if reference.get("kind") == "Pod":
+        pod_name = str(reference.get("name", ""))
+        pod = registry.read(PODS, Key(key.namespace, pod_name)).obj
+        if reference.get("uid", uid_of(pod)) != uid_of(pod):
+            why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
+            raise failures.conflict(PODS, pod_name, why)
+        node = dig(pod, "spec", "nodeName", default="")
+    token = identities.issue(service_account(key.namespace, key.name, node=node, pod=pod_name))
+    lifetime_s = dig(asked, "spec", "expirationSeconds", default=_TOKEN_LIFETIME_S)
+    status = {"token": token, "expirationTimestamp": rfc3339(registry.clock() + lifetime_s)}
+    head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
+    return {**head, "metadata": {"name": key.name, "namespace": key.namespace}, "spec": asked.get("spec", {}),
+            "status": status}  # fmt: skip

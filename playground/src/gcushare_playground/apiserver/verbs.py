@@ -1,0 +1,251 @@
+"""Requests for resources: one small function per verb, from a decoded request to the bytes of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from gcushare_playground.apiserver import failures, subresources
+from gcushare_playground.apiserver.bodies import decode_object, decode_patch, decode_resource
+from gcushare_playground.apiserver.identities import Identities, User
+from gcushare_playground.apiserver.listing import list_page
+from gcushare_playground.apiserver.logs import Logs
+from gcushare_playground.apiserver.objects import JsonObject, Key, dig, uid_of
+from gcushare_playground.apiserver.patches import APPLY_PATCH
+from gcushare_playground.apiserver.registry import Mutation, Registry
+from gcushare_playground.apiserver.rendering import Renderer
+from gcushare_playground.apiserver.requests import Target, is_dry_run, number, selector_of
+from gcushare_playground.apiserver.resources import Resource
+from gcushare_playground.apiserver.reviews import Reviewer
+from gcushare_playground.apiserver.storage import Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One authorized request for a resource."""
+
+    target: Target
+    verb: str
+    query: Mapping[str, str]
+    media: str
+    body: bytes
+    user: User
+    renderer: Renderer
+
+    @property
+    def resource(self) -> Resource:
+        """The resource asked for."""
+        return self.target.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is sent back."""
+
+    body: bytes
+    code: int = 200
+    content_type: str = "application/json"
+
+
+class Verbs:
+    """Answers every request for a resource but watches."""
+
+    def __init__(self, registry: Registry, identities: Identities, reviewer: Reviewer, logs: Logs) -> None:
+        self._registry = registry
+        self._identities = identities
+        self._reviewer = reviewer
+        self._logs = logs
+        self._verbs: dict[str, Callable[[Call], Reply]] = {
+            "get": self._get,
+            "list": self._list,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+        self._subresources: dict[str, Callable[[Call], Awaitable[Reply]]] = {
+            "status": self._status,
+            "scale": self._scale,
+            "binding": self._binding,
+            "eviction": self._eviction,
+            "token": self._token,
+            "log": self._log,
+        }
+
+    async def answer(self, call: Call) -> Reply:
+        """Do what a request asks.
+
+        Raises:
+            ApiFailure: the request is refused; nothing was changed.
+        """
+        if call.target.subresource:
+            return await self._subresources[call.target.subresource](call)
+        return self._verbs[call.verb](call)
+
+    def _get(self, call: Call) -> Reply:
+        return Reply(call.renderer.one(self._registry.read(call.resource, call.target.key)))
+
+    def _list(self, call: Call) -> Reply:
+        page = list_page(self._registry.storage, call.target, call.query)
+        return Reply(call.renderer.many(page.revisions, page.meta))
+
+    def _create(self, call: Call) -> Reply:
+        obj = decode_resource(call.resource, call.media, call.body)
+        if "list" not in call.resource.verbs:
+            return _document(self._reviewer.answer(call.resource, obj, call.user), 201)
+        namespace = call.target.namespace
+        if namespace is None and call.resource.namespaced:
+            raise failures.method_not_allowed()
+        dry_run = is_dry_run(call.query)
+        return Reply(
+            call.renderer.one(self._registry.create(call.resource, namespace or "", obj, dry_run=dry_run)), 201
+        )
+
+    def _update(self, call: Call) -> Reply:
+        obj = decode_resource(call.resource, call.media, call.body)
+        if self._registry.collection(call.resource).get(call.target.key) is None and call.resource.create_on_update:
+            return self._create(call)
+        _require_version(call.resource, call.target.key, obj)
+        return self._change(call, lambda _: obj)
+
+    def _patch(self, call: Call) -> Reply:
+        mutate = _decode_patch(call)
+        missing = self._registry.collection(call.resource).get(call.target.key) is None
+        if call.media == APPLY_PATCH:
+            if not call.query.get("fieldManager"):
+                raise failures.bad_request("fieldManager is required for apply patch")
+            if missing:
+                return self._create(call)
+        return self._change(call, mutate)
+
+    def _change(self, call: Call, mutate: Mutation, *, status_only: bool = False) -> Reply:
+        head = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
+        revision = self._registry.update(
+            call.resource,
+            call.target.key,
+            lambda old: mutate({**head, **old}),
+            status_only=status_only,
+            dry_run=is_dry_run(call.query),
+        )
+        return Reply(call.renderer.one(revision))
+
+    def _delete(self, call: Call) -> Reply:
+        deletion = subresources.read_deletion(_delete_options(call))
+        key, dry_run = call.target.key, is_dry_run(call.query) or bool(_delete_options(call).get("dryRun"))
+        before = self._registry.read(call.resource, key)
+        after = self._registry.delete(call.resource, key, deletion, dry_run=dry_run)
+        if call.resource.qualified == "pods" or self._registry.collection(call.resource).get(key) is not None:
+            return Reply(call.renderer.one(after))
+        return _document(_deleted(call.resource, before))
+
+    def _delete_collection(self, call: Call) -> Reply:
+        if call.resource.namespaced and call.target.namespace is None:
+            raise failures.method_not_allowed()
+        deletion = subresources.read_deletion(_delete_options(call))
+        selector = selector_of(call.query, call.resource)
+        found = [
+            revision
+            for revision in self._registry.collection(call.resource).view().walk(call.target.namespace)
+            if selector.matches(revision.obj)
+        ]
+        for revision in found:
+            self._registry.delete(call.resource, revision.key, deletion, dry_run=is_dry_run(call.query))
+        page = list_page(self._registry.storage, call.target, {})
+        return Reply(call.renderer.many(found, page.meta))
+
+    async def _status(self, call: Call) -> Reply:
+        match call.verb:
+            case "get":
+                return self._get(call)
+            case "update":
+                obj = decode_resource(call.resource, call.media, call.body)
+                _require_version(call.resource, call.target.key, obj)
+                return self._change(call, lambda _: obj, status_only=True)
+            case "patch":
+                return self._change(call, _decode_patch(call), status_only=True)
+            case _:
+                raise failures.method_not_allowed()
+
+    async def _scale(self, call: Call) -> Reply:
+        registry, key, dry_run = self._registry, call.target.key, is_dry_run(call.query)
+        if call.verb == "get":
+            return _document(subresources.scale_of(registry.read(call.resource, key).copy()))
+        if call.verb == "update":
+            wanted = decode_object(call.media, call.body)
+            return _document(subresources.rescale(registry, call.resource, key, lambda _: wanted, dry_run=dry_run))
+        if call.verb == "patch":
+            mutate = decode_patch(None, call.media, call.body)
+            return _document(subresources.rescale(registry, call.resource, key, mutate, dry_run=dry_run))
+        raise failures.method_not_allowed()
+
+    async def _binding(self, call: Call) -> Reply:
+        document = _created(call)
+        subresources.bind(self._registry, call.target.key, document, dry_run=is_dry_run(call.query))
+        return _document(subresources.SUCCESS, 201)
+
+    async def _eviction(self, call: Call) -> Reply:
+        document = _created(call)
+        subresources.evict(self._registry, call.target.key, document, dry_run=is_dry_run(call.query))
+        return _document(subresources.SUCCESS, 201)
+
+    async def _token(self, call: Call) -> Reply:
+        asked = _created(call)
+        return _document(subresources.issue_token(self._registry, self._identities, call.target.key, asked), 201)
+
+    async def _log(self, call: Call) -> Reply:
+        if call.verb != "get":
+            raise failures.method_not_allowed()
+        text = await self._logs.read(call.target.key, call.query)
+        return Reply(text.encode(), content_type="text/plain")
+
+
+def _document(document: JsonObject, code: int = 200) -> Reply:
+    return Reply(msgspec.json.encode(document), code)
+
+
+def _created(call: Call) -> JsonObject:
+    if call.verb != "create":
+        raise failures.method_not_allowed()
+    return decode_object(call.media, call.body)
+
+
+def _decode_patch(call: Call) -> Mutation:
+    mutate = decode_patch(call.resource, call.media, call.body)
+
+    def patch(old: JsonObject) -> JsonObject:
+        uid, version = uid_of(old), dig(old, "metadata", "resourceVersion")
+        new = mutate(old)
+        # Unlike in an update, a uid in a patch is no precondition: it is a change of a field that never changes.
+        if dig(new, "metadata", "uid", default=uid) != uid and dig(new, "metadata", "resourceVersion") == version:
+            cause = failures.Cause("metadata.uid", f'Invalid value: "{new["metadata"]["uid"]}": field is immutable')
+            raise failures.invalid(call.resource, call.target.key.name, [cause])
+        return new
+
+    return patch
+
+
+def _require_version(resource: Resource, key: Key, obj: JsonObject) -> None:
+    if resource.unconditional_update or dig(obj, "metadata", "resourceVersion"):
+        return
+    cause = failures.Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+    raise failures.invalid(resource, key.name, [cause])
+
+
+def _delete_options(call: Call) -> JsonObject:
+    options = decode_object(call.media, call.body)
+    grace_s = number(call.query, "gracePeriodSeconds")
+    if grace_s is not None:
+        options.setdefault("gracePeriodSeconds", grace_s)
+    if policy := call.query.get("propagationPolicy"):
+        options.setdefault("propagationPolicy", policy)
+    return options
+
+
+def _deleted(resource: Resource, before: Revision) -> JsonObject:
+    details = {"name": before.key.name, "kind": resource.plural, "uid": uid_of(before.obj)}
+    if resource.group:
+        details["group"] = resource.group
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

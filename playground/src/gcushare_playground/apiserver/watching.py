@@ -1,0 +1,234 @@
+"""Watches: changes as they happen, until the client, the clock, the history or a fault ends them.
+
+Every watcher reads the collection's history from where it stands, so a slow one costs no memory and is told 410
+when the history has moved past it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+from aiohttp import web
+
+from gcushare_playground.apiserver import failures
+from gcushare_playground.apiserver.objects import JsonObject
+from gcushare_playground.apiserver.rendering import Renderer, error_event
+from gcushare_playground.apiserver.requests import Target, flag, number, selector_of
+from gcushare_playground.apiserver.selectors import Selector
+from gcushare_playground.apiserver.storage import Change, ChangeType, Collection, Expired, Revision, Storage
+
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+_DEFAULT_TIMEOUT_S = 1800.0
+_BOOKMARK_BEFORE_END_S = 2.0
+"""kube-apiserver's --min-request-timeout, the least it grants a watch that names none."""
+
+
+class Verdict(Enum):
+    """How somebody else ends a watch."""
+
+    CUT = "the connection breaks"
+    EXPIRE = "an ERROR event with code 410"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """What a watch request asks for."""
+
+    selector: Selector
+    start: int | None
+    """Changes after this version are sent; None: first everything that exists, as ADDED events."""
+    bookmarks: bool
+    announces_end_of_initial: bool
+    timeout_s: float
+
+
+def plan_watch(target: Target, query: Mapping[str, str]) -> WatchPlan:
+    """Read a watch request.
+
+    Raises:
+        ApiFailure: 400 for parameters that cannot be read.
+    """
+    start = number(query, "resourceVersion") or None
+    initial = flag(query, "sendInitialEvents")
+    return WatchPlan(
+        selector=selector_of(query, target.resource),
+        start=None if initial else start,
+        bookmarks=flag(query, "allowWatchBookmarks"),
+        announces_end_of_initial=initial and flag(query, "allowWatchBookmarks"),
+        timeout_s=number(query, "timeoutSeconds") or _DEFAULT_TIMEOUT_S,
+    )
+
+
+def translate(change: Change, namespace: str | None, selector: Selector) -> tuple[ChangeType, Revision] | None:
+    """Return what a change looks like through a selector: an object can enter or leave it by being modified."""
+    if namespace is not None and change.revision.key.namespace != namespace:
+        return None
+    if change.type is ChangeType.DELETED:
+        return (change.type, change.revision) if selector.matches(change.revision.obj) else None
+    was_seen = change.previous is not None and selector.matches(change.previous.obj)
+    if selector.matches(change.revision.obj):
+        return (ChangeType.MODIFIED if was_seen else ChangeType.ADDED, change.revision)
+    return (ChangeType.DELETED, _as_of(change.previous, change.revision)) if was_seen and change.previous else None
+
+
+def _as_of(last_seen: Revision, now: Revision) -> Revision:
+    # A watcher that resumes from this event must not get it again: it carries the version of the change.
+    obj: JsonObject = last_seen.copy()
+    obj["metadata"]["resourceVersion"] = str(now.version)
+    return Revision(now.key, now.version, obj, msgspec.json.encode(obj))
+
+
+def _next_bookmark(now: float, deadline: float, interval_s: float) -> float:
+    """When the next bookmark is due: after the interval, or two seconds before the end, as kube-apiserver has it."""
+    before_end = deadline - _BOOKMARK_BEFORE_END_S
+    return before_end if now < before_end < now + interval_s else now + interval_s
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """One open watch."""
+
+    path: str
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    verdict: Verdict | None = None
+    delivered: int = 0
+
+
+class Watches:
+    """The open watches, and the loop that serves each."""
+
+    def __init__(self, storage: Storage, bookmark_interval_s: float) -> None:
+        self._storage = storage
+        self._bookmark_interval_s = bookmark_interval_s
+        self._open: set[Watcher] = set()
+        self._changed = asyncio.Event()
+
+    def count(self, path: str = "") -> int:
+        """Count the open watches whose path and query match."""
+        return sum(1 for watcher in self._open if re.search(path, watcher.path))
+
+    async def until(self, count: int, path: str) -> None:
+        """Wait until exactly so many watches that match are open."""
+        while self.count(path) != count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def end(self, verdict: Verdict, path: str = "") -> int:
+        """End every open watch whose path and query match; return how many that were."""
+        chosen = [watcher for watcher in self._open if re.search(path, watcher.path)]
+        for watcher in chosen:
+            watcher.verdict = verdict
+            watcher.wake.set()
+        return len(chosen)
+
+    async def serve(
+        self, request: web.BaseRequest, target: Target, renderer: Renderer, *, cut_after: int | None
+    ) -> web.StreamResponse:
+        """Stream changes until the watch ends.
+
+        Raises:
+            ApiFailure: 400 before anything is sent.
+        """
+        plan = plan_watch(target, request.query)
+        collection = self._storage.collection(target.resource.collection)
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+        )
+        await response.prepare(request)
+        watcher = Watcher(request.path_qs)
+        self._open.add(watcher)
+        self._changed.set()
+        collection.subscribers.add(watcher.wake)
+        try:
+            stream = _Stream(request, response, target.namespace, renderer, plan, collection, watcher, cut_after)
+            await stream.run(self._storage, self._bookmark_interval_s)
+        finally:
+            collection.subscribers.discard(watcher.wake)
+            self._open.discard(watcher)
+            self._changed.set()
+        return response
+
+
+class _Broken(Exception):
+    """The connection was cut on purpose."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The state of one watch while it is served."""
+
+    request: web.BaseRequest
+    response: web.StreamResponse
+    namespace: str | None
+    renderer: Renderer
+    plan: WatchPlan
+    collection: Collection
+    watcher: Watcher
+    cut_after: int | None
+
+    async def run(self, storage: Storage, bookmark_interval_s: float) -> None:
+        """Send everything from the plan's start on; return when the watch has ended."""
+        try:
+            await self._follow(storage, await self._send_initial(storage), bookmark_interval_s)
+        except Expired as error:
+            await self.response.write(error_event(failures.expired(str(error))))
+        except _Broken:
+            if self.request.transport is not None:
+                self.request.transport.abort()
+
+    async def _send_initial(self, storage: Storage) -> int:
+        if self.plan.start is not None:
+            return self.plan.start
+        version = storage.version
+        found = [r for r in self.collection.view().walk(self.namespace) if self.plan.selector.matches(r.obj)]
+        await self._send([self.renderer.event(ChangeType.ADDED, revision) for revision in found])
+        if self.plan.announces_end_of_initial:
+            await self.response.write(self.renderer.bookmark(version, INITIAL_EVENTS_END))
+        return version
+
+    async def _follow(self, storage: Storage, cursor: int, bookmark_interval_s: float) -> None:
+        now = asyncio.get_running_loop().time
+        deadline = now() + self.plan.timeout_s
+        bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
+        while True:
+            self.watcher.wake.clear()
+            changes = self.collection.changes_since(cursor)
+            reached = max(storage.version, cursor)
+            await self._deliver(changes)
+            cursor = reached
+            if self.watcher.verdict is Verdict.CUT:
+                raise _Broken
+            if self.watcher.verdict is Verdict.EXPIRE:
+                raise Expired(cursor, storage.version)
+            if self.plan.bookmarks and now() >= min(bookmark_at, deadline):
+                await self.response.write(self.renderer.bookmark(cursor, {}))
+                bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
+            if now() >= deadline:
+                return
+            await self._wait(min(bookmark_at if self.plan.bookmarks else deadline, deadline) - now())
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                await self.watcher.wake.wait()
+        except TimeoutError:
+            return
+
+    async def _deliver(self, changes: list[Change]) -> None:
+        seen = (translate(change, self.namespace, self.plan.selector) for change in changes)
+        await self._send([self.renderer.event(*event) for event in seen if event is not None])
+
+    async def _send(self, lines: list[bytes]) -> None:
+        if self.cut_after is not None and self.watcher.delivered + len(lines) >= self.cut_after:
+            lines = lines[: self.cut_after - self.watcher.delivered]
+            if lines:
+                await self.response.write(b"".join(lines))
+            raise _Broken
+        self.watcher.delivered += len(lines)
+        if lines:
+            await self.response.write(b"".join(lines))

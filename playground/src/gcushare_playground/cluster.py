@@ -1,0 +1,268 @@
+"""A whole cluster on one machine: the doubles, and the real programs as processes beside them.
+
+Everything listens on loopback, on ports that the system chose; everything that is waited for has a deadline; leaving
+the block ends every process by its pid and removes every file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from gcushare.config_manager.scheduler_config.document import new_config
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.versions import Version
+from gcushare.kube import ConfigSources, KubeClient, Limits, load_config
+from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
+from gcushare_playground.commands import extender_command, plugin_command, port_of
+from gcushare_playground.doubles import Doubles, InsideDoubles
+from gcushare_playground.picture import (
+    EVENT_OBJECTS,
+    NODE_OBJECTS,
+    POD_OBJECTS,
+    SERVICE_OBJECTS,
+    JsonObject,
+    NotInTime,
+    Picture,
+    allocatable_of,
+    key_of,
+    phase_of,
+    poll_until,
+)
+from gcushare_playground.plans import ClusterPlan, NodePlan, Place
+from gcushare_playground.processes import Child, ProcessError, stop_all
+from gcushare_playground.showing import (
+    EXTENDER,
+    NAMESPACE,
+    SERVICE_PORT,
+    extender_pod,
+    extender_service,
+    plugin_pod,
+)
+
+logger = logging.getLogger(__name__)
+
+_SCHEDULER_VERSION = Version(1, 36, 2)
+_HTTP_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
+
+
+class Cluster:
+    """One playground cluster. ``async with Cluster(plan, doubles)`` prepares it; ``start_all`` starts everything.
+
+    ``root`` is made and removed by the cluster unless it is given; then the files stay.
+    """
+
+    def __init__(self, plan: ClusterPlan, doubles: Doubles | None = None, root: Path | None = None) -> None:
+        self.plan = plan
+        self.doubles: Doubles = doubles if doubles is not None else InsideDoubles()
+        self._given_root = root
+        self._stack = AsyncExitStack()
+        self._followers: list[asyncio.Task[None]] = []
+        self.api_url = ""
+        self.extender_url = ""
+        self.extender: Child | None = None
+        self.plugins: dict[str, Child] = {}
+        self.plugin_urls: dict[str, str] = {}
+        self.place: Place
+        self.client: KubeClient
+        self.pods: Picture
+        self.nodes: Picture
+        self.events: Picture
+        self.http: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        root = self._given_root or Path(tempfile.mkdtemp(prefix="gcushare-"))
+        self.place = Place(root)
+        self.place.logs.mkdir(parents=True, exist_ok=True)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Shielded: a second Ctrl-C must not leave half of the processes behind.
+        await asyncio.shield(asyncio.create_task(self.stop(), name="stop the cluster"))
+
+    async def stop(self) -> None:
+        """End everything in order: programs, followers, doubles, files; repeatable."""
+        try:
+            await stop_all(list(self.programs()))
+            for follower in self._followers:
+                follower.cancel()
+            await asyncio.gather(*self._followers, return_exceptions=True)
+            self._followers.clear()
+            await self._stack.aclose()
+        finally:
+            try:
+                await self.doubles.stop()
+            finally:
+                # Also after a double that failed and says so only now.
+                if self._given_root is None:
+                    shutil.rmtree(self.place.root, ignore_errors=True)
+
+    async def start_all(self, *, deadline_s: float = 40.0) -> None:
+        """Start doubles and programs, and wait until pods can be placed."""
+        await self.start_api_server()
+        await self.start_kubelets()
+        await asyncio.gather(self.start_extender(), self.start_plugins(self.plan.nodes))
+        await self.start_scheduler()
+        await self.wait_ready(deadline_s=deadline_s)
+
+    async def start_api_server(self) -> None:
+        """Start the API server double and follow what it holds."""
+        self.api_url = await self.doubles.start_api_server(self.plan, self.place)
+        write_kubeconfig(self.place.kubeconfig, self.api_url, token=None, authority=None, namespace="default")
+        config = load_config(ConfigSources(server=self.api_url))
+        limits = Limits(connections=128)
+        self.client = await self._stack.enter_async_context(KubeClient(config, program="playground", limits=limits))
+        self.http = await self._stack.enter_async_context(aiohttp.ClientSession(timeout=_HTTP_TIMEOUT))
+        self.pods = self._follow(Picture(self.client, POD_OBJECTS), "pods")
+        self.nodes = self._follow(Picture(self.client, NODE_OBJECTS), "nodes")
+        self.events = self._follow(Picture(self.client, EVENT_OBJECTS), "events")
+
+    async def start_kubelets(self) -> None:
+        """Start a kubelet per node and wait until every Node is there."""
+        starting = (self.doubles.start_kubelet(self.plan, self.place, node, self.api_url) for node in self.plan.nodes)
+        await asyncio.gather(*starting)
+        await self.nodes.until(lambda: len(self.nodes.objects) == len(self.plan.nodes), "every node registered")
+
+    async def start_plugins(self, nodes: Iterable[NodePlan]) -> None:
+        """Start the device plugin of nodes, as its DaemonSet would."""
+        await asyncio.gather(*(self.start_plugin(node) for node in nodes))
+
+    async def start_plugin(self, node: NodePlan) -> None:
+        """Start one node's device plugin; its cards' file is written when it has none yet."""
+        cards = self.place.cards_file(node)
+        if not cards.exists():
+            cards.write_bytes(node.cards_document())
+        child = self.plugins[node.name] = Child(plugin_command(self.plan, self.place, node))
+        self.plugin_urls[node.name] = await child.start()
+
+    async def start_extender(self) -> None:
+        """Start the extender; one that ran before comes back on its port, which the scheduler knows."""
+        port = port_of(self.extender_url) if self.extender_url else 0
+        self.extender = Child(extender_command(self.plan, self.place, port))
+        self.extender_url = await self.extender.start()
+
+    async def start_scheduler(self) -> None:
+        """Write the scheduler's configuration, as the config manager would, and start it."""
+        settings = ExtenderSettings(
+            url=self.extender_url, vendors=(self.plan.vendor,), whole_cards=self.plan.whole_cards
+        )
+        self.place.scheduler_config.write_text(new_config(settings, _SCHEDULER_VERSION, ()).text)
+        await self.doubles.start_scheduler(self.plan, self.place, self.api_url)
+
+    async def show_programs(self) -> None:
+        """Put the programs into the API server as the charts would, so that commands find them with a kubeconfig alone.
+
+        Raises:
+            NotInTime: they cannot be asked through the API server by the deadline.
+        """
+        if self.extender is None:
+            raise ProcessError("the extender was not started: there is nothing to show")
+        vendor, first = self.plan.vendor, self.plan.nodes[0].name
+        pods = [extender_pod(first, self.extender.command, port_of(self.extender_url))]
+        pods += [
+            plugin_pod(vendor, name, child.command, port_of(self.plugin_urls[name]))
+            for name, child in self.plugins.items()
+        ]
+        await self.client.create(SERVICE_OBJECTS, extender_service(), namespace=NAMESPACE)
+        await asyncio.gather(*(self.client.create(POD_OBJECTS, pod, namespace=NAMESPACE) for pod in pods))
+        keys = [key_of(pod) for pod in pods]
+        await self.pods.until(
+            lambda: all(phase_of(self.pods.objects.get(key, {})) == "Running" for key in keys), "the programs' pods run"
+        )
+        await poll_until(self._look_behind_service, "the extender answers behind its Service")
+
+    async def _look_behind_service(self) -> str | None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/services/http:{EXTENDER}:{SERVICE_PORT}/proxy/version"
+        async with self.http.get(self.api_url + path) as answer:
+            return None if answer.status == 200 else await answer.text()
+
+    async def wait_ready(self, *, deadline_s: float = 30.0) -> None:
+        """Wait until every node offers all its units, and the extender knows and serves them.
+
+        Raises:
+            NotInTime: not by the deadline; the message carries what is missing and every program's last lines.
+        """
+        try:
+            await self.wait_for_capacity(deadline_s=deadline_s)
+            await self.wait_extender_ready(deadline_s=deadline_s)
+        except NotInTime as error:
+            raise NotInTime(f"{error}\n{self.describe_programs()}") from error
+
+    async def wait_for_capacity(self, *, deadline_s: float = 20.0) -> None:
+        """Wait until every node's allocatable shows all its units and its cards."""
+        wanted = {node.name: self.plan.offers(node) for node in self.plan.nodes}
+
+        def offered() -> dict[str, dict[str, int]]:
+            return {
+                name: {resource: allocatable_of(node, resource) for resource in wanted.get(name, {})}
+                for name, node in self.nodes.objects.items()
+            }
+
+        await self.nodes.until(
+            lambda: offered() == wanted, f"nodes offer {wanted}", deadline_s=deadline_s, shown=lambda: str(offered())
+        )
+
+    async def wait_extender_ready(self, *, deadline_s: float = 20.0) -> None:
+        """Wait until the extender serves, with every node's cards in its ledger."""
+        total = sum(sum(self.plan.units_per_card(node)) for node in self.plan.nodes)
+        key = f"total{self.plan.vendor.device_word}"
+
+        async def look() -> str | None:
+            try:
+                async with self.http.get(f"{self.extender_url}/readyz") as answer:
+                    if answer.status != 200:
+                        return await answer.text()
+                found = {node["name"]: node[key] for node in (await self.inspect())["nodes"]}
+            except (aiohttp.ClientError, NotInTime) as error:
+                return str(error)
+            return None if sum(found.values()) == total else str(found)
+
+        await poll_until(look, f"the extender serves {total} units", deadline_s=deadline_s)
+
+    async def inspect(self, node: str = "") -> JsonObject:
+        """Ask the extender who uses which card.
+
+        Raises:
+            NotInTime: it does not answer with a document (yet).
+        """
+        path = f"{self.plan.vendor.url_prefix}/inspect" + (f"/{node}" if node else "")
+        async with self.http.get(self.extender_url + path) as answer:
+            body = await answer.read()
+        if answer.status != 200:
+            raise NotInTime(f"GET {path} was answered {answer.status}: {body[:200]!r}")
+        return msgspec.json.decode(body, type=JsonObject)
+
+    async def logs(self, namespace: str, pod: str, container: str) -> str:
+        """Read what ``kubectl logs`` shows: what the container was given."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}"
+        async with self.http.get(self.api_url + path) as answer:
+            text = await answer.text()
+        if answer.status != 200:
+            raise NotInTime(f"GET {path} was answered {answer.status}: {text[:200]!r}")
+        return text
+
+    def programs(self) -> Iterator[Child]:
+        """The real programs that were started."""
+        if self.extender is not None:
+            yield self.extender
+        yield from self.plugins.values()
+
+    def describe_programs(self) -> str:
+        """Every process's last lines, for messages."""
+        return "\n".join(child.describe_tail() for child in (*self.programs(), *self.doubles.children()))
+
+    def _follow(self, picture: Picture, what: str) -> Picture:
+        self._followers.append(asyncio.create_task(picture.run(), name=f"playground follows {what}"))
+        return picture

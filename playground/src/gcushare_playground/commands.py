@@ -1,0 +1,116 @@
+"""The command lines of a playground cluster: the real programs with simulated cards, and the doubles as processes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from urllib.parse import urlsplit
+
+from gcushare_playground.plans import ClusterPlan, NodePlan, Place
+from gcushare_playground.processes import Command
+
+_URL_LINE = re.compile(r"^(http://\S+)$")
+_KUBELET_SERVING = re.compile(r"\bkubelet serving node=(\S+)")
+
+
+def extender_command(plan: ClusterPlan, place: Place, port: int = 0) -> Command:
+    """``gcushare-scheduler-extender`` against the cluster's API server."""
+    return _command(
+        place,
+        "gcushare-scheduler-extender",
+        "gcushare.scheduler_extender",
+        *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig)),
+        *("--listen-address", "127.0.0.1", "--listen-port", str(port), "--log-dir", ""),
+        *("--dashboard", plan.dashboard),
+        *plan.extender_flags,
+    )
+
+
+def plugin_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
+    """``gcushare-device-plugin`` of one node, with its simulated cards."""
+    root = place.kubelet_dir(node)
+    return _command(
+        place,
+        f"gcushare-device-plugin-{node.name}",
+        "gcushare.device_plugin",
+        *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig), "--node-name", node.name),
+        *("--cards", f"simulated:{place.cards_file(node)}", "--memory-unit", plan.unit.name),
+        *("--device-plugin-dir", str(root / "device-plugins")),
+        *("--pod-resources-socket", str(root / "pod-resources" / "kubelet.sock")),
+        *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
+        *("--mode", "both" if plan.whole_cards else "memory"),
+        *plan.plugin_flags,
+    )
+
+
+def inspect_words(plan: ClusterPlan, place: Place, extender_url: str) -> tuple[str, ...]:
+    """``kubectl-inspect-gcushare`` (or ``-gpushare``), asking the cluster's extender."""
+    return (*inspect_program(plan), "--kubeconfig", str(place.kubeconfig), "--extender-url", extender_url)
+
+
+def inspect_program(plan: ClusterPlan) -> tuple[str, ...]:
+    """The same, told nothing: what it finds with ``$KUBECONFIG`` alone."""
+    entry = f"main_{inspect_name(plan)}"
+    return (sys.executable, "-c", f"import sys; from gcushare.cli.inspect.__main__ import {entry}; sys.exit({entry}())")
+
+
+def gcushare_program() -> tuple[str, ...]:
+    """``gcushare``, with the interpreter that runs here."""
+    return (sys.executable, "-m", "gcushare")
+
+
+def clean_environ(place: Place) -> dict[str, str]:
+    """What a command is given that a person would run here: the cluster, and none of that person's own settings."""
+    return {"KUBECONFIG": str(place.kubeconfig), "GCUSHARE_CONFIG": "", "NO_COLOR": "1"}
+
+
+def inspect_name(plan: ClusterPlan) -> str:
+    """The word after ``kubectl inspect``."""
+    return f"{plan.vendor.device_word.lower()}share"
+
+
+def api_server_command(plan: ClusterPlan, place: Place) -> Command:
+    """The API server double."""
+    arguments = ("--port", str(plan.api_port))
+    return _command(place, "apiserver", "gcushare_playground.apiserver", *arguments, ready=_URL_LINE)
+
+
+def scheduler_command(plan: ClusterPlan, place: Place, api_url: str) -> Command:
+    """The scheduler double."""
+    return _command(
+        place,
+        "scheduler",
+        "gcushare_playground.scheduler",
+        *("--server", api_url, "--config", str(place.scheduler_config), "--wait-factor", str(plan.wait_factor)),
+        *("--unschedulable-wait", str(plan.unschedulable_s)),
+    )
+
+
+def kubelet_command(plan: ClusterPlan, place: Place, node: NodePlan, api_url: str) -> Command:
+    """The kubelet double of one node."""
+    machine = [word for name, amount in plan.machine.items() for word in ("--capacity", f"{name}={amount}")]
+    labels = plan.label() if plan.labels_nodes else {}
+    return _command(
+        place,
+        f"kubelet-{node.name}",
+        "gcushare_playground.kubelet",
+        *("--node", node.name, "--root", str(place.kubelet_dir(node)), "--server", api_url),
+        *("--status-interval", str(plan.status_interval_s)),
+        *machine,
+        *(word for key, value in labels.items() for word in ("--label", f"{key}={value}")),
+        ready=_KUBELET_SERVING,
+    )
+
+
+def port_of(url: str) -> int:
+    """The port of an address that a program told."""
+    return urlsplit(url).port or 0
+
+
+def _command(place: Place, name: str, module: str, *arguments: str, ready: re.Pattern[str] | None = None) -> Command:
+    words = (sys.executable, "-m", module, *arguments)
+    # A settings file or variable of the person at the keyboard must not change the cluster.
+    clean = {"GCUSHARE_CONFIG": "", "KUBECONFIG": ""}
+    if ready is None:
+        return Command(name=name, arguments=words, log_dir=place.logs, environ=clean)
+    return Command(name=name, arguments=words, log_dir=place.logs, environ=clean, ready=ready)

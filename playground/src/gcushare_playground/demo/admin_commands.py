@@ -1,0 +1,136 @@
+"""What an admin asks of the played cluster: why a pod waits, what cards are really doing, whether anything is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gcushare_playground.cluster import Cluster
+from gcushare_playground.commands import clean_environ, gcushare_program, inspect_name, inspect_program
+from gcushare_playground.demo.playing import Player
+from gcushare_playground.picture import node_of, phase_of, poll_until
+from gcushare_playground.processes import capture
+
+_WARNED = 3
+"""The doctor's exit status where its worst finding is a warning."""
+_USE_METRIC = "gcushare_card_memory_used_bytes{"
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCommand:
+    """A command line as a person types it, its program, and the exit status that it must have here."""
+
+    line: str
+    program: tuple[str, ...]
+    code: int = 0
+
+    async def run(self, environ: Mapping[str, str]) -> str:
+        """Run it; returns what it prints.
+
+        Raises:
+            ProcessError: it ends with another status.
+        """
+        return await capture(*self.program, environ=environ, expected=self.code)
+
+
+def admin_commands(cluster: Cluster) -> dict[str, AdminCommand]:
+    """The commands by their words; they need nothing but ``$KUBECONFIG``."""
+    plan, waiting = cluster.plan, _waiting_pod(cluster)
+    node, inspect = _busy_node(cluster), f"kubectl inspect {inspect_name(plan)}"
+    ours, theirs = gcushare_program(), inspect_program(plan)
+    found = {
+        "explain": AdminCommand(f"{inspect} explain {waiting}", (*theirs, "explain", waiting)),
+        "top": AdminCommand(f"{inspect} top", (*theirs, "top")),
+        "cards": AdminCommand(f"gcushare cards {node}", (*ours, "cards", node)),
+        "doctor": AdminCommand("gcushare doctor", (*ours, "doctor"), _WARNED),
+    }
+    return {word: command for word, command in found.items() if waiting or word != "explain"}
+
+
+async def show_admin_commands(player: Player) -> None:
+    """Run the commands with the cluster's kubeconfig alone, show what they print, and check it."""
+    cluster, stage = player.cluster, player.stage
+    stage.step("What an admin asks: why does a pod wait, what are the cards doing, is anything wrong?")
+    stage.say("The programs now stand in the API server as the charts install them, and the cards report their use.")
+    over = _use_memory(player)
+    await asyncio.gather(cluster.show_programs(), _wait_for_use(cluster))
+    commands, environ = admin_commands(cluster), clean_environ(cluster.place)
+    told = await asyncio.gather(*(command.run(environ) for command in commands.values()))
+    for (word, command), text in zip(commands.items(), told, strict=True):
+        stage.command(command.line)
+        stage.output(text)
+        _CHECKS[word](player, text, over)
+
+
+def _check_explain(player: Player, text: str, _over: str) -> None:
+    player.stage.check("explain says that it waits", text.splitlines()[0].rpartition(": ")[2], "waits")
+
+
+def _check_top(player: Player, text: str, over: str) -> None:
+    rows = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] in player.ledger.capacity]
+    cards = sum(map(len, player.ledger.capacity.values()))
+    player.stage.check(f"top has a line for each of the {cards} cards", len(rows), cards)
+    flagged = [" ".join(row.split()[:2]) for row in rows if "over by" in row]
+    player.stage.check(f"and flags the card on which more is used than was granted: {over}", flagged, [over])
+
+
+def _check_cards(player: Player, text: str, _over: str) -> None:
+    node = _busy_node(player.cluster)
+    held = sorted({pod for pods in player.shown[node].values() for pod in pods})
+    player.stage.check(f"cards shows {', '.join(held)}", [pod for pod in held if pod in text], held)
+
+
+def _check_doctor(player: Player, text: str, _over: str) -> None:
+    findings = [line.split()[:2] for line in text.splitlines() if line.split()[:1] in (["WARNING"], ["ERROR"])]
+    what = "doctor finds that nobody keeps records from being forged here, and nothing else"
+    player.stage.check(what, findings, [["WARNING", "policy-missing"]])
+
+
+_CHECKS = {"explain": _check_explain, "top": _check_top, "cards": _check_cards, "doctor": _check_doctor}
+
+
+def _waiting_pod(cluster: Cluster) -> str:
+    """A pod that no node was found for, empty where every pod runs."""
+    found = sorted(key for key, pod in cluster.pods.objects.items() if phase_of(pod) == "Pending")
+    return found[0] if found else ""
+
+
+def _busy_node(cluster: Cluster) -> str:
+    """The first node on which a pod holds a card."""
+    key = cluster.plan.vendor.record.card_index
+    pods = cluster.pods.objects.values()
+    holding = {node_of(pod) for pod in pods if key in (pod["metadata"].get("annotations") or {})}
+    return next((node.name for node in cluster.plan.nodes if node.name in holding), cluster.plan.nodes[0].name)
+
+
+def _use_memory(player: Player) -> str:
+    """Have the cards report memory in use: three quarters of what was granted, and on one card more than all of it.
+
+    Returns:
+        That card's node and index, as ``top`` writes them.
+    """
+    plan, over = player.cluster.plan, ""
+    for node in plan.nodes:
+        used = {}
+        for index, units in enumerate(player.ledger.used[node.name]):
+            granted, size = plan.unit.bytes_of(units), node.card_bytes[index]
+            used[index] = granted * 3 // 4
+            if not over and 0 < granted < size * 7 // 8:
+                used[index], over = (granted + size) // 2, f"{node.name} {index}"
+        player.cluster.place.cards_file(node).write_bytes(node.cards_document(used=used))
+    return over
+
+
+async def _wait_for_use(cluster: Cluster) -> None:
+    """Wait until every plugin has looked at its cards."""
+
+    async def look() -> str | None:
+        silent = []
+        for name, url in cluster.plugin_urls.items():
+            async with cluster.http.get(f"{url}/metrics") as answer:
+                if _USE_METRIC not in await answer.text():
+                    silent.append(name)
+        return f"nothing of {', '.join(silent)}" if silent else None
+
+    await poll_until(look, "the plugins tell what their cards use")

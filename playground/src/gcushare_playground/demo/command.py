@@ -1,0 +1,121 @@
+"""``gcushare demo``: settings, cluster, scenario, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+import time
+from typing import TextIO
+
+from gcushare.core.errors import GcushareError, Refused
+from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.exit_codes import DONE, FAILED, SIGNALLED
+from gcushare.runtime.shutdown import Shutdown
+from gcushare.runtime.shutdown import run as run_until_shutdown
+from gcushare_playground.cluster import Cluster
+from gcushare_playground.demo.admin_commands import admin_commands, show_admin_commands
+from gcushare_playground.demo.playing import Player
+from gcushare_playground.demo.scenarios import choose_scenario
+from gcushare_playground.demo.settings import PROGRAM, DemoSettings
+from gcushare_playground.demo.stage import Mismatch, Stage
+from gcushare_playground.doubles import ProcessDoubles
+
+LOOPBACK = "127.0.0.1"
+
+
+def main(surroundings: Surroundings | None = None) -> int:
+    """Run ``gcushare demo`` and return its exit code."""
+    around = surroundings or Surroundings()
+
+    def run(settings: DemoSettings) -> int:
+        return run_until_shutdown(lambda shutdown: play(settings, around.stdout, shutdown))
+
+    return run_program(PROGRAM, run, surroundings=around)
+
+
+async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> int:
+    """Bring the cluster up, play the scenario, and return the exit code; a wish to stop ends it at any moment."""
+    _require_port(settings.port)
+    stage = Stage(stream)
+    async with Cluster(settings.plan(), ProcessDoubles()) as cluster:
+        handler = logging.FileHandler(cluster.place.logs / "demo.log")
+        logging.getLogger().addHandler(handler)
+        try:
+            return await _play_until_stopped(cluster, stage, settings, shutdown)
+        finally:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
+def _require_port(port: int) -> None:
+    """Refuse a port that cannot be opened before anything starts; 0 is always to be had.
+
+    Raises:
+        Refused: names the port and what to do.
+    """
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except OSError as error:
+        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
+        raise Refused(
+            f"port {port} of {LOOPBACK} {reason}: give another with --port, or leave it out and a free one is taken"
+        ) from error
+
+
+async def _play_until_stopped(cluster: Cluster, stage: Stage, settings: DemoSettings, shutdown: Shutdown) -> int:
+    playing = asyncio.create_task(_play(cluster, stage, settings), name="scenario")
+    stopping = asyncio.create_task(shutdown.wait(), name="wait for the shutdown")
+    await asyncio.wait((playing, stopping), return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if not playing.done():
+            stage.say(f"\nStopping: {shutdown.reason}")
+            return _interrupted_by(shutdown.reason)
+        code = playing.result()
+        if code == DONE and settings.keep:
+            _tell_how_to_play(cluster, stage)
+            await stopping
+        return code
+    finally:
+        for task in (playing, stopping):
+            task.cancel()
+        await asyncio.gather(playing, stopping, return_exceptions=True)
+
+
+def _interrupted_by(reason: str) -> int:
+    """The exit code that a shell shows for a program ended by a signal, which the reason names."""
+    name = reason.removeprefix("signal ")
+    return SIGNALLED + signal.Signals[name] if name in signal.Signals.__members__ else FAILED
+
+
+async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
+    started = time.monotonic()
+    try:
+        player = Player(cluster, stage)
+        await player.bring_up()
+        await choose_scenario(settings)(player)
+        await show_admin_commands(player)
+    except Mismatch as mismatch:
+        stage.fail(f"\n{mismatch}\n\n{cluster.describe_programs()}")
+        return FAILED
+    except GcushareError as error:
+        stage.fail(f"\nThe demo could not go on: {error}\n\n{cluster.describe_programs()}")
+        return FAILED
+    stage.step(f"Done: {stage.checks} checks, all as they must be, in {time.monotonic() - started:.1f}s")
+    return DONE
+
+
+def _tell_how_to_play(cluster: Cluster, stage: Stage) -> None:
+    prefix = cluster.plan.vendor.url_prefix
+    commands = "".join(f"  {command.line}\n" for command in admin_commands(cluster).values())
+    stage.say(
+        "The cluster stays up; Ctrl-C ends it.\n"
+        f"  export KUBECONFIG={cluster.place.kubeconfig}\n"
+        "  kubectl get pod -A\n"
+        f"{commands}"
+        f"  curl '{cluster.extender_url}{prefix}/inspect?pretty'\n"
+        f"The cards in a browser: {cluster.extender_url}/dashboard/\n"
+        f"API server {cluster.api_url}   extender {cluster.extender_url}   logs {cluster.place.logs}"
+    )

@@ -1,0 +1,246 @@
+"""The moves that both scenarios are made of: bring the cluster up, place a pod and check it, have one refused."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.kube import Patch, PatchKind
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare_playground.cluster import Cluster
+from gcushare_playground.commands import inspect_name, inspect_words
+from gcushare_playground.demo.expecting import Ledger
+from gcushare_playground.demo.reading import fetch_sight, fetch_table, kubelet_cards, pods_by_card, render_inspect
+from gcushare_playground.demo.stage import Stage
+from gcushare_playground.picture import (
+    NODE_OBJECTS,
+    JsonObject,
+    NotInTime,
+    allocatable_of,
+    condition_of,
+    key_of,
+    node_of,
+    phase_of,
+)
+from gcushare_playground.processes import capture
+
+_STEP_DEADLINE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod that must get a card: ``key`` is namespace/name."""
+
+    key: str
+    container: str
+    units: int
+
+
+class Player:
+    """One scenario's cluster, stage and bookkeeping."""
+
+    def __init__(self, cluster: Cluster, stage: Stage) -> None:
+        self.cluster = cluster
+        self.stage = stage
+        self.ledger = Ledger.of(cluster.plan)
+        self.shown: dict[str, dict[int, dict[str, int]]] = {node: {} for node in self.ledger.capacity}
+
+    @property
+    def vendor(self) -> Vendor:
+        return self.cluster.plan.vendor
+
+    async def bring_up(self) -> None:
+        """Start everything in the order of an installation and check what the nodes offer."""
+        cluster, stage = self.cluster, self.stage
+        stage.step("The cluster: doubles of API server, kubelet and scheduler; the real device plugin and extender")
+        await cluster.start_api_server()
+        stage.say(f"API server         {cluster.api_url}")
+        await cluster.start_kubelets()
+        stage.say(f"kubelet            {', '.join(sorted(cluster.nodes.objects))}")
+        for node in cluster.plan.nodes:
+            stage.command(f"kubectl label node {node.name} {self.vendor.node_label}")
+            patch = Patch(PatchKind.MERGE, {"metadata": {"labels": cluster.plan.label()}})
+            await cluster.client.patch(NODE_OBJECTS, node.name, patch)
+            stage.output(f"node/{node.name} labeled")
+        # The label is what the DaemonSet of the device plugin selects nodes by.
+        await asyncio.gather(cluster.start_extender(), cluster.start_plugins(cluster.plan.nodes))
+        for child in cluster.programs():
+            stage.say(f"{child.name:<40} pid {child.pid}")
+        await cluster.start_scheduler()
+        stage.say(f"scheduler          calls {cluster.extender_url}{self.vendor.url_prefix}")
+        await cluster.wait_ready()
+        for node in cluster.plan.nodes:
+            self._check_node(node.name)
+
+    async def place(self, pod: PlacedPod) -> None:
+        """Wait until a created pod runs, show it, and check everything that says where it is."""
+        candidates = self.ledger.candidates(pod.units)
+        found = await self.wait_assigned(pod.key)
+        node = node_of(found)
+        await self.show_pods()
+        self.stage.check(f"{pod.key} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
+        card = candidates[node]
+        self.ledger.take(node, card, pod.units)
+        self.shown[node].setdefault(card, {})[found["metadata"]["name"]] = pod.units
+        self._check_record(found, node, card, pod.units)
+        await self._check_sight(found, pod, card)
+        await self.show_inspect(node)
+
+    async def refuse(self, key: str, units: int) -> None:
+        """Wait until a created pod is told why it fits nowhere, show it, and check that nothing else changed."""
+        expected = self.ledger.refusal(units, self.vendor.memory_resource, self.vendor.refused_reason)
+        await self.tell_refused(key, expected)
+        for node in self.ledger.capacity:
+            await self.check_inspect(node)
+
+    async def tell_refused(self, key: str, expected: str) -> None:
+        """Wait until a pod is told why it fits nowhere, show it, and check the words."""
+        message = await self.wait_refused(key)
+        await self.show_pods()
+        self.stage.command(f"kubectl describe pod {key.rpartition('/')[2]} -n {key.partition('/')[0]}")
+        self.stage.output(f"Events:\n  Warning  FailedScheduling  default-scheduler  {message}")
+        self.stage.check(f"{key} is Pending", phase_of(self.cluster.pods.objects[key]), "Pending")
+        self.stage.check(f"and says why: {expected}", message, expected)
+
+    async def show_cluster(self) -> None:
+        """Show the table of the whole cluster, and check its last line."""
+        cluster, plan = self.cluster, self.cluster.plan
+        self.stage.command(f"kubectl inspect {inspect_name(plan)}")
+        table = await capture(*inspect_words(plan, cluster.place, cluster.extender_url))
+        self.stage.output(table)
+        used = sum(map(self.ledger.used_on, self.ledger.capacity))
+        total = sum(map(self.ledger.total, self.ledger.capacity))
+        expected = f"{used}/{total} ({100 * used // total}%)"
+        self.stage.check(f"in all {expected} are used", table.rstrip().rpartition("\n")[2].strip(), expected)
+
+    def _check_node(self, name: str) -> None:
+        node, plan = self.cluster.nodes.objects[name], self.cluster.plan
+        offers = plan.offers(next(each for each in plan.nodes if each.name == name))
+        resources = {word: allocatable_of(node, word) for word in sorted(offers)}
+        self.stage.command(f"kubectl describe node {name}")
+        width = max(map(len, resources)) + 3
+        self.stage.output(
+            "\n".join(["Allocatable:", *(f"  {word + ':':<{width}}{n}" for word, n in resources.items())])
+        )
+        cards = len(self.ledger.capacity[name])
+        self.stage.check(f"{name} shows its {cards} cards", resources[self.vendor.count_resource], cards)
+        total = self.ledger.total(name)
+        what = f"{name} offers {total} units of {plan.unit.label}"
+        self.stage.check(what, resources[self.vendor.memory_resource], total)
+        if plan.whole_cards:
+            word = self.vendor.whole_card_resource
+            self.stage.check(f"and its {cards} cards whole", resources[word], cards)
+
+    async def wait_assigned(self, key: str) -> JsonObject:
+        """Wait until a pod runs and its record is confirmed."""
+        pods = self.cluster.pods
+
+        def is_assigned() -> bool:
+            pod = pods.objects.get(key)
+            if pod is None or phase_of(pod) != "Running":
+                return False
+            record = self.record_of(pod)
+            return record is not None and record.assigned
+
+        await pods.until(
+            is_assigned,
+            f"pod {key} runs and its card is confirmed",
+            deadline_s=_STEP_DEADLINE_S,
+            shown=lambda: describe_pod(pods.objects.get(key)),
+        )
+        return pods.objects[key]
+
+    async def wait_refused(self, key: str) -> str:
+        """Wait until the scheduler says why a pod fits nowhere; returns its message."""
+        events = self.cluster.events.objects
+
+        def message() -> str:
+            found = (
+                event["message"]
+                for event in events.values()
+                if event["reason"] == "FailedScheduling" and key_of_subject(event) == key
+            )
+            return next(found, "")
+
+        await self.cluster.events.until(
+            lambda: bool(message()),
+            f"the scheduler says why pod {key} fits nowhere",
+            deadline_s=_STEP_DEADLINE_S,
+            shown=lambda: describe_pod(self.cluster.pods.objects.get(key)),
+        )
+        await self.cluster.pods.until(
+            lambda: bool(condition_of(self.cluster.pods.objects.get(key, {}), "PodScheduled")), f"pod {key} is told"
+        )
+        return message()
+
+    def record_of(self, pod: JsonObject) -> PodRecord | None:
+        """A pod's record, None where it has none."""
+        try:
+            return decode_record(self.vendor, pod["metadata"].get("annotations") or {})
+        except RemoteContractError as error:
+            raise NotInTime(f"the record of {key_of(pod)} cannot be read: {error}") from error
+
+    def _check_record(self, pod: JsonObject, node: str, card: int, units: int) -> None:
+        stage, record = self.stage, self.record_of(pod)
+        size = self.ledger.capacity[node][card]
+        expected = ((card,), size, units, True)
+        found = record and (record.card_indexes, record.card_units, record.pod_units, record.assigned)
+        stage.check(f"its record names card {card} of {size} units, {units} of them, assigned", found, expected)
+        held = kubelet_cards(self.cluster, node, pod["metadata"]["uid"])
+        stage.check(f"the kubelet gave it {units} ids of card {card} and no other", held, {card: units})
+
+    async def _check_sight(self, pod: JsonObject, placed: PlacedPod, card: int) -> None:
+        namespace, name = placed.key.split("/")
+        names = self.vendor.environment
+        pod_name = pod["metadata"]["name"]
+        sight = await fetch_sight(self.cluster, namespace, pod_name, placed.container)
+        self.stage.command(f"kubectl logs {name} -n {namespace}    # what the container was given")
+        self.stage.output(sight.select((names.visible, names.card_units, names.container_units)))
+        device = self.vendor.device_nodes.card.format(index=card)
+        visible = f"{node_of(pod)}-card-{card}" if self.vendor.visible_by_uuid else str(card)
+        self.stage.check(f"{names.visible}={visible}", sight.environment.get(names.visible), visible)
+        limit = sight.environment.get(names.container_units)
+        self.stage.check(f"{names.container_units}={placed.units}", limit, str(placed.units))
+        if not self.vendor.visible_by_uuid:
+            cards = [path for path in sight.devices if path not in self.vendor.device_nodes.control]
+            self.stage.check(f"the container sees {device} and no other card", cards, [device])
+
+    async def show_pods(self) -> None:
+        """Show every pod as kubectl does."""
+        self.stage.command("kubectl get pod -A")
+        self.stage.output(await fetch_table(self.cluster, "/api/v1/pods", with_namespace=True))
+
+    async def show_inspect(self, node: str) -> None:
+        """Show what the extender says of a node, and check it."""
+        path = f"{self.vendor.url_prefix}/inspect/{node}"
+        self.stage.command(f"curl {self.cluster.extender_url}{path}")
+        self.stage.output(render_inspect(await self.cluster.inspect(node)))
+        await self.check_inspect(node)
+
+    async def check_inspect(self, node: str) -> None:
+        """The extender learns of a pod by its own watch, so it may be a moment behind what was just seen here."""
+        word = self.vendor.device_word
+        wanted = (self.ledger.total(node), self.ledger.used_on(node), self.shown[node])
+        document = await self.cluster.inspect(node)
+        entry = document["nodes"][0]
+        found = (entry[f"total{word}"], entry[f"used{word}"], pods_by_card(entry, word))
+        what = f'inspect says "total{word}": {wanted[0]}, "used{word}": {wanted[1]} on {node}, pod by pod'
+        self.stage.check(what, found, wanted)
+
+
+def describe_pod(pod: JsonObject | None) -> str:
+    """Say how far a pod is, for messages."""
+    if pod is None:
+        return "it does not exist"
+    scheduled = condition_of(pod, "PodScheduled").get("message", "")
+    status = pod.get("status", {})
+    words = (status.get("reason", ""), status.get("message", ""), scheduled)
+    return f"phase {phase_of(pod)!r} node {node_of(pod)!r} {' '.join(filter(None, words))}"
+
+
+def key_of_subject(event: JsonObject) -> str:
+    """What an event is about, as ``namespace/name``."""
+    subject = event["involvedObject"]
+    return f"{subject.get('namespace', '')}/{subject.get('name', '')}"

@@ -1,0 +1,117 @@
+"""The scenarios: the Enflame manual's chapter 4, the T4 that a class shares, and whole cards beside shared ones."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from gcushare.kube import DEPLOYMENTS
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare_playground.demo.playing import PlacedPod, Player
+from gcushare_playground.demo.settings import DemoSettings, ScenarioName
+from gcushare_playground.demo.whole_cards import play_whole_and_shared
+from gcushare_playground.picture import POD_OBJECTS, JsonObject
+
+Scenario = Callable[[Player], Awaitable[None]]
+
+_MANUAL_NAMESPACE = "kube-system"
+_MANUAL_CONTAINER = "pod-gcu-example"
+_MANUAL_QUARTERS = (1, 2, 3, 5)
+"""The manual's 4, 8, 12 and 20 GB in quarters of its 16 GB cards."""
+
+
+async def play_manual(player: Player) -> None:
+    """Chapter 4.1: two pods share card 0, the third gets card 1, the fourth asks for more than any card has."""
+    card_units = max(size for cards in player.ledger.capacity.values() for size in cards)
+    titles = (
+        "A first pod gets a part of card 0",
+        "A second pod is put beside it: the card that is in use is filled first",
+        "A third pod does not fit beside them and gets another card: a pod never spans cards",
+        "A fourth pod asks for more than one card has: it stays Pending and says why",
+    )
+    for number, (quarters, title) in enumerate(zip(_MANUAL_QUARTERS, titles, strict=True), start=1):
+        units = card_units * quarters // 4
+        name = f"gcushare-pod-{number}"
+        player.stage.step(f"Step {number}. {title}")
+        await _create_pod(player, f"{_MANUAL_NAMESPACE}/{name}", _MANUAL_CONTAINER, units)
+        if quarters <= 4:
+            await player.place(PlacedPod(f"{_MANUAL_NAMESPACE}/{name}", _MANUAL_CONTAINER, units))
+        else:
+            await player.refuse(f"{_MANUAL_NAMESPACE}/{name}", units)
+    await player.show_cluster()
+
+
+async def play_shared_t4(player: Player) -> None:
+    """The Deployment of 5 GiB, a second user's 4 GiB beside it (9 of 14), and one more that finds no room."""
+    card_units = max(size for cards in player.ledger.capacity.values() for size in cards)
+    first, second = card_units * 5 // 14, card_units * 4 // 14
+    player.stage.step("Step 1. A Deployment whose pod asks for a part of the card")
+    key = await _create_deployment(player, "binpack-1", first)
+    await player.place(PlacedPod(key, "binpack-1", first))
+    player.stage.step("Step 2. A second student's pod on the same card")
+    await _create_pod(player, "default/student-2", "notebook", second)
+    await player.place(PlacedPod("default/student-2", "notebook", second))
+    player.stage.step("Step 3. A third student asks for more than any card has left")
+    third = max(size - used for name in player.ledger.used for size, used in _cards(player, name)) + 1
+    await _create_pod(player, "default/student-3", "notebook", third)
+    await player.refuse("default/student-3", third)
+    await player.show_cluster()
+
+
+_OF_VENDOR: Mapping[str, Scenario] = {ENFLAME.name: play_manual, ALIYUN.name: play_shared_t4}
+
+
+def choose_scenario(settings: DemoSettings) -> Scenario:
+    """The scenario that was asked for, or the vendor's own."""
+    return play_whole_and_shared if settings.scenario is ScenarioName.WHOLE else _OF_VENDOR[settings.vendor.value]
+
+
+def _cards(player: Player, node: str) -> list[tuple[int, int]]:
+    return list(zip(player.ledger.capacity[node], player.ledger.used[node], strict=True))
+
+
+async def _create_pod(player: Player, key: str, container: str, units: int) -> None:
+    namespace, name = key.split("/")
+    resource = player.vendor.memory_resource
+    player.stage.command(f"kubectl create -f {name}.json    # {resource}: {units}")
+    body: JsonObject = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": _pod_spec(container, {resource: units}),
+    }
+    await player.cluster.client.create(POD_OBJECTS, body, namespace=namespace)
+    player.stage.output(f"pod/{name} created")
+
+
+async def _create_deployment(player: Player, name: str, units: int) -> str:
+    """Create the seed's Deployment and return the key of its pod."""
+    vendor, labels = player.vendor, {"app": name}
+    limits = {vendor.count_resource: 1, vendor.memory_resource: units}
+    player.stage.command(f"kubectl apply -f 1.yaml    # {vendor.count_resource}: 1, {vendor.memory_resource}: {units}")
+    body: JsonObject = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _pod_spec(name, limits)},
+        },
+    }
+    await player.cluster.client.create(DEPLOYMENTS, body, namespace="default")
+    player.stage.output(f"deployment.apps/{name} created")
+    pods = player.cluster.pods
+
+    def keys() -> list[str]:
+        return [key for key in pods.objects if key.startswith(f"default/{name}-")]
+
+    await pods.until(lambda: bool(keys()), f"deployment {name} created its pod")
+    return keys()[0]
+
+
+def _pod_spec(container: str, limits: Mapping[str, int]) -> JsonObject:
+    return {
+        "containers": [
+            {"name": container, "image": "cheyang/gpu-player:v2", "resources": {"limits": dict(limits)}},
+        ],
+    }

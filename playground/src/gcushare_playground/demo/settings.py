@@ -1,0 +1,194 @@
+"""What ``gcushare demo`` can be told."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gcushare._version import __version__
+from gcushare.cards.simulated.file import parse_size
+from gcushare.core.errors import Refused
+from gcushare.core.units import GIB, MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, setting, settings
+from gcushare.runtime.settings.parsers import Parser
+from gcushare.vendors import ALIYUN, ENFLAME, VENDORS_BY_NAME, Vendor
+from gcushare.wire.kubelet.device_ids import MAX_CARDS, check_fits_kubelet
+from gcushare_playground.plans import ClusterPlan, NodePlan
+
+NAME = "gcushare demo"
+MAX_NODES = 32
+"""Each node is two processes; more would take longer than a minute on a small machine."""
+
+
+class VendorName(enum.Enum):
+    """Whose scenario is played."""
+
+    ENFLAME = ENFLAME.name
+    ALIYUN = ALIYUN.name
+
+
+class ScenarioName(enum.Enum):
+    """What is played."""
+
+    VENDOR = "vendor"
+    WHOLE = "whole-and-shared"
+
+
+@dataclass(frozen=True, slots=True)
+class CardSet:
+    """The cards of one node: how many, of how many bytes each."""
+
+    count: int
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.count}x{_size_text(self.memory_bytes)}"
+
+
+_CARDS = {ENFLAME: CardSet(8, 16 * GIB), ALIYUN: CardSet(1, 59 * GIB // 4)}
+_WHOLE_CARDS = 4
+"""Cards of the node on which whole-and-shared is played."""
+_MODELS = {ENFLAME: "T20", ALIYUN: "Tesla T4"}
+
+
+def _size_text(memory_bytes: int) -> str:
+    return f"{memory_bytes / GIB:g}GiB"
+
+
+def _card_set() -> Parser[CardSet | None]:
+    def parse(raw: str) -> CardSet | None:
+        if not raw:
+            return None
+        match = re.fullmatch(r"(\d{1,3})(?:x(.+))?", raw)
+        if match is None:
+            raise ValueError("neither a number of cards nor COUNTxSIZE")
+        count = int(match[1])
+        if not 1 <= count <= MAX_CARDS:
+            raise ValueError(f"not 1 to {MAX_CARDS} cards")
+        size = parse_size(match[2]) if match[2] else 16 * GIB
+        if size < GIB:
+            raise ValueError("cards of less than 1GiB")
+        return CardSet(count, size)
+
+    def show(cards: CardSet | None) -> str:
+        return "" if cards is None else str(cards)
+
+    return Parser("CARDS", f"1 to {MAX_CARDS}, or COUNTxSIZE such as 8x32GiB, or empty (the vendor's)", parse, show)
+
+
+def _unit() -> Parser[str]:
+    known = parsers.one_of(*MEMORY_UNIT_NAMES)
+    return Parser("UNIT", f"{known.accepted}, or empty (the vendor's)", lambda raw: known.parse(raw) if raw else "")
+
+
+@settings
+class DemoSettings:
+    """The cluster."""
+
+    vendor: VendorName = setting(
+        parsers.choice(VendorName),
+        default=VendorName.ENFLAME,
+        help="Whose words and scenario: the Enflame manual's chapter 4, or one T4 shared by a class of students.",
+    )
+    scenario: ScenarioName = setting(
+        parsers.choice(ScenarioName),
+        default=ScenarioName.VENDOR,
+        help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory beside "
+        "pods that want cards for themselves.",
+    )
+    nodes: int = setting(
+        parsers.integer(1, MAX_NODES),
+        default=1,
+        # Not GCUSHARE_NODES: deploy.sh has their names there.
+        env="GCUSHARE_DEMO_NODES",
+        help="How many nodes; each has a kubelet and a device plugin.",
+    )
+    cards: CardSet | None = setting(
+        _card_set(),
+        default=None,
+        help="Simulated cards of each node. Without it 8x16GiB for enflame, 1x14.75GiB (a T4) for aliyun, and 4 of "
+        "them for whole-and-shared.",
+    )
+    memory_unit: str = setting(
+        _unit(),
+        default="",
+        help="What 1 in a pod's request stands for. Without it 1 (GB) for enflame, GiB for aliyun.",
+    )
+    port: int = setting(
+        parsers.integer(0, 65535, "PORT"), default=0, help="Port of the API server on 127.0.0.1; 0 takes a free one."
+    )
+    keep: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Leave the cluster running at the end, and print how to play with it; Ctrl-C ends it.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """The cards must be enough for the scenario, and their units few enough for the kubelet."""
+        cards, unit = self.card_set(), self.unit()
+        if self.scenario is ScenarioName.WHOLE and (self.nodes != 1 or cards.count < 3):
+            yield (
+                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
+                "node of at least 3 cards; leave nodes out and give more cards"
+            )
+        if self.words() is ENFLAME and cards.count * self.nodes < 2:
+            yield f"cards {str(cards)!r} with nodes {self.nodes}: the scenario needs 2 cards; give more of either"
+        if unit.units_in(cards.memory_bytes) < 4:
+            yield f"cards {str(cards)!r} have less than 4 units of {unit.label}; give larger cards or a finer unit"
+        try:
+            check_fits_kubelet(dict.fromkeys(range(cards.count), unit.units_in(cards.memory_bytes)))
+        except Refused as refusal:
+            yield f"memory-unit {unit.name!r} with cards {str(cards)!r}: {refusal}; give a coarser unit or fewer cards"
+
+    def words(self) -> Vendor:
+        """The vendor's words."""
+        return VENDORS_BY_NAME[self.vendor.value]
+
+    def unit(self) -> MemoryUnit:
+        """The unit in which memory is granted."""
+        return parse_memory_unit(self.memory_unit or self.words().default_unit)
+
+    def card_set(self) -> CardSet:
+        """The cards of each node."""
+        several = CardSet(_WHOLE_CARDS, _CARDS[self.words()].memory_bytes)
+        return self.cards or (several if self.scenario is ScenarioName.WHOLE else _CARDS[self.words()])
+
+    def plan(self) -> ClusterPlan:
+        """The cluster that these settings describe; its nodes carry no label yet."""
+        cards, vendor = self.card_set(), self.words()
+        nodes = tuple(
+            NodePlan(name=f"node-{number}", card_bytes=(cards.memory_bytes,) * cards.count, model=_MODELS[vendor])
+            for number in range(1, self.nodes + 1)
+        )
+        return ClusterPlan(
+            nodes=nodes,
+            vendor=vendor,
+            memory_unit=self.unit().name,
+            whole_cards=self.scenario is ScenarioName.WHOLE,
+            api_port=self.port,
+            labels_nodes=False,
+            wait_factor=0.2,
+            # The cards begin to tell their use at the end: that is seen within a moment.
+            plugin_flags=("--poll-interval", "0.5"),
+        )
+
+
+PROGRAM = Program(
+    name=NAME,
+    summary="Play the whole system on this machine, without a cluster: the real device plugin and scheduler extender "
+    "with simulated cards, between doubles of the API server, the scheduler and the kubelet. Pods are created step by "
+    "step; every step is shown and checked.",
+    version=__version__,
+    settings=DemoSettings,
+    examples=(
+        (NAME, "the manual's chapter 4: one node, 8 cards of 16 GB"),
+        (f"{NAME} --vendor aliyun", "a Deployment and a second pod on one T4"),
+        (f"{NAME} --scenario whole-and-shared", "whole cards beside shared ones, on one node"),
+        (f"{NAME} --nodes 3 --cards 4x32GiB --memory-unit 0.1", "another cluster, tenths of a GB"),
+        (f"{NAME} --keep", "go on with kubectl and curl afterwards"),
+    ),
+    notes="Everything listens on 127.0.0.1 and keeps its files in a temporary directory that is removed at the end.",
+)

@@ -1,0 +1,144 @@
+"""The scenario of whole cards beside shared ones: a card is free, shared or whole, and never two at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gcushare_playground.demo.playing import PlacedPod, Player
+from gcushare_playground.demo.reading import fetch_sight, kubelet_whole_cards
+from gcushare_playground.picture import POD_OBJECTS, JsonObject, allocatable_of, node_of
+
+_NAMESPACE = "default"
+_CONTAINER = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class _WholePod:
+    """A pod that asks for whole cards, and where it ended up."""
+
+    name: str
+    count: int
+    node: str = ""
+    cards: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{_NAMESPACE}/{self.name}"
+
+
+async def play_whole_and_shared(player: Player) -> None:
+    """Pods that share a card, one that wants two for itself, one that has to wait for them, and who is told what."""
+    quarter = max(size for cards in player.ledger.capacity.values() for size in cards) // 4
+    player.stage.step("Step 1. A pod that asks for memory shares a card, which nobody can have whole from now on")
+    await _create_sharing(player, "notebook-1", quarter)
+    await _show_allocatable(player)
+    player.stage.step("Step 2. A pod that asks for two whole cards gets two that nobody uses; their memory is closed")
+    training = await _create_whole(player, _WholePod("training", 2))
+    await _show_allocatable(player)
+    player.stage.step("Step 3. A second pod that asks for memory goes beside the first: free cards stay whole")
+    await _create_sharing(player, "notebook-2", quarter)
+    unshared = sum(1 for used in player.ledger.used[training.node] if not used) + training.count
+    player.stage.step(f"Step 4. A pod asks for all {unshared} cards that are not shared: it stays Pending and says why")
+    waiting = _WholePod("big-training", unshared)
+    await _create(player, waiting.name, {player.vendor.whole_card_resource: waiting.count})
+    expected = f"0/1 nodes are available: 1 Insufficient {player.vendor.whole_card_resource}."
+    await player.tell_refused(waiting.key, expected)
+    player.stage.step(
+        "Step 5. The training ends: its cards are free again, and the pod that waits gets what it asked for"
+    )
+    await _delete(player, training)
+    await _settle_whole(player, waiting)
+    await _show_allocatable(player)
+    await player.show_cluster()
+
+
+async def _create_sharing(player: Player, name: str, units: int) -> None:
+    await _create(player, name, {player.vendor.memory_resource: units})
+    await player.place(PlacedPod(f"{_NAMESPACE}/{name}", _CONTAINER, units))
+
+
+async def _create_whole(player: Player, pod: _WholePod) -> _WholePod:
+    await _create(player, pod.name, {player.vendor.whole_card_resource: pod.count})
+    return await _settle_whole(player, pod)
+
+
+async def _settle_whole(player: Player, pod: _WholePod) -> _WholePod:
+    """Wait until a pod runs on its whole cards, and check everything that says which they are."""
+    stage, candidates = player.stage, player.ledger.candidates_whole(pod.count)
+    found = await player.wait_assigned(pod.key)
+    node = node_of(found)
+    await player.show_pods()
+    stage.check(f"{pod.key} runs on {' or '.join(sorted(candidates))}", node in candidates, True)
+    cards = candidates[node]
+    player.ledger.take_whole(node, cards)
+    for card in cards:
+        player.shown[node].setdefault(card, {})[pod.name] = player.ledger.capacity[node][card]
+    record = player.record_of(found)
+    told = record and (record.card_indexes, record.whole, record.assigned)
+    stage.check(f"its record names card {_names(cards)}, whole, assigned", told, (cards, True, True))
+    held = kubelet_whole_cards(player.cluster, node, found["metadata"]["uid"])
+    stage.check(f"the kubelet gave it card {_names(cards)} and no other", held, cards)
+    await _check_sight(player, found, cards)
+    await player.show_inspect(node)
+    return _WholePod(pod.name, pod.count, node, cards)
+
+
+async def _check_sight(player: Player, pod: JsonObject, cards: tuple[int, ...]) -> None:
+    vendor, stage = player.vendor, player.stage
+    sight = await fetch_sight(player.cluster, _NAMESPACE, pod["metadata"]["name"], _CONTAINER)
+    stage.command(f"kubectl logs {pod['metadata']['name']}    # what the container was given")
+    stage.output(sight.select((vendor.environment.visible,)))
+    names = [f"{node_of(pod)}-card-{card}" if vendor.visible_by_uuid else str(card) for card in cards]
+    visible = ",".join(names)
+    stage.check(f"{vendor.environment.visible}={visible}", sight.environment.get(vendor.environment.visible), visible)
+    limit = sight.environment.get(vendor.environment.container_units)
+    stage.check("and no limit of memory: the cards are its own", limit, None)
+
+
+async def _show_allocatable(player: Player) -> None:
+    """Show what each node could still give, once the kubelets have told it."""
+    vendor, nodes = player.vendor, player.cluster.nodes
+    words = (vendor.memory_resource, vendor.whole_card_resource)
+    wanted = {name: player.ledger.allocatable(name) for name in player.ledger.capacity}
+
+    def found() -> dict[str, tuple[int, int]]:
+        memory, whole = words
+        return {
+            name: (allocatable_of(node, memory), allocatable_of(node, whole)) for name, node in nodes.objects.items()
+        }
+
+    await nodes.until(lambda: found() == wanted, f"nodes have {wanted} of {words}", shown=lambda: str(found()))
+    for name, counts in wanted.items():
+        player.stage.command(f"kubectl describe node {name}")
+        lines = (f"  {word}: {count}" for word, count in zip(words, counts, strict=True))
+        player.stage.output("\n".join(["Allocatable:", *lines]))
+        player.stage.check(f"{name} offers {counts[0]} units and {counts[1]} whole cards", found()[name], counts)
+
+
+async def _create(player: Player, name: str, limits: dict[str, int]) -> None:
+    asked = ", ".join(f"{resource}: {amount}" for resource, amount in limits.items())
+    player.stage.command(f"kubectl create -f {name}.json    # {asked}")
+    container = {"name": _CONTAINER, "image": "cheyang/gpu-player:v2", "resources": {"limits": limits}}
+    body: JsonObject = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": _NAMESPACE},
+        "spec": {"containers": [container]},
+    }
+    await player.cluster.client.create(POD_OBJECTS, body, namespace=_NAMESPACE)
+    player.stage.output(f"pod/{name} created")
+
+
+async def _delete(player: Player, pod: _WholePod) -> None:
+    player.stage.command(f"kubectl delete pod {pod.name}")
+    await player.cluster.client.delete(POD_OBJECTS, pod.name, namespace=_NAMESPACE)
+    pods = player.cluster.pods
+    await pods.until(lambda: pod.key not in pods.objects, f"{pod.key} is gone")
+    player.stage.output(f'pod "{pod.name}" deleted')
+    player.ledger.give_back(pod.node, pod.cards)
+    for card in pod.cards:
+        player.shown[pod.node].pop(card)
+
+
+def _names(cards: tuple[int, ...]) -> str:
+    return ",".join(map(str, cards))

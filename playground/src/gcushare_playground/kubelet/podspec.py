@@ -1,0 +1,124 @@
+"""The parts of a pod that a kubelet acts on, read from its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gcushare.core.quantities import parse_quantity
+from gcushare_playground.kubelet.api import JsonObject
+
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """One container. ``is_init`` and ``restarts_always`` together make a sidecar."""
+
+    name: str
+    image: str
+    is_init: bool
+    restarts_always: bool
+    limits: Mapping[str, Fraction]
+    requests: Mapping[str, Fraction]
+    raw: JsonObject
+
+    @property
+    def ends_before_the_others(self) -> bool:
+        """Whether this is an ordinary init container, whose devices later containers take over."""
+        return self.is_init and not self.restarts_always
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod object as last seen."""
+
+    uid: str
+    namespace: str
+    name: str
+    phase: str
+    created: str
+    is_deleting: bool
+    annotations: Mapping[str, str]
+    containers: tuple[ContainerSpec, ...]
+    """Init containers in their order, then app containers in theirs: the order of allocation."""
+    raw: JsonObject
+
+    @property
+    def is_finished(self) -> bool:
+        return self.phase in FINISHED_PHASES
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def container(self, name: str) -> ContainerSpec | None:
+        return next((container for container in self.containers if container.name == name), None)
+
+    def effective_requests(self) -> dict[str, Fraction]:
+        """Return what the pod asks of the node: app containers and sidecars summed, init containers by maximum."""
+        steady: dict[str, Fraction] = {}
+        peak: dict[str, Fraction] = {}
+        for container in self.containers:
+            if container.ends_before_the_others:
+                for resource, amount in container.requests.items():
+                    peak[resource] = max(peak.get(resource, Fraction(0)), steady.get(resource, Fraction(0)) + amount)
+            else:
+                for resource, amount in container.requests.items():
+                    steady[resource] = steady.get(resource, Fraction(0)) + amount
+        keys = sorted(steady.keys() | peak.keys())
+        return {key: max(steady.get(key, Fraction(0)), peak.get(key, Fraction(0))) for key in keys}
+
+
+def parse_pod(raw: JsonObject) -> Pod:
+    """Read a pod that an API server admitted.
+
+    Raises:
+        RemoteContractError: a resource quantity is malformed.
+    """
+    metadata = raw["metadata"]
+    return Pod(
+        uid=metadata["uid"],
+        namespace=metadata.get("namespace", "default"),
+        name=metadata["name"],
+        phase=raw.get("status", {}).get("phase") or "Pending",
+        created=metadata.get("creationTimestamp") or "",
+        is_deleting=bool(metadata.get("deletionTimestamp")),
+        annotations=dict(metadata.get("annotations") or {}),
+        containers=tuple(_containers(raw["spec"])),
+        raw=raw,
+    )
+
+
+def is_extended_resource(name: str) -> bool:
+    """Say whether a resource name is one that a device plugin may register.
+
+    Source: Kubernetes' rule: qualified by a domain, not of kubernetes.io, not a quota name.
+    """
+    prefix, slash, local = name.partition("/")
+    if not slash or not prefix or not local or "/" in local:
+        return False
+    return "kubernetes.io" not in prefix and not name.startswith("requests.") and len(local) <= 63
+
+
+def _containers(spec: JsonObject) -> Iterator[ContainerSpec]:
+    for is_init, key in ((True, "initContainers"), (False, "containers")):
+        for raw in spec.get(key) or []:
+            resources = raw.get("resources") or {}
+            limits = _amounts(resources.get("limits"))
+            yield ContainerSpec(
+                name=raw["name"],
+                image=raw.get("image", ""),
+                is_init=is_init,
+                restarts_always=is_init and raw.get("restartPolicy") == "Always",
+                limits=limits,
+                # A limit without a request is a request of the same amount; the API server's defaulting, repeated for
+                # servers that leave it out.
+                requests={**limits, **_amounts(resources.get("requests"))},
+                raw=raw,
+            )
+
+
+def _amounts(raw: Mapping[str, object] | None) -> dict[str, Fraction]:
+    return {name: parse_quantity(value) for name, value in (raw or {}).items()}

@@ -1,0 +1,106 @@
+"""One scheduling cycle: which node a pod goes to, or in which words it goes nowhere.
+
+Source: ``schedulePod`` in ``pkg/scheduler/schedule_one.go``. Unlike the original every node is looked at, however many
+there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gcushare_playground.scheduler.cache import NodeView
+from gcushare_playground.scheduler.extender import MAX_SCORE as MAX_EXTENDER_SCORE
+from gcushare_playground.scheduler.extender import Extender, ExtenderError
+from gcushare_playground.scheduler.fitting import Refusal, judge, summarise
+from gcushare_playground.scheduler.objects import PodInfo
+from gcushare_playground.scheduler.scoring import MAX_SCORE, score
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NoFit:
+    """Why a pod fits nowhere: a refusal per node, as far as somebody gave a reason."""
+
+    node_count: int
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+
+    @property
+    def message(self) -> str:
+        if not self.node_count:
+            return "no nodes available to schedule pods"
+        return summarise(self.refusals.values(), self.node_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """The filters, the extenders and the scores, applied in kube-scheduler's order."""
+
+    extenders: Sequence[Extender]
+    ignored: frozenset[str]
+    rng: random.Random
+
+    async def choose(self, pod: PodInfo, views: Sequence[NodeView], nominated: str | None = None) -> str | NoFit:
+        """Return the chosen node's name, or why there is none. The node whose victims ended for the pod comes first.
+
+        Raises:
+            ExtenderError: an extender that must not be ignored failed.
+        """
+        preferred = [view for view in views if view.name == nominated]
+        if preferred and (fitting := await self._fitting_or_none(pod, preferred)):
+            return fitting[0].name
+        found = await self._find(pod, views)
+        if isinstance(found, NoFit):
+            return found
+        if len(found) == 1:
+            return found[0].name
+        return await self._best(pod, found)
+
+    async def _fitting_or_none(self, pod: PodInfo, views: Sequence[NodeView]) -> list[NodeView] | None:
+        try:
+            found = await self._find(pod, views)
+        except ExtenderError as error:
+            logger.warning("nominated node not evaluated pod=%s error=%s", pod.full_name, error)
+            return None
+        return None if isinstance(found, NoFit) else found
+
+    async def _find(self, pod: PodInfo, views: Sequence[NodeView]) -> list[NodeView] | NoFit:
+        refusals = {view.name: refusal for view in views if (refusal := judge(pod, view, self.ignored))}
+        fitting = [view for view in views if view.name not in refusals]
+        for extender in self.extenders:
+            if not fitting:
+                break
+            if not extender.is_interested(pod):
+                continue
+            try:
+                answer = await extender.filter(pod, [view.node for view in fitting])
+            except ExtenderError as error:
+                if not extender.settings.ignorable:
+                    raise
+                logger.warning("extender skipped url=%s error=%s", extender.settings.url_prefix, error)
+                continue
+            refusals |= {name: Refusal((reason,)) for name, reason in answer.failed.items()}
+            refusals |= {name: Refusal((reason,), is_final=True) for name, reason in answer.unresolvable.items()}
+            by_name = {view.name: view for view in fitting}
+            fitting = [by_name[name] for name in answer.names]
+        return fitting or NoFit(len(views), refusals)
+
+    async def _best(self, pod: PodInfo, views: Sequence[NodeView]) -> str:
+        totals = {view.name: score(pod, view) for view in views}
+        for extender in self.extenders:
+            if not extender.is_interested(pod):
+                continue
+            try:
+                scores = await extender.prioritize(pod, [view.node for view in views])
+            except ExtenderError as error:
+                # As in the original: a failed prioritize costs its opinion, never the cycle.
+                logger.warning("no scores from extender url=%s error=%s", extender.settings.url_prefix, error)
+                continue
+            for name, amount in scores.items():
+                if name in totals:
+                    totals[name] += amount * MAX_SCORE // MAX_EXTENDER_SCORE
+        highest = max(totals.values())
+        return self.rng.choice(sorted(name for name, total in totals.items() if total == highest))

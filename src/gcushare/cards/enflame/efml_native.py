@@ -1,0 +1,217 @@
+"""EFML's own API: functions named ``Efml...`` that take a device's position.
+
+Source: FACTS of the C ABI (``efml.h`` of Enflame's driver packages): every function returns an ``efmlReturn_t``,
+0 is success. Nothing here decides; ``efml.EfmlLibrary`` does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from gcushare.cards.c_library import CheckedCalls, CLibrary, CodeTable, decode_text
+from gcushare.cards.errors import LibraryCallError
+from gcushare.cards.pci import pci_address
+from gcushare.cards.ports import HealthEvent
+from gcushare.core.cards import CardUse
+
+_TEXT_BYTES = 128  # MAX_CHAR_BUFF_LEN of efml.h
+_UUID_BYTES = 16
+_MIB = 1 << 20
+_PROCESS_SLOTS = 256  # the library fills at most 64 (MAX_PROCESS_COUNT); room for one that grows
+_EVENT_BYTES = 4096  # an event is 136 bytes today; room for one that grows
+
+_NOT_SUPPORTED = 3
+_FUNCTION_NOT_FOUND = 9
+_NO_DEVICE = 12
+_DEPRECATED = 13
+_TIMEOUT = 253
+_CODE_NAMES = {
+    1: "EFML_ERROR_UNINITIALIZED",
+    2: "EFML_ERROR_INVALID_ARGUMENT",
+    _NOT_SUPPORTED: "EFML_ERROR_NOT_SUPPORTED",
+    4: "EFML_ERROR_LIBRARY_NOT_FOUND",
+    5: "EFML_ERROR_INVALID_ERROR_CODE",
+    6: "EFML_ERROR_DRIVER_NOT_LOADED",
+    7: "EFML_ERROR_GCU_LARE_PORT_NUMBER_ERR",
+    8: "EFML_ERROR_INVALID_INPUT",
+    _FUNCTION_NOT_FOUND: "EFML_ERROR_FUNCTION_NOT_FOUND",
+    10: "EFML_ERROR_OPEN_DRIVER_VERSION",
+    11: "EFML_ERROR_DRIVER_NOT_COMPATIBLE",
+    _NO_DEVICE: "EFML_ERROR_NO_DEVICE",
+    _DEPRECATED: "EFML_ERROR_DEPRECATION",
+    _TIMEOUT: "EFML_ERROR_TIMEOUT",
+    254: "EFML_ERROR_FAIL",
+    255: "EFML_ERROR_MAX",
+}
+_CODES = CodeTable(
+    names=_CODE_NAMES,
+    not_exported=_FUNCTION_NOT_FOUND,
+    unsupported=frozenset({_NOT_SUPPORTED, _FUNCTION_NOT_FOUND, _DEPRECATED}),
+)
+_EVENT_NAMES = {3: "suspended", 10: "reset started", 11: "reset finished", 20: "error id"}
+
+
+class DeviceInfo(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char * _TEXT_BYTES),
+        ("vendor_id", ctypes.c_uint32),
+        ("device_id", ctypes.c_uint32),
+        ("domain_id", ctypes.c_uint32),
+        ("bus_id", ctypes.c_uint32),
+        ("dev_id", ctypes.c_uint32),
+        ("func_id", ctypes.c_uint32),
+        ("logic_id", ctypes.c_uint32),
+    )
+
+
+class Memory(ctypes.Structure):
+    _fields_ = (("total_bytes", ctypes.c_uint64), ("used_mib", ctypes.c_uint32))
+
+
+class Process(ctypes.Structure):
+    _fields_ = (("pid", ctypes.c_uint32), ("device_bytes", ctypes.c_uint64), ("system_bytes", ctypes.c_uint64))
+
+
+class Temperature(ctypes.Structure):
+    _fields_ = (("chip", ctypes.c_float), ("memory", ctypes.c_float), ("board", ctypes.c_float))
+
+
+class Power(ctypes.Structure):
+    _fields_ = (("capability_watts", ctypes.c_float), ("current_watts", ctypes.c_float))
+
+
+class Event(ctypes.Structure):
+    _fields_ = (("id", ctypes.c_uint32), ("type", ctypes.c_int), ("message", ctypes.c_char * _TEXT_BYTES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceIdentity:
+    """What either API of EFML tells of a device; ``minor`` is None where it does not say."""
+
+    model: str
+    uuid: str
+    serial: str
+    pci_address: str
+    minor: int | None
+    memory_bytes: int
+
+
+class NativeApi:
+    """EFML's own functions, with codes turned into errors and unsupported queries into None."""
+
+    name = "own API"
+
+    def __init__(self, library: CLibrary) -> None:
+        self._library = library
+        self._calls = CheckedCalls(library, _CODES, self._explain)
+
+    @staticmethod
+    def is_exported_by(library: CLibrary) -> bool:
+        return library.exports("EfmlInit") and library.exports("EfmlGetDevCount")
+
+    def open(self) -> None:
+        self._calls.call("EfmlInit", ctypes.c_bool(False))
+
+    def close(self) -> None:
+        self._library.call("EfmlShutdown")  # returns void on some versions: no code to look at
+
+    def driver_version(self) -> str:
+        return self._text("EfmlGetDriverVer")
+
+    def card_count(self) -> int:
+        count = ctypes.c_uint32()
+        try:
+            self._calls.call("EfmlGetDevCount", ctypes.byref(count))
+        except LibraryCallError as error:
+            if error.code == _NO_DEVICE:
+                return 0
+            raise
+        return count.value
+
+    def identify(self, slot: int) -> DeviceIdentity:
+        info = DeviceInfo()
+        self._calls.call("EfmlGetDevInfo", ctypes.c_uint32(slot), ctypes.byref(info))
+        return DeviceIdentity(
+            model=decode_text(info.name),
+            uuid=self._uuid(slot),
+            serial=self._optional_text("EfmlGetDevSn", slot),
+            pci_address=pci_address(info.domain_id, info.bus_id, info.dev_id, info.func_id),
+            minor=info.logic_id,
+            memory_bytes=self._memory(slot).total_bytes,
+        )
+
+    def reserved_by(self, slot: int) -> str:
+        """Why the card is in use by another way of sharing; this API does not tell."""
+        return ""
+
+    def is_healthy(self, slot: int) -> bool:
+        """Ask the library's verdict; a library without one answers by answering at all."""
+        healthy = ctypes.c_bool()
+        for name in ("EfmlGetDevIsHealth", "EfmlGetDevHealth"):
+            if self._calls.is_answered(name, ctypes.c_uint32(slot), ctypes.byref(healthy)):
+                return healthy.value
+        self._memory(slot)
+        return True
+
+    def use(self, slot: int) -> CardUse:
+        position = ctypes.c_uint32(slot)
+        temperature, power, utilization = Temperature(), Power(), ctypes.c_float()
+        has_temperature = self._calls.is_answered("EfmlGetDevTempV2", position, ctypes.byref(temperature))
+        has_power = self._calls.is_answered("EfmlGetDevPwr", position, ctypes.byref(power))
+        has_utilization = self._calls.is_answered("EfmlGetDevDtuUsage", position, ctypes.byref(utilization))
+        return CardUse(
+            memory_used_bytes=self._memory(slot).used_mib * _MIB,
+            temperature_celsius=temperature.chip if has_temperature else None,
+            power_watts=power.current_watts if has_power else None,
+            utilization_percent=utilization.value if has_utilization else None,
+            processes=self._processes(slot),
+        )
+
+    def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """Wait for an event. Its device is not told in a way two versions agree on, so it asks for a look at all."""
+        buffer = ctypes.create_string_buffer(_EVENT_BYTES)
+        try:
+            self._calls.call("EfmlGetEvent", ctypes.c_int(round(timeout_s * 1000)), buffer)
+        except LibraryCallError as error:
+            if error.code == _TIMEOUT:
+                return None
+            raise
+        event = Event.from_buffer(buffer)
+        kind = _EVENT_NAMES.get(event.type, f"event {event.type}")
+        reason = f"the library reported {kind} ({event.id}): {decode_text(event.message)}"
+        return HealthEvent(uuid=None, reason=reason, critical=False)
+
+    def _memory(self, slot: int) -> Memory:
+        memory = Memory()
+        self._calls.call("EfmlGetDevMem", ctypes.c_uint32(slot), ctypes.byref(memory))
+        return memory
+
+    def _processes(self, slot: int) -> dict[int, int] | None:
+        processes = (Process * _PROCESS_SLOTS)()
+        count = ctypes.c_uint32(_PROCESS_SLOTS)
+        if not self._calls.is_answered("EfmlGetProcessInfo", ctypes.c_uint32(slot), ctypes.byref(count), processes):
+            return None
+        return {entry.pid: entry.device_bytes for entry in processes[: min(count.value, _PROCESS_SLOTS)]}
+
+    def _uuid(self, slot: int) -> str:
+        """Read the uuid: text on the versions seen, 16 raw bytes as the header would also allow."""
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        self._calls.call("EfmlGetDevUuid", ctypes.c_uint32(slot), buffer)
+        text = decode_text(buffer.raw)
+        return text if text.isascii() and text.isprintable() else buffer.raw[:_UUID_BYTES].hex()
+
+    def _text(self, name: str) -> str:
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        self._calls.call(name, buffer)
+        return decode_text(buffer.raw)
+
+    def _optional_text(self, name: str, slot: int) -> str:
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        return decode_text(buffer.raw) if self._calls.is_answered(name, ctypes.c_uint32(slot), buffer) else ""
+
+    def _explain(self, code: int) -> str:
+        if not self._library.exports("EfmlErrorString"):
+            return ""
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        return decode_text(buffer.raw) if self._library.call("EfmlErrorString", code, buffer) == 0 else ""

@@ -1,0 +1,211 @@
+"""EFML's second API, of NVML's shape: functions named ``efml...`` that take a device's handle.
+
+Newer libraries export it beside or instead of the own one. Source: FACTS of the C ABI (``efml.h``); its codes are
+NVML's numbers, not those of the own API.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from gcushare.cards.c_library import CheckedCalls, CLibrary, CodeTable, decode_text
+from gcushare.cards.enflame.efml_native import DeviceIdentity
+from gcushare.cards.errors import LibraryCallError
+from gcushare.cards.pci import parse_pci_address
+from gcushare.cards.ports import HealthEvent
+from gcushare.core.cards import CardUse
+
+_TEXT_BYTES = 128
+_GCU_SENSOR = 0
+_PROCESS_SLOTS = 256
+
+_NOT_SUPPORTED = 3
+_FUNCTION_NOT_FOUND = 13
+_GCU_IS_LOST = 15
+_DEPRECATED = 26
+_GCU_NOT_FOUND = 28
+_CODE_NAMES = {
+    1: "EFML_ERROR_UNINITIALIZED",
+    2: "EFML_ERROR_INVALID_ARGUMENT",
+    _NOT_SUPPORTED: "EFML_ERROR_NOT_SUPPORTED",
+    4: "EFML_ERROR_NO_PERMISSION",
+    6: "EFML_ERROR_NOT_FOUND",
+    7: "EFML_ERROR_INSUFFICIENT_SIZE",
+    8: "EFML_ERROR_INSUFFICIENT_POWER",
+    9: "EFML_ERROR_DRIVER_NOT_LOADED",
+    10: "EFML_ERROR_TIMEOUT",
+    11: "EFML_ERROR_IRQ_ISSUE",
+    12: "EFML_ERROR_LIBRARY_NOT_FOUND",
+    _FUNCTION_NOT_FOUND: "EFML_ERROR_FUNCTION_NOT_FOUND",
+    14: "EFML_ERROR_CORRUPTED_INFOROM",
+    _GCU_IS_LOST: "EFML_ERROR_GCU_IS_LOST",
+    16: "EFML_ERROR_RESET_REQUIRED",
+    17: "EFML_ERROR_OPERATING_SYSTEM",
+    18: "EFML_ERROR_LIB_RM_VERSION_MISMATCH",
+    19: "EFML_ERROR_IN_USE",
+    20: "EFML_ERROR_MEMORY",
+    21: "EFML_ERROR_NO_DATA",
+    22: "EFML_ERROR_VGCU_ECC_NOT_SUPPORTED",
+    23: "EFML_ERROR_INSUFFICIENT_RESOURCES",
+    24: "EFML_ERROR_FREQ_NOT_SUPPORTED",
+    25: "EFML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    _DEPRECATED: "EFML_ERROR_DEPRECATED",
+    27: "EFML_ERROR_NOT_READY",
+    _GCU_NOT_FOUND: "EFML_ERROR_GCU_NOT_FOUND",
+    29: "EFML_ERROR_INVALID_STATE",
+    999: "EFML_ERROR_UNKNOWN",
+}
+_CODES = CodeTable(
+    names=_CODE_NAMES,
+    not_exported=_FUNCTION_NOT_FOUND,
+    unsupported=frozenset({_NOT_SUPPORTED, _FUNCTION_NOT_FOUND, _DEPRECATED}),
+    lost=frozenset({_GCU_IS_LOST}),
+)
+
+
+class ShapedMemory(ctypes.Structure):
+    _fields_ = (
+        ("total_bytes", ctypes.c_ulonglong),
+        ("free_bytes", ctypes.c_ulonglong),
+        ("used_bytes", ctypes.c_ulonglong),
+    )
+
+
+class ShapedPci(ctypes.Structure):
+    _fields_ = (
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("function", ctypes.c_uint),
+        ("pci_device_id", ctypes.c_uint),
+        ("pci_subsystem_id", ctypes.c_uint),
+        ("bus_id", ctypes.c_char * 32),
+    )
+
+
+class ShapedUtilization(ctypes.Structure):
+    _fields_ = (("gcu_percent", ctypes.c_uint), ("memory_percent", ctypes.c_uint))
+
+
+class ShapedProcess(ctypes.Structure):
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("used_bytes", ctypes.c_ulonglong),
+        ("gcu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+class NvmlShapedApi:
+    """EFML's NVML-shaped functions, with codes turned into errors and unsupported queries into None."""
+
+    name = "NVML-shaped API"
+
+    def __init__(self, library: CLibrary) -> None:
+        self._library = library
+        self._calls = CheckedCalls(library, _CODES, self._explain)
+
+    @staticmethod
+    def is_exported_by(library: CLibrary) -> bool:
+        return library.exports("efmlInit") and library.exports("efmlDeviceGetHandleByIndex_v2")
+
+    def open(self) -> None:
+        self._calls.call("efmlInit_v2" if self._library.exports("efmlInit_v2") else "efmlInit")
+
+    def close(self) -> None:
+        self._calls.call("efmlShutdown")
+
+    def driver_version(self) -> str:
+        """The driver's version; "" where this library does not export the query."""
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        has = self._calls.is_answered("efmlSystemGetDriverVersion", buffer, ctypes.c_uint(_TEXT_BYTES))
+        return decode_text(buffer.raw) if has else ""
+
+    def card_count(self) -> int:
+        count = ctypes.c_uint()
+        try:
+            self._calls.call("efmlDeviceGetCount_v2", ctypes.byref(count))
+        except LibraryCallError as error:
+            if error.code == _GCU_NOT_FOUND:
+                return 0
+            raise
+        return count.value
+
+    def identify(self, slot: int) -> DeviceIdentity:
+        handle = self._handle(slot)
+        pci, minor = ShapedPci(), ctypes.c_uint()
+        has_pci = self._calls.is_answered("efmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))
+        has_minor = self._calls.is_answered("efmlDeviceGetMinorNumber", handle, ctypes.byref(minor))
+        return DeviceIdentity(
+            model=self._text("efmlDeviceGetName", handle),
+            uuid=self._text("efmlDeviceGetUUID", handle),
+            serial=self._text("efmlDeviceGetSerial", handle),
+            pci_address=parse_pci_address(decode_text(pci.bus_id)) if has_pci else "",
+            minor=minor.value if has_minor else None,
+            memory_bytes=self._memory(handle).total_bytes,
+        )
+
+    def reserved_by(self, slot: int) -> str:
+        """Why the card is in use by another way of sharing; "" when it is not."""
+        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        has = self._calls.is_answered(
+            "efmlDeviceGetMigMode", self._handle(slot), ctypes.byref(current), ctypes.byref(pending)
+        )
+        return "MIG mode is on" if has and current.value else ""
+
+    def is_healthy(self, slot: int) -> bool:
+        """Tell a lost card by its silence: this API has no verdict of its own, a card that answers is well."""
+        self._memory(self._handle(slot))
+        return True
+
+    def use(self, slot: int) -> CardUse:
+        handle = self._handle(slot)
+        temperature, milliwatts, utilization = ctypes.c_int(), ctypes.c_uint(), ShapedUtilization()
+        has_temperature = self._calls.is_answered(
+            "efmlDeviceGetTemperature", handle, ctypes.c_int(_GCU_SENSOR), ctypes.byref(temperature)
+        )
+        has_power = self._calls.is_answered("efmlDeviceGetPowerUsage", handle, ctypes.byref(milliwatts))
+        has_utilization = self._calls.is_answered("efmlDeviceGetUtilizationRates", handle, ctypes.byref(utilization))
+        return CardUse(
+            memory_used_bytes=self._memory(handle).used_bytes,
+            temperature_celsius=float(temperature.value) if has_temperature else None,
+            power_watts=milliwatts.value / 1000 if has_power else None,
+            utilization_percent=float(utilization.gcu_percent) if has_utilization else None,
+            processes=self._processes(handle),
+        )
+
+    def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """Refuse: this API has no events."""
+        raise LibraryCallError(
+            "efmlEventSetWait", _FUNCTION_NOT_FOUND, _CODE_NAMES[_FUNCTION_NOT_FOUND], is_unsupported=True
+        )
+
+    def _handle(self, slot: int) -> ctypes.c_void_p:
+        handle = ctypes.c_void_p()
+        self._calls.call("efmlDeviceGetHandleByIndex_v2", ctypes.c_uint(slot), ctypes.byref(handle))
+        return handle
+
+    def _memory(self, handle: ctypes.c_void_p) -> ShapedMemory:
+        memory = ShapedMemory()
+        self._calls.call("efmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+        return memory
+
+    def _processes(self, handle: ctypes.c_void_p) -> dict[int, int] | None:
+        processes = (ShapedProcess * _PROCESS_SLOTS)()
+        count = ctypes.c_uint(_PROCESS_SLOTS)
+        if not self._calls.is_answered(
+            "efmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), processes
+        ):
+            return None
+        return {entry.pid: entry.used_bytes for entry in processes[: min(count.value, _PROCESS_SLOTS)]}
+
+    def _text(self, name: str, handle: ctypes.c_void_p) -> str:
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        return (
+            decode_text(buffer.raw) if self._calls.is_answered(name, handle, buffer, ctypes.c_uint(_TEXT_BYTES)) else ""
+        )
+
+    def _explain(self, code: int) -> str:
+        if not self._library.exports("efmlErrorString"):
+            return ""
+        return self._library.call_text("efmlErrorString", ctypes.c_int(code))

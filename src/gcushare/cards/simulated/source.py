@@ -1,0 +1,139 @@
+"""Cards that exist only in a file, for trying out and for tests; a change of the file is followed live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from watchfiles import Change, awatch
+
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.simulated.file import MAX_FILE_BYTES, SimulatedCard, parse_simulated_cards
+from gcushare.core.cards import Card, CardUse
+from gcushare.core.errors import ConfigError, DeviceError
+
+logger = logging.getLogger(__name__)
+
+_GATHER_MS = 50
+"""How long changes are gathered before they are told: an editor writes a file in several steps."""
+
+
+class SimulatedSource:
+    """The ``CardSource`` of a file; also a ``LinkSource``.
+
+    Raises (constructor):
+        ConfigError: the file cannot be read or is wrong. Later on the last good state is kept, with a warning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = _read(path)
+        self._cards = parse_simulated_cards(self._text, str(path))
+        self._changed = asyncio.Event()
+        self._watcher: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._warned = ""
+
+    @property
+    def name(self) -> str:
+        return f"simulated ({self._path})"
+
+    async def list_cards(self) -> CardReport:
+        if self._watcher is None and not self._stop.is_set():
+            self._watcher = asyncio.create_task(self._watch(), name=f"watch {self._path}")
+            await asyncio.sleep(0)  # the watch begins before the file is read: no change falls between the two
+        self._reread()
+        return self._cards.report()
+
+    async def health(self, card: Card) -> HealthReading:
+        entry = self._cards.find(card.uuid)
+        if entry is None:
+            return HealthReading(healthy=False, reason="the card is no longer in the file", conclusive=True, lost=True)
+        return entry.reading
+
+    async def use(self, card: Card) -> CardUse:
+        return self._require(card).use
+
+    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        group_a, group_b = self._require(card_a).card.link_group, self._require(card_b).card.link_group
+        if group_a and group_a == group_b:
+            return LinkLevel.FABRIC
+        if card_a.numa_node is None or card_b.numa_node is None:
+            return None
+        return LinkLevel.NUMA if card_a.numa_node == card_b.numa_node else LinkLevel.SYSTEM
+
+    async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return None
+        self._changed.clear()
+        return HealthEvent(uuid=None, reason=f"{self._path} changed", critical=False)
+
+    async def close(self) -> None:
+        self._stop.set()
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+
+    async def _watch(self) -> None:
+        """Wake the waiter whenever the file's content changed; the folder is watched, since editors replace files."""
+        changes = awatch(
+            self._path.parent,
+            watch_filter=self._is_ours,
+            step=_GATHER_MS,
+            stop_event=self._stop,
+            recursive=False,
+        )
+        try:
+            async for _ in changes:
+                if self._reread():
+                    self._changed.set()
+        except (OSError, RuntimeError) as error:  # the system's watches are used up; RuntimeError is the watcher's own
+            logger.warning("simulated cards are only polled path=%s reason=%s", self._path, error)
+
+    def _is_ours(self, _change: Change, path: str) -> bool:
+        # A mounted ConfigMap changes by a link in the same folder, which has another name.
+        return Path(path).name == self._path.name or Path(path).name.startswith("..")
+
+    def _reread(self) -> bool:
+        """Take the file's present content over; False when it is the same, or cannot be used."""
+        try:
+            text = _read(self._path)
+            if text == self._text:
+                return False
+            cards = parse_simulated_cards(text, str(self._path))
+        except ConfigError as error:
+            self._warn(str(error))
+            return False
+        self._text, self._cards, self._warned = text, cards, ""
+        return True
+
+    def _warn(self, problem: str) -> None:
+        if problem != self._warned:
+            logger.warning("simulated cards keep their last good state reason=%s", problem)
+        self._warned = problem
+
+    def _require(self, card: Card) -> SimulatedCard:
+        entry = self._cards.find(card.uuid)
+        if entry is None:
+            raise DeviceError(f"card {card.index} ({card.uuid}) is not in {self._path}")
+        return entry
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes: it describes no cards")
+        return content.decode()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not text: {error.reason} at byte {error.start}") from error

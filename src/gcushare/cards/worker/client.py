@@ -1,0 +1,297 @@
+"""A vendor's library as a source that neither hangs nor crashes its caller.
+
+The library lives in a worker process. A call that hangs or crashes costs the worker and is blamed on the card it was
+about: that card's calls rest for a growing while, the others are asked again through a new worker at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gcushare.cards.errors import (
+    CallHungError,
+    LibraryCallError,
+    LibraryMissingError,
+    LibraryNotOpenError,
+    WorkerDiedError,
+)
+from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.plausible import believed_card, believed_count, believed_left_out, believed_use
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.worker.backoffs import Backoffs
+from gcushare.cards.worker.frames import Described, Linked, Noticed, Opened, Operation, Request
+from gcushare.cards.worker.process import WorkerProcess
+from gcushare.core.cards import Card, CardUse, LeftOutCard
+from gcushare.core.errors import DeviceError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_START = "start"
+_EVENTS = "events"
+_REOPEN = "reopen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolationSettings:
+    """How long a library may take and how long what failed rests; all in seconds."""
+
+    open_timeout_s: float = 60.0
+    """Initialising: a driver without persistence wakes every card first, seconds per card."""
+    call_timeout_s: float = 5.0
+    """Any other call: they read memory or a register, a second would be long already."""
+    first_rest_s: float = 10.0
+    """How long a card rests after the first call that hung or crashed; doubles with each further one."""
+    longest_rest_s: float = 300.0
+    """Where the doubling ends: a card that came back is seen after this at the latest."""
+    first_restart_s: float = 1.0
+    """How long a library that does not open at all rests; doubles up to ``longest_restart_s``."""
+    longest_restart_s: float = 30.0
+
+
+class IsolatedSource:
+    """The ``CardSource`` of a vendor's library in its own process; also a ``LinkSource``."""
+
+    def __init__(
+        self,
+        spec: LibrarySpec,
+        settings: IsolationSettings = IsolationSettings(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._clock = clock
+        self._lock = asyncio.Lock()  # a worker answers one question at a time
+        self._worker: WorkerProcess | None = None
+        self._opened = Opened(library="", driver="")  # by the last worker
+        self._known: dict[int, Card] = {}  # by slot, as of the last list
+        self._resting: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, settings.longest_rest_s)
+        self._waits: Backoffs[str] = Backoffs(settings.first_restart_s, settings.longest_restart_s)
+        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, settings.longest_rest_s)
+        self._has_events = True
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        library = self._opened.library or self._spec.library
+        return f"{self._spec.kind} ({library})" if library else self._spec.kind
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The process that holds the library now; None while there is none."""
+        return self._worker.pid if self._worker is not None else None
+
+    async def list_cards(self) -> CardReport:
+        count = await self._count()
+        known: dict[int, Card] = {}
+        left_out: list[LeftOutCard] = []
+        for slot in range(count):
+            described = await self._describe(slot)
+            if described.card is not None:
+                known[slot] = described.card
+            elif described.left_out is not None:
+                left_out.append(described.left_out)
+        self._known = _without_ghosts(known, self._is_resting)
+        cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
+        left_out.sort(key=lambda card: (card.index, card.uuid))
+        if count == 0:
+            await self._stop()  # the next look loads a library that a new driver may have brought
+        return CardReport(cards=tuple(cards), left_out=tuple(left_out), driver=self._opened.driver)
+
+    async def health(self, card: Card) -> HealthReading:
+        slot = self._slot(card)
+        if slot is None:
+            return HealthReading(healthy=False, reason="the library no longer lists the card", lost=True)
+        resting_for = self._resting_for(slot)
+        if resting_for is not None:
+            return HealthReading(healthy=False, reason=resting_for, conclusive=True)
+        try:
+            reading = await self._ask_card(slot, Request(Operation.HEALTH, slot), HealthReading)
+        except (CallHungError, WorkerDiedError) as error:
+            return HealthReading(healthy=False, reason=self._blame(error, slot), conclusive=True)
+        except LibraryCallError as error:
+            reading = HealthReading(healthy=False, reason=str(error), conclusive=error.is_lost, lost=error.is_lost)
+        if reading.lost:
+            await self._reopen_for_lost(card)
+        elif reading.healthy:
+            self._reopens.succeed(card.uuid)
+        return reading
+
+    async def use(self, card: Card) -> CardUse:
+        slot = self._slot(card)
+        if slot is None:
+            raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
+        resting_for = self._resting_for(slot)
+        if resting_for is not None:
+            raise DeviceError(resting_for)
+        return believed_use(await self._ask_card(slot, Request(Operation.USE, slot), CardUse))
+
+    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        slots = (self._slot(card_a), self._slot(card_b))
+        if slots[0] is None or slots[1] is None:
+            return None
+        linked = await self._ask_card(slots[0], Request(Operation.LINK, slots[0], slots[1]), Linked)
+        return linked.level
+
+    async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        now_s = self._clock()
+        can_wait = self._worker is not None and self._has_events
+        if can_wait and self._waits.blocked_by(_EVENTS, now_s) is None:
+            try:
+                noticed = await self._ask(
+                    Request(Operation.EVENT, timeout_s=timeout_s), Noticed, timeout_s + self._settings.call_timeout_s
+                )
+            except DeviceError as error:
+                self._note_event_failure(error)
+            else:
+                self._waits.succeed(_EVENTS)
+                if noticed.event is not None:
+                    return noticed.event
+        # also after a library that answered at once that there is no event: it is not asked in a tight loop
+        await asyncio.sleep(max(0.0, timeout_s - (self._clock() - now_s)))
+        return None
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._stop()
+
+    async def _count(self) -> int:
+        try:
+            count = await self._ask(Request(Operation.COUNT), int, self._settings.call_timeout_s)
+        except LibraryCallError:
+            await self._stop()  # the library as a whole is in trouble: initialise it anew the next time
+            raise
+        except (CallHungError, WorkerDiedError) as error:
+            self._waits.fail(_START, self._clock(), str(error))
+            raise
+        self._waits.succeed(_START)
+        return believed_count(count)
+
+    async def _describe(self, slot: int) -> Described:
+        """Look at one position; what it last was where it does not answer now."""
+        reason = self._resting_for(slot)
+        if reason is None:
+            try:
+                return _believed(await self._ask_card(slot, Request(Operation.DESCRIBE, slot), Described), slot)
+            except LibraryCallError as error:
+                reason = str(error)
+            except (CallHungError, WorkerDiedError) as error:
+                reason = self._blame(error, slot)
+        known = self._known.get(slot)
+        if known is not None:
+            return Described(card=known)
+        return Described(left_out=LeftOutCard(index=slot, uuid="", reason=reason))
+
+    async def _ask_card(self, slot: int, request: Request, result_type: type[T]) -> T:
+        """Ask about one card; one that hangs or crashes its worker rests."""
+        try:
+            result = await self._ask(request, result_type, self._settings.call_timeout_s)
+        except (CallHungError, WorkerDiedError) as error:
+            wait_s = self._resting.fail((slot, request.operation), self._clock(), self._blame(error, slot))
+            logger.warning(
+                "card rests after a library call source=%s card=%d call=%s rest_s=%g reason=%s",
+                *(self._spec.kind, self._index(slot), error.call, wait_s, error),
+            )
+            raise
+        self._resting.succeed((slot, request.operation))
+        return result
+
+    async def _ask(self, request: Request, result_type: type[T], timeout_s: float) -> T:
+        async with self._lock:
+            worker = await self._running()
+            try:
+                return await worker.call(request, result_type, timeout_s)
+            except LibraryCallError:
+                raise
+            except BaseException:
+                self._worker = None
+                await worker.close()
+                raise
+
+    async def _running(self) -> WorkerProcess:
+        """The worker, started when there is none.
+
+        Raises:
+            LibraryNotOpenError: the library does not open, or did not a moment ago; or this source is closed.
+        """
+        if self._closed:
+            raise LibraryNotOpenError(f"source {self._spec.kind} is closed")
+        if self._worker is not None:
+            return self._worker
+        resting_for = self._waits.blocked_by(_START, self._clock())
+        if resting_for is not None:
+            raise LibraryNotOpenError(resting_for)
+        try:
+            worker = WorkerProcess(self._spec)
+            self._opened = await worker.open(self._settings.open_timeout_s)
+        except DeviceError as error:
+            self._waits.fail(_START, self._clock(), str(error))
+            if isinstance(error, LibraryMissingError):
+                raise
+            raise LibraryNotOpenError(str(error)) from error  # else it would pass for the failure of a card's call
+        self._has_events = True
+        self._worker = worker
+        logger.info("library opened source=%s driver=%s pid=%d", self.name, self._opened.driver, worker.pid)
+        return worker
+
+    async def _stop(self) -> None:
+        async with self._lock:
+            worker, self._worker = self._worker, None
+            if worker is not None:
+                await worker.close()
+
+    async def _reopen_for_lost(self, card: Card) -> None:
+        """Open the library anew now and then: most see a card that came back only after they were initialised."""
+        now_s = self._clock()
+        if self._reopens.blocked_by(card.uuid, now_s) is None:
+            self._reopens.fail(card.uuid, now_s, _REOPEN)
+            await self._stop()
+
+    def _note_event_failure(self, error: DeviceError) -> None:
+        if isinstance(error, LibraryCallError) and error.is_unsupported:
+            self._has_events = False
+            logger.info("library has no events, cards are polled source=%s", self.name)
+            return
+        wait_s = self._waits.fail(_EVENTS, self._clock(), str(error))
+        logger.warning("waiting for events failed source=%s rest_s=%g reason=%s", self._spec.kind, wait_s, error)
+
+    def _slot(self, card: Card) -> int | None:
+        return next((slot for slot, known in self._known.items() if known.uuid == card.uuid), None)
+
+    def _index(self, slot: int) -> int:
+        known = self._known.get(slot)
+        return known.index if known is not None else slot
+
+    def _resting_for(self, slot: int) -> str | None:
+        """Why a slot's calls rest; None when they do not."""
+        now_s = self._clock()
+        telling = (operation for operation in Operation if operation is not Operation.LINK)  # no sign of its health
+        reasons = (self._resting.blocked_by((slot, operation), now_s) for operation in telling)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def _is_resting(self, slot: int) -> bool:
+        return self._resting_for(slot) is not None
+
+    def _blame(self, error: CallHungError | WorkerDiedError, slot: int) -> str:
+        if isinstance(error, CallHungError):
+            return f"library call {error.call} on card {self._index(slot)} did not return within {error.timeout_s:g}s"
+        return f"library call {error.call} on card {self._index(slot)} ended its process with {error.how}"
+
+
+def _believed(described: Described, slot: int) -> Described:
+    if described.card is not None:
+        found = believed_card(described.card, slot)
+        return Described(card=found) if isinstance(found, Card) else Described(left_out=found)
+    return Described(left_out=described.left_out and believed_left_out(described.left_out, slot))
+
+
+def _without_ghosts(known: dict[int, Card], is_resting: Callable[[int], bool]) -> dict[int, Card]:
+    """Drop a resting slot's remembered card when another slot shows it: the library has renumbered its cards."""
+    seen = {card.uuid for slot, card in known.items() if not is_resting(slot)}
+    return {slot: card for slot, card in known.items() if not is_resting(slot) or card.uuid not in seen}

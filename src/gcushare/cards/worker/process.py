@@ -1,0 +1,173 @@
+"""One worker, as its parent holds it: started, asked with a deadline, killed when it does not answer.
+
+Started by exec, never by a bare fork: no thread, lock or gRPC state of the parent reaches the vendor's library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
+
+from gcushare.cards.errors import CallHungError, WorkerDiedError
+from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.worker.call_log import CallRecorder
+from gcushare.cards.worker.frames import HEADER, Opened, Request, decode_answer, decode_length, encode_frame
+from gcushare.core.errors import DeviceError, RemoteContractError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_END_TIMEOUT_S = 2.0
+"""How long an ending process is waited for. One that is stuck inside the driver cannot be killed before the driver
+lets go of it: it is left behind, and dies then."""
+
+
+class WorkerProcess:
+    """A running worker. After any error but a ``LibraryCallError`` it is dead, and another must be started."""
+
+    def __init__(self, spec: LibrarySpec) -> None:
+        """Start the process; ``open`` must follow.
+
+        Raises:
+            DeviceError: the system starts no process.
+        Effects: blocks for the milliseconds that exec takes.
+        """
+        ours, theirs = socket.socketpair()
+        descriptor = CallRecorder.create_file()
+        try:
+            self._recorder = CallRecorder(descriptor)
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                _command(spec, descriptor), stdin=theirs.fileno(), pass_fds=[descriptor]
+            )
+        except OSError as error:
+            ours.close()
+            raise DeviceError(f"a process for the {spec.kind} library cannot be started: {error}") from error
+        finally:
+            theirs.close()
+            os.close(descriptor)
+        self._socket = ours
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def open(self, timeout_s: float) -> Opened:
+        """Wait until the library is open.
+
+        Raises:
+            DeviceError: it cannot be opened, hangs or crashes; the process has been ended.
+        """
+        try:
+            self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
+            with self._killed_on_error():
+                return await self._answer(Opened, timeout_s)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def call(self, request: Request, result_type: type[T], timeout_s: float) -> T:
+        """Ask and wait for the answer.
+
+        Raises:
+            CallHungError: no answer in time; the process has been killed.
+            WorkerDiedError: the process ended instead of answering.
+            DeviceError: the library's failure.
+        """
+        if self._writer is None:
+            raise DeviceError(f"worker {self.pid} is not open")
+        with self._killed_on_error():
+            with contextlib.suppress(ConnectionError):  # it died between two calls: reading says how
+                self._writer.write(encode_frame(request))
+                await self._writer.drain()
+            return await self._answer(result_type, timeout_s)
+
+    async def close(self) -> None:
+        """End the process: the closed socket asks for it, the kill makes sure. Safe to repeat."""
+        if self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(ConnectionError):
+                await self._writer.wait_closed()
+        self._socket.close()
+        if await self._returncode() is None:
+            self._process.kill()
+            if await self._returncode() is None:
+                logger.warning("worker cannot be killed, its library is stuck in the driver pid=%d", self.pid)
+        self._recorder.close()
+
+    async def _answer(self, result_type: type[T], timeout_s: float) -> T:
+        assert self._reader is not None  # both callers have opened the connection
+        try:
+            async with asyncio.timeout(timeout_s):
+                header = await self._reader.readexactly(HEADER.size)
+                body = await self._reader.readexactly(decode_length(header))
+            return decode_answer(body, result_type)
+        except TimeoutError as error:
+            raise CallHungError(self._recorder.last(), timeout_s) from error
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise WorkerDiedError(await self._end(), self._recorder.last()) from error
+        except RemoteContractError as error:
+            raise WorkerDiedError(f"an answer nobody can read: {error}", self._recorder.last()) from error
+
+    @contextlib.contextmanager
+    def _killed_on_error(self) -> Iterator[None]:
+        """Kill the process on anything after which its next bytes would answer the wrong question."""
+        try:
+            yield
+        except (CallHungError, WorkerDiedError):
+            self._process.kill()
+            raise
+        except DeviceError:
+            raise  # an answer like any other
+        except BaseException:
+            self._process.kill()
+            raise
+
+    async def _end(self) -> str:
+        """Say how the process ended, in the words of a signal where there is one."""
+        code = await self._returncode()
+        if code is None:
+            return "a closed connection"
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return signal.Signals(-code).name
+        except ValueError:
+            return f"signal {-code}"
+
+    async def _returncode(self) -> int | None:
+        """Wait a bounded time for the end; None while the process lives."""
+        code = self._process.poll()
+        if code is not None:
+            return code
+        try:
+            return await asyncio.to_thread(self._process.wait, _END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def _command(spec: LibrarySpec, descriptor: int) -> list[str]:
+    return [
+        sys.executable,
+        "-P",  # nothing is imported from the working directory
+        "-m",
+        "gcushare.cards.worker.main",
+        "--parent",
+        str(os.getpid()),
+        "--recorder",
+        str(descriptor),
+        "--source",
+        msgspec.json.encode(spec).decode(),
+    ]

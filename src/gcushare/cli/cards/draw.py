@@ -1,0 +1,221 @@
+"""The picture for a terminal or a pipe: one box per card, and below its bars the pods on it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rich.text import Text
+
+from gcushare.cli.cards.bars import Part, color_of, granted_bar, letter_of, used_bar
+from gcushare.cli.cards.boxes import clean, flow, fold, frame
+from gcushare.cli.cards.figures import (
+    UNTOLD,
+    describe_holder,
+    describe_notes,
+    describe_processes,
+    describe_state,
+    describe_use,
+    short_uuid,
+    show_bytes,
+    show_figure,
+    show_percent,
+    show_share,
+    show_units,
+)
+from gcushare.cli.cards.totals import summary_parts
+from gcushare.cli.cards.view import (
+    CardView,
+    HolderState,
+    HolderView,
+    NodeView,
+    Picture,
+    Source,
+    granted_bytes,
+    unit_of,
+)
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.nodes import CardMode
+from gcushare.core.units import MemoryUnit
+
+LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH = 60, 120, 100
+"""Columns of the boxes: narrower ones hold no bar, wider ones no more, and a pipe has no width of its own."""
+
+_LABEL = 9
+"""Columns of ``granted`` and ``used`` with what follows."""
+_LEAST_BAR = 10
+_MODES = {CardMode.FREE: "dim", CardMode.SHARED: "cyan", CardMode.WHOLE: "bold magenta"}
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What is drawn on, and the widths of the columns that all boxes of a node share: beside the bars, and of pods."""
+
+    width: int
+    unit: MemoryUnit | None
+    is_wide: bool
+    figures: int = 0
+    names: int = 0
+    amounts: int = 0
+
+    @property
+    def inner(self) -> int:
+        return self.width - 4
+
+
+def picture_lines(picture: Picture, width: int | None, *, is_wide: bool) -> list[Text]:
+    """Draw everything for a terminal of ``width`` columns; None is a pipe."""
+    columns = PIPE_WIDTH if width is None else max(LEAST_WIDTH, min(width, MOST_WIDTH))
+    lines: list[Text] = []
+    for view in picture.nodes:
+        if lines:
+            lines.append(Text())
+        lines.extend(_node_lines(view, columns, is_wide=is_wide))
+    return lines
+
+
+def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
+    unit = unit_of(view)
+    yield from flow(_header(view, unit), width)
+    yield from flow([Text(part, style) for part, style in summary_parts(view, unit)], width, "  ")
+    for part, problem in sorted(view.problems.items()):
+        yield from _notes(f"problem of {part}: {problem}", "red", width)
+    paper = _measure(view, Paper(width, unit, is_wide))
+    for card in view.cards:
+        yield from _box(card, paper)
+    for left in view.left_out:
+        yield from _notes(f"card {left.index} {short_uuid(left.uuid)} is not shared: {left.reason}", "yellow", width)
+    for waiting in view.waiting:
+        asked = f"asks for {show_units(waiting.units, unit)} and" if waiting.units else "asks for whole cards and"
+        yield from _notes(f"pod {waiting.pod} {asked} has no card yet", "yellow", width)
+    for pod in view.unreadable_pods:
+        yield from _notes(f"pod {pod.pod} cannot be read: {pod.reason}", "yellow", width)
+    if not view.pods_known:
+        yield from _notes(f"the pods are not known, only processes: {view.note}", "yellow", width)
+
+
+def _header(view: NodeView, unit: MemoryUnit | None) -> list[Text]:
+    parts = [Text(clean(view.node) or "?", "bold")]
+    if view.vendor:
+        parts.append(Text(clean(view.vendor)))
+    parts.append(Text(f"driver {clean(view.driver) or 'unknown'}"))
+    if unit is not None:
+        parts.append(Text(f"unit {unit.label}"))
+    elif view.unit:
+        parts.append(Text(f"unit {clean(view.unit)}"))
+    if SERVES_WHOLE in view.modes:
+        parts.append(Text("memory and whole cards" if SERVES_MEMORY in view.modes else "whole cards only"))
+    told_by = f"plugin {view.version}" if view.source is Source.PLUGIN else "read from the library"
+    parts.append(Text(f"{clean(told_by)}, {clean(view.origin)}", "dim"))
+    return parts
+
+
+def _notes(text: str, style: str, width: int) -> list[Text]:
+    first, *rest = fold(text, width - 2)
+    return [Text(first, style), *(Text(f"  {line}", style) for line in rest)]
+
+
+def _measure(view: NodeView, paper: Paper) -> Paper:
+    """Find the columns that all boxes of a node share, so that bars and names stand below each other."""
+    figures = max((len(text) for card in view.cards for text in _figures(card, paper.unit)), default=0)
+    holders = [holder for card in view.cards for holder in card.holders]
+    names = max((len(holder.pod) for holder in holders), default=0)
+    amounts = max((len(show_units(holder.units, paper.unit)) for holder in holders), default=0)
+    return replace(paper, figures=figures, names=min(names, paper.inner // 2), amounts=amounts)
+
+
+def _figures(card: CardView, unit: MemoryUnit | None) -> tuple[str, str]:
+    """What stands beside the two bars."""
+    granted = ""
+    if card.units is not None:
+        share = show_share(card.granted_units, card.units, unit)
+        granted = f"{share}  {show_percent(card.granted_units, card.units):>4}"
+    total = show_bytes(card.memory_bytes, unit)
+    if card.used_bytes is None:
+        return granted, f"{UNTOLD} of {total}  {'':>4}"
+    number, _, word = show_bytes(card.used_bytes, unit).partition(" ")
+    used = number if total.endswith(f" {word}") else f"{number} {word}"
+    return granted, f"{used} of {total}  {show_percent(card.used_bytes, card.memory_bytes):>4}"
+
+
+def _box(card: CardView, paper: Paper) -> list[Text]:
+    uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNTOLD
+    title = Text.assemble((str(card.index), "bold"), "  ", (clean(card.model) or "unknown model", "bold"), "  ", uuid)
+    badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
+    if card.mode is not None:
+        badge.append("  ").append(card.mode.value, _MODES[card.mode])
+    return frame(title, badge, list(_card_lines(card, paper)), paper.width)
+
+
+def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
+    if not card.healthy:
+        yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is told'}", paper.inner))
+    for note in describe_notes(card, paper.unit):
+        yield from (Text(line, "yellow") for line in fold(note, paper.inner))
+    yield from _bars(card, paper)
+    yield from flow(_readings(card, paper), paper.inner)
+    for position, holder in enumerate(card.holders):
+        yield from _holder_lines(position, holder, card, paper)
+    if card.processes:
+        whose = "processes, their pod unknown: " if card.holders else "processes: "
+        lines = fold(whose + ", ".join(describe_processes(card.processes, paper.unit)), paper.inner)
+        yield from (Text(line, "dim") for line in lines)
+
+
+def _bars(card: CardView, paper: Paper) -> Iterator[Text]:
+    granted, used = _figures(card, paper.unit)
+    width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
+    if card.units is not None:
+        parts = [Part(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
+        parts += [Part(card.unrecorded_units, False)] if card.unrecorded_units else []
+        bar = granted_bar(parts, card.units, width)
+        yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
+    bar = used_bar(card.used_bytes, card.memory_bytes, width)
+    yield Text.assemble("used".ljust(_LABEL), "▕", bar, "▏", "  ", used.rjust(paper.figures))
+
+
+def _readings(card: CardView, paper: Paper) -> Iterator[Text]:
+    for label, text in (
+        ("temperature", show_figure(card.temperature_celsius, "°C")),
+        ("power", show_figure(card.power_watts, " W")),
+        ("busy", show_figure(card.utilization_percent, "%")),
+    ):
+        yield Text.assemble((f"{label} ", "dim"), text)
+    if not paper.is_wide:
+        return
+    numa = UNTOLD if card.numa_node is None else str(card.numa_node)
+    reserved = show_units(card.reserved_units, paper.unit) if card.units is not None else UNTOLD
+    wide = (("serial", card.serial), ("pci", card.pci), ("numa", numa), ("reserved", reserved))
+    for label, text in wide:
+        yield Text.assemble((f"{label} ", "dim"), clean(text) or UNTOLD)
+
+
+def _holder_lines(position: int, holder: HolderView, card: CardView, paper: Paper) -> Iterator[Text]:
+    """A pod: its letter, name, amount and use; what does not fit beside them stands below, as its processes do."""
+    amount = show_units(holder.units, paper.unit)
+    row = Text.assemble((letter_of(position), f"bold {color_of(position)}"), " ", clean(holder.pod).ljust(paper.names))
+    row.append("  ").append(amount.rjust(paper.amounts), "bold")
+    used, is_over = describe_use(holder, granted_bytes(holder, card, paper.unit), paper.unit)
+    if used:
+        row.append("   ").append(used, "bold red" if is_over else "")
+    notes = [describe_holder(holder, paper.unit)]
+    if paper.is_wide:
+        notes.append(f"uid {clean(holder.uid)}")
+    text = "   ".join(note for note in notes if note)
+    if text and row.cell_len + 3 + len(text) <= paper.inner:
+        row.append(f"   {text}", "dim")
+        text = ""
+    yield from _cut(row, paper.inner)
+    below: Sequence[str] = [text] if text else []
+    if holder.processes:
+        below = [*below, ", ".join(describe_processes(holder.processes, paper.unit))]
+    for line in below:
+        yield from (Text(f"    {part}", "dim") for part in fold(line, paper.inner - 4))
+
+
+def _cut(row: Text, width: int) -> list[Text]:
+    """A row whose pod has a very long name goes on in the next line."""
+    if row.cell_len <= width:
+        return [row]
+    first, *rest = fold(row.plain, width - 2)
+    return [Text(first), *(Text(f"  {line}") for line in rest)]

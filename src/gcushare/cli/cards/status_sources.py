@@ -1,0 +1,183 @@
+"""Looks at cards: through this machine's plugins, a node's plugins behind the API server, or the vendors' libraries."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from gcushare.cards.process_owners import PROC, ProcOwners
+from gcushare.cli.cards.view import NodeView, Picture, process_ids, view_status
+from gcushare.cluster.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.plugin_status import ClientTls, fetch_status
+from gcushare.core.errors import (
+    DeviceError,
+    GcushareError,
+    NotFoundError,
+    Refused,
+    RemoteContractError,
+    RetryableError,
+)
+from gcushare.kube import NODES, KubeClient
+from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
+
+_ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
+
+
+class Looker(Protocol):
+    """Something that can be looked through again and again."""
+
+    async def look(self) -> Picture:
+        """Look once.
+
+        Raises:
+            GcushareError: nobody answers at all; whoever alone is silent stands in the picture's failures.
+        """
+
+
+class LibraryLooker(Protocol):
+    """The vendors' libraries; ``note`` is why they are asked."""
+
+    async def views(self, note: str) -> tuple[NodeView, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PluginLooker:
+    """Plugins at addresses of their own; ``tries_tls`` also asks over HTTPS where plain HTTP is not answered."""
+
+    urls: Sequence[str]
+    tls: ClientTls
+    proc: Path = PROC
+    tries_tls: bool = False
+
+    async def look(self) -> Picture:
+        """Ask all of them at once."""
+        ask = self._ask_either_way if self.tries_tls else self._ask
+        return _picture(await _gather({url: ask(url) for url in self.urls}), self.proc)
+
+    async def _ask_either_way(self, url: str) -> NodeStatus:
+        try:
+            return await self._ask(url)
+        except (RetryableError, RemoteContractError) as silence:
+            try:
+                return await self._ask(url.replace("http:", "https:", 1))
+            except (RetryableError, RemoteContractError):
+                raise silence from None
+
+    async def _ask(self, url: str) -> NodeStatus:
+        # A plugin's certificate names a service: nobody but a program of this machine can answer at its loopback.
+        is_believed = self.tls.ca_file is None and _is_loopback(url)
+        return await fetch_status(url, replace(self.tls, trusts_any=is_believed), _ELSEWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class HereLooker:
+    """Plugins, and where none answers the libraries, which know no pods."""
+
+    plugins: PluginLooker
+    library: LibraryLooker
+
+    async def look(self) -> Picture:
+        try:
+            return await self.plugins.look()
+        except (RetryableError, RemoteContractError) as silence:
+            try:
+                return Picture(nodes=await self.library.views(str(silence)), failures={})
+            except DeviceError as error:
+                raise RetryableError(f"{silence}; nor does a library here show cards: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryAlone:
+    """The libraries because they were asked for."""
+
+    library: LibraryLooker
+
+    async def look(self) -> Picture:
+        return Picture(nodes=await self.library.views("--cards asks no plugin"), failures={})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLooker:
+    """A node's plugins, through the API server."""
+
+    api: KubeClient
+    place: PluginPlace
+    node: str
+    proc: Path = PROC
+
+    async def look(self) -> Picture:
+        """Find the plugins of now, for they may be replaced while somebody watches, and ask all of them."""
+        pods = await list_plugin_pods(self.api, self.place, node=self.node)
+        if not pods:
+            raise await self._explain_absence()
+        return _picture(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
+
+    async def _ask(self, pod: PluginPod) -> NodeStatus:
+        body = await fetch_from_plugin(self.api, self.place, pod, "status")
+        try:
+            return parse_node_status(body)
+        except RemoteContractError as error:
+            raise RemoteContractError(f"pod {pod.key} answers no plugin's status: {error}") from error
+
+    async def _explain_absence(self) -> Refused:
+        try:
+            await self.api.get(NODES, self.node)
+        except NotFoundError as error:
+            refusal = Refused(f"there is no node {self.node!r}; `kubectl get nodes` lists them")
+            refusal.__cause__ = error
+            return refusal
+        labels = self.place.plugin_selector
+        known_by = f"with labels {labels!r}" if labels is not None else "named *device-plugin*"
+        return Refused(
+            f"no device plugin runs on node {self.node!r}: no running pod {known_by} in namespace "
+            f"{self.place.plugin_namespace!r}; --plugin-namespace and --plugin-selector say where they are, and "
+            "'gcushare doctor --node' why there is none; on the node itself 'gcushare cards' needs none"
+        )
+
+
+Answer = NodeStatus | GcushareError
+
+
+async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) -> dict[str, Answer]:
+    async def ask(question: Coroutine[object, None, NodeStatus]) -> Answer:
+        try:
+            return await question
+        except GcushareError as error:
+            return error
+
+    return dict(zip(questions, await asyncio.gather(*map(ask, questions.values())), strict=True))
+
+
+def _picture(answers: Mapping[str, Answer], proc: Path) -> Picture:
+    told = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
+    failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, NodeStatus)}
+    if not told:
+        raise _joined(list(failures.values()))
+    pids = {pid for status in told.values() for pid in process_ids(status)}
+    owners = ProcOwners(proc).find(pids)
+    views = [view_status(status, origin, owners) for origin, status in told.items()]
+    return Picture(
+        nodes=tuple(sorted(views, key=lambda view: (view.node, view.vendor, view.origin))),
+        failures={origin: str(error) for origin, error in failures.items()},
+    )
+
+
+def _joined(errors: Sequence[GcushareError]) -> GcushareError:
+    """One error for several: worth another try where one of them is."""
+    if len(errors) == 1:
+        return errors[0]
+    text = "; ".join(map(str, errors))
+    return RetryableError(text) if any(isinstance(each, RetryableError) for each in errors) else Refused(text)
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""Shell completion of ``kubectl inspect gcushare`` and ``gpushare``."""

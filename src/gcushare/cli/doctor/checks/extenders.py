@@ -1,0 +1,135 @@
+"""Is there exactly one extender that serves, is its picture current, and do the versions fit?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gcushare.cli.doctor.checks.views import needs_extender, span
+from gcushare.cli.doctor.facts import Facts, Part
+from gcushare.cli.doctor.findings import Finding, error, info, warning
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_words
+
+BEHIND_S = 180.0
+"""A watch that is this old was opened anew twice already, had anybody answered."""
+
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)")
+_INSTALL = "install the chart gcushare-scheduler-extender-chart, or say where it is with --extender-service"
+
+
+def check_presence(facts: Facts) -> Iterator[Finding]:
+    """There must be an extender that answers."""
+    if not facts.knows(Part.PODS, Part.SERVICE):
+        return
+    extender = facts.extender
+    if not facts.vendors() and not extender.replicas:
+        if facts.scope is None:
+            yield info("nothing-found", "cluster", "no node shares cards, and there is no extender", "install gcushare")
+    elif not extender.replicas and not extender.service_problem and needs_extender(facts):
+        yield error(
+            "extender-missing",
+            f"Service {extender.service_name}",
+            "no pod runs gcushare-scheduler-extender, and there is no such Service: pods stay Pending",
+            _INSTALL,
+        )
+
+
+def check_answers(facts: Facts) -> Iterator[Finding]:
+    """Every replica and the Service must answer."""
+    extender = facts.extender
+    for replica in extender.replicas:
+        if replica.problem and facts.knows(Part.EXTENDER, Part.PLUGINS):
+            yield error(
+                "extender-unreachable",
+                f"extender {replica.name}",
+                replica.problem,
+                "see its log and events: kubectl logs, kubectl describe pod; without it pods stay Pending",
+            )
+    if extender.service_problem:
+        yield error(
+            "extender-unreachable",
+            f"Service {extender.service_name}",
+            f"nobody answers behind it: {extender.service_problem}",
+            "a replica is ready once it leads: see the other findings, and the Service's selector",
+        )
+
+
+def check_leader(facts: Facts) -> Iterator[Finding]:
+    """Exactly one replica serves."""
+    told = [each for each in facts.extender.replicas if each.figures]
+    leaders = [each.name for each in told if each.is_leader]
+    if told and not leaders:
+        yield error(
+            "no-leader",
+            "scheduler extender",
+            f"none of {len(told)} replicas serves; {_lease_words(facts)}",
+            "see in the replicas' logs why the Lease cannot be renewed: rights, another namespace, no API server",
+        )
+    if len(leaders) > 1:
+        yield error(
+            "two-leaders",
+            "scheduler extender",
+            f"{len(leaders)} replicas serve at once: {', '.join(leaders)}",
+            "start every replica with --leader-elect and the same --lease-name and --lease-namespace, or keep only one",
+        )
+
+
+def check_picture(facts: Facts) -> Iterator[Finding]:
+    """A serving replica follows the cluster and counts right."""
+    for replica in facts.extender.replicas:
+        age_s = replica.figures.most("gcushare_watch_age_seconds")
+        if age_s > BEHIND_S:
+            yield warning(
+                "extender-behind",
+                f"extender {replica.name}",
+                f"it has heard nothing from the API server for {span(age_s)}",
+                "see its log for refused or broken watches",
+            )
+        drifts = replica.figures.sum("gcushare_ledger_drifts_total")
+        if drifts:
+            yield warning(
+                "ledger-drift",
+                f"extender {replica.name}",
+                f"its recounts found {drifts:.0f} pods or sums counted wrongly and repaired them",
+                "a defect: make a support bundle and report it",
+            )
+
+
+def check_versions(facts: Facts) -> Iterator[Finding]:
+    """Extender, plugins and this program must be of one release."""
+    told = [(f"extender {each.name}", each.version) for each in facts.extender.replicas if each.version]
+    reference = told[0][1] if told else facts.own_version
+    told += [(f"plugin of node {each.node}", each.status.version) for each in facts.plugins if each.status is not None]
+    told.append(("gcushare doctor", facts.own_version))
+    for subject, version in told:
+        if _release(version) != _release(reference):
+            yield warning(
+                "versions-differ",
+                subject,
+                f"it is version {version or 'unknown'}, and the extender (or this program) is {reference}",
+                "bring everything to one release: inventory and records are only promised to fit within one",
+            )
+    server = _release(facts.server_version)
+    if server is not None and server < OLDEST_KUBERNETES:
+        yield error(
+            "kubernetes-too-old",
+            "API server",
+            f"it is {facts.server_version}, and this release knows {release_words(OLDEST_KUBERNETES)} and newer: "
+            "for older ones it writes no scheduler configuration",
+            "upgrade Kubernetes",
+        )
+
+
+def _release(version: str) -> tuple[int, int] | None:
+    match = _RELEASE.match(version)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def _lease_words(facts: Facts) -> str:
+    lease = facts.extender.lease
+    if lease is None:
+        return "there is no Lease" if facts.knows(Part.LEASES) else "their Lease could not be read"
+    holder = lease.spec.holder_identity or "nobody"
+    age_s = facts.age_s(lease.spec.renew_time)
+    renewed = f", renewed {span(age_s)} ago" if age_s is not None else ""
+    return f"the Lease {lease.metadata.namespace}/{lease.metadata.name} is held by {holder}{renewed}"

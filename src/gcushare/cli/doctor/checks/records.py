@@ -1,0 +1,201 @@
+"""Are the pods' records true: written by us, of cards that exist, confirmed, and what the kubelet really gave?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from gcushare.cli.doctor.checks.views import Asking, asking, asks_for, bound_for_s, inventory_of, span, words_of
+from gcushare.cli.doctor.facts import Facts, PluginFacts, parse_time
+from gcushare.cli.doctor.findings import Finding, error, warning
+from gcushare.cli.doctor.objects import SeenPod
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.ledger import Ledger
+from gcushare.vendors import Vendor
+from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire.documents.node_status import PodStatus
+from gcushare.wire.nodes import node_cards
+from gcushare.wire.objects import Node
+from gcushare.wire.pods import is_finished, pod_assignment
+
+STALE_AFTER_S = 120.0
+"""A pod is admitted within seconds of its binding: its image is pulled afterwards."""
+SETTLED_AFTER_S = 15.0
+"""A record is corrected within a second of the pod's start."""
+CLOCK_TOLERANCE_S = 60.0
+
+_POLICY = "have records protected (chart value admission.protectRecords), and delete the pod if it is not known"
+
+
+def check_requests(facts: Facts) -> Iterator[Finding]:
+    """Requests that nobody can read are never granted."""
+    for vendor in facts.vendors():
+        for each in asking(facts, vendor):
+            if each.problem:
+                yield warning("request-unreadable", f"pod {each.pod.key}", each.problem, "correct the pod's manifest")
+
+
+def check_reservations(facts: Facts) -> Iterator[Finding]:
+    """Bound pods that were never confirmed, and bound pods that nobody recorded."""
+    for vendor in facts.vendors():
+        offering = {node.metadata.name for node in facts.nodes if inventory_of(node, vendor) is not None}
+        for each in asking(facts, vendor):
+            age_s = bound_for_s(facts, each.pod)
+            if each.pod.spec.node_name in offering and age_s > STALE_AFTER_S:
+                yield from _check_confirmed(each, vendor, age_s)
+
+
+def _check_confirmed(each: Asking, vendor: Vendor, age_s: float) -> Iterator[Finding]:
+    record = _record(each.pod, vendor)
+    subject, node = f"pod {each.pod.key}", each.pod.spec.node_name
+    if record is None and each.request is not None:
+        whole = each.request.cards.cards if each.request.cards.whole else 0
+        amount = (
+            f"{whole} {vendor.whole_card_resource}"
+            if whole
+            else (f"{each.request.total_units} {vendor.memory_resource}")
+        )
+        yield warning(
+            "unrecorded-pod",
+            subject,
+            f"it was bound to {node} {span(age_s)} ago, asks for {amount}, and no record says on which card it is",
+            f"see the plugin of {node} and the pod's events: the plugin writes it once the kubelet admits the pod",
+        )
+    elif record is not None and not record.assigned:
+        cards = ", ".join(str(index) for index in record.card_indexes)
+        yield warning(
+            "stale-reservation",
+            subject,
+            f"card {cards} of {node} is reserved for it since {span(age_s)}, and the kubelet never took it up",
+            f"see the pod's events and the kubelet of {node}; deleting the pod returns its units",
+        )
+
+
+def check_forgeries(facts: Facts) -> Iterator[Finding]:
+    """Records that our programs would not have written."""
+    nodes = {node.metadata.name: node for node in facts.nodes}
+    for vendor in facts.vendors():
+        asked = {each.pod.key: each for each in asking(facts, vendor)}
+        for pod in facts.pods:
+            if is_finished(pod) or vendor.record.card_index not in pod.metadata.annotations:
+                continue
+            for make, problem in _suspicions(asked.get(pod.key, Asking(pod, None)), vendor, nodes):
+                yield make("forged-record", f"pod {pod.key}", problem, _POLICY)
+
+
+def _suspicions(
+    each: Asking, vendor: Vendor, nodes: Mapping[str, Node]
+) -> Iterator[tuple[Callable[[str, str, str, str], Finding], str]]:
+    pod, keys = each.pod, vendor.record
+    if not pod.is_bound:
+        yield warning, f"it carries {keys.card_index} and is not bound: its author wrote it, and it is ignored"
+        return
+    record = _record(pod, vendor)
+    if record is None:
+        yield error, f"its record cannot be read: {keys.card_index}={pod.metadata.annotations[keys.card_index][:40]!r}"
+        return
+    node = nodes.get(pod.spec.node_name)
+    yield from _wrong_cards(record, vendor, node)
+    created = parse_time(pod.metadata.creation_timestamp)
+    earlier_s = created.timestamp() - record.assign_time_ns / 1e9 if created is not None else 0.0
+    if record.assign_time_ns and earlier_s > CLOCK_TOLERANCE_S:
+        yield warning, f"its record was made {span(earlier_s)} before the pod was created"
+    request = each.request
+    if request is None and not each.problem and not asks_for(pod, vendor.whole_card_resource):
+        yield warning, f"it has a record and asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}"
+    elif request is not None and not request.cards.whole and record.pod_units not in (0, request.total_units):
+        yield (
+            warning,
+            f"its record says {record.pod_units} units ({keys.pod_units}), and its spec asks for {request.total_units}",
+        )
+
+
+def _wrong_cards(
+    record: PodRecord, vendor: Vendor, node: Node | None
+) -> Iterator[tuple[Callable[[str, str, str, str], Finding], str]]:
+    inventory = inventory_of(node, vendor) if node is not None else None
+    if node is None or inventory is None:
+        return
+    there = {card.index for card in inventory.cards} | {card.index for card in inventory.left_out}
+    absent = [str(index) for index in record.card_indexes if index not in there]
+    if absent:
+        yield (
+            error,
+            f"its record names card {', '.join(absent)}, and node {node.metadata.name} has "
+            f"{', '.join(str(index) for index in sorted(there)) or 'none'}",
+        )
+
+
+def check_kubelet_ids(facts: Facts) -> Iterator[Finding]:
+    """The card of the record must be the card of the ids that the kubelet gave."""
+    pods = {pod.metadata.uid: pod for pod in facts.pods}
+    for plugin in facts.plugins:
+        for told in plugin.status.pods if plugin.status is not None else ():
+            pod = pods.get(told.uid)
+            if pod is not None:
+                yield from _compare(facts, plugin, told, pod)
+
+
+def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -> Iterator[Finding]:
+    record = _record(pod, plugin.vendor)
+    # The pod was read before the plugin was asked: a correction in between shows in only one of them.
+    held = set(told.held_by_card)
+    if not held or told.unconfirmed or record is None or told.recorded_cards is None:
+        return
+    if set(record.card_indexes) == held or set(told.recorded_cards) == held:
+        return
+    if bound_for_s(facts, pod) <= SETTLED_AFTER_S:
+        return
+    yield error(
+        "record-differs",
+        f"pod {pod.key}",
+        f"its record says card {_cards(record.card_indexes)} of {plugin.node}, and the kubelet gave it ids of card "
+        f"{_cards(sorted(held))}: the scheduler counts its {told.units} units on the wrong card",
+        f"the plugin of {plugin.node} corrects this within a second: see its log for why it may not write pods",
+    )
+
+
+def check_totals(facts: Facts) -> Iterator[Finding]:
+    """No card holds more than it has, counted by the scheduler's own ledger."""
+    for vendor in facts.vendors():
+        ledger = _ledger(facts, vendor)
+        for name, node in sorted(ledger.nodes.items()):
+            for index, card in sorted(node.cards.items()):
+                if node.known and card.card is not None and card.used > card.total:
+                    pods = [str(a.pod) for a in node.assignments.values() if any(g.index == index for g in a.grants)]
+                    yield error(
+                        "overcommitted-card",
+                        f"node {name} card {index}",
+                        f"records give away {card.used} of {card.total} units, to {words_of(sorted(pods))}",
+                        "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
+                        "kubectl inspect, and delete the pods that hold nothing",
+                    )
+
+
+def _ledger(facts: Facts, vendor: Vendor) -> Ledger:
+    ledger = Ledger()
+    for node in facts.nodes:
+        try:
+            found = node_cards(vendor, node.metadata.annotations, node.status.capacity)
+        except RemoteContractError:
+            continue  # told by the check of inventories
+        if found is not None:
+            ledger.set_node(node.metadata.name, found.cards, found.unit, found.modes, found.unrecorded)
+    for pod in facts.pods:
+        try:
+            assignment = pod_assignment(pod, vendor)
+        except (RemoteContractError, Refused):
+            continue  # told by the checks of requests and records
+        if assignment is not None:
+            ledger.apply(assignment)
+    return ledger
+
+
+def _record(pod: SeenPod, vendor: Vendor) -> PodRecord | None:
+    try:
+        return decode_record(vendor, pod.metadata.annotations)
+    except RemoteContractError:
+        return None
+
+
+def _cards(indexes: Iterable[int]) -> str:
+    return ", ".join(str(index) for index in indexes)

@@ -1,0 +1,178 @@
+"""Does kube-scheduler call the extender, and the right one?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gcushare.cli.doctor.checks.views import asking, needs_extender, span, words_of
+from gcushare.cli.doctor.facts import Facts, Part
+from gcushare.cli.doctor.findings import Finding, error, info
+from gcushare.cli.doctor.objects import Service
+from gcushare.cli.doctor.programs import EXTENDER_PORT, port_of
+from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
+from gcushare.vendors import VENDORS
+from gcushare.wire.objects import Condition
+from gcushare.wire.scheduler_port import VERBS_PORT
+
+WAITED_S = 30.0
+"""A pod younger than this may not have had its turn."""
+
+_CONFIGURE = (
+    "let the config manager do it (chart value scheduler.mode=config-manager), or run gcushare-config-manager apply on "
+    "every control-plane node; where the control plane is out of reach, use scheduler.mode=second-scheduler"
+)
+_LOOK_CLOSER = "give it with --scheduler-config FILE, or create a pod that asks for cards and examine again"
+_PREFIXES = frozenset(vendor.url_prefix for vendor in VENDORS)
+_RESOURCES = frozenset(vendor.memory_resource for vendor in VENDORS)
+
+
+def check_configuration(facts: Facts) -> Iterator[Finding]:
+    """A scheduler that was started without the extender does not know it."""
+    if not needs_extender(facts):
+        return
+    has_second = any(extenders_of(scheduler) and scheduler.is_second for scheduler in facts.schedulers)
+    for scheduler in facts.schedulers:
+        if extenders_of(scheduler) or (has_second and not scheduler.is_second):
+            continue  # pods name the second one as theirs
+        subject = f"scheduler {scheduler.name}"
+        if scheduler.problem:
+            yield error(
+                "scheduler-not-calling", subject, f"{scheduler.source}: {scheduler.problem}", "repair that document"
+            )
+        elif not scheduler.config_file:
+            yield error(
+                "scheduler-not-calling",
+                subject,
+                "it was started without --config (or --policy-config-file), so it knows no extender",
+                _CONFIGURE,
+            )
+        elif scheduler.extenders is not None:
+            named = words_of([each.url for each in scheduler.extenders]) or "none"
+            yield error(
+                "scheduler-not-calling",
+                subject,
+                f"{scheduler.source} names no extender of gcushare; it names {named}",
+                _CONFIGURE,
+            )
+        elif not scheduler.has_our_file and not facts.extender.calls("filter"):
+            yield info(
+                "scheduler-unseen",
+                subject,
+                f"its configuration {scheduler.config_file!r} lies on its host, and the extender counts no call yet",
+                _LOOK_CLOSER,
+            )
+
+
+def check_visibility(facts: Facts) -> Iterator[Finding]:
+    """Where no scheduler can be seen, only the extender's calls tell."""
+    is_unseen = facts.knows(Part.PODS) and not facts.schedulers and facts.scope is None and needs_extender(facts)
+    if is_unseen and facts.vendors() and not facts.extender.calls("filter"):
+        yield info(
+            "scheduler-unseen",
+            "kube-scheduler",
+            "no pod of it can be seen (a managed control plane, or systemd), and the extender counts no call yet",
+            _LOOK_CLOSER,
+        )
+
+
+def check_calls(facts: Facts) -> Iterator[Finding]:
+    """Pods wait that came after the extender, and it was never asked about one."""
+    if facts.extender.calls("filter") != 0 or not needs_extender(facts):
+        return
+    started = max((each.started for each in facts.extender.replicas), default=0.0)
+    waiting: dict[str, float] = {}
+    for vendor in facts.vendors():
+        for each in asking(facts, vendor):
+            age_s = facts.age_s(each.pod.metadata.creation_timestamp) or 0.0
+            is_later = facts.now.timestamp() - age_s >= started
+            if not each.pod.is_bound and age_s >= WAITED_S and is_later and not _is_gated(each.pod.status.conditions):
+                waiting[each.pod.key] = age_s
+    if waiting:
+        yield error(
+            "scheduler-not-calling",
+            "kube-scheduler",
+            f"{len(waiting)} pods wait for cards, up to {span(max(waiting.values()))} ({words_of(sorted(waiting))}), "
+            "and the extender was never asked: 0 filter calls since it started",
+            f"{_CONFIGURE}. Pods that fit no node by cpu or memory are not asked about: kubectl describe pod says so",
+        )
+
+
+def check_address(facts: Facts) -> Iterator[Finding]:
+    """What the scheduler calls must be where the extender is."""
+    accepted = _addresses(facts)
+    for scheduler in facts.schedulers:
+        for entry in extenders_of(scheduler):
+            if accepted and (entry.host, entry.port) not in accepted:
+                known = ", ".join(f"{host}:{port}" for host, port in sorted(accepted)[:4])
+                yield error(
+                    "scheduler-other-address",
+                    f"scheduler {scheduler.name}",
+                    f"{scheduler.source} calls {entry.host}:{entry.port}, and the extender is at {known}",
+                    "bring urlPrefix up to date and restart the scheduler; the config manager does both when the "
+                    "Service's address changes",
+                )
+
+
+def check_resources(facts: Facts) -> Iterator[Finding]:
+    """A resource that the entry does not manage is scheduled without the extender, so without a card."""
+    for scheduler in facts.schedulers:
+        entries = extenders_of(scheduler)
+        managed = {name for entry in entries for name in entry.resources}
+        for vendor in facts.vendors() if entries else ():
+            if vendor.memory_resource not in managed:
+                yield error(
+                    "scheduler-resource-unmanaged",
+                    f"scheduler {scheduler.name}",
+                    f"{scheduler.source} manages {words_of(sorted(managed)) or 'no resource'}, and nodes offer "
+                    f"{vendor.memory_resource}: its pods are bound without a card",
+                    f"add {vendor.memory_resource} to managedResources, and start the extender with --vendor both",
+                )
+
+
+def check_reports(facts: Facts) -> Iterator[Finding]:
+    """What the config managers themselves say."""
+    for report in facts.reports:
+        if report.state not in ("applied", "recovered"):
+            yield error(
+                "config-manager-failed",
+                f"node {report.node}",
+                f"its config manager reports {report.state or 'nothing'!r}: {report.reason or 'without a reason'}",
+                "the scheduler runs as before; remove the cause, and the config manager tries again by itself",
+            )
+
+
+def extenders_of(scheduler: SchedulerFacts) -> list[ConfiguredExtender]:
+    return [
+        each
+        for each in scheduler.extenders or ()
+        if each.path in _PREFIXES or not _RESOURCES.isdisjoint(each.resources)
+    ]
+
+
+def _addresses(facts: Facts) -> set[tuple[str, int]]:
+    """Every address at which a scheduler may rightly call the extender."""
+    found: set[tuple[str, int]] = set()
+    if facts.extender.url:
+        asked = ConfiguredExtender(url=facts.extender.url)
+        found.add((asked.host, asked.port))
+    if facts.extender.service is not None:
+        found |= _service_addresses(facts, facts.extender.service)
+    for replica in facts.extender.replicas:
+        if replica.pod is not None and (address := replica.pod.status.pod_ip):
+            found |= {(address, port) for port in (port_of(replica.pod, EXTENDER_PORT), VERBS_PORT)}
+    return found
+
+
+def _service_addresses(facts: Facts, service: Service) -> set[tuple[str, int]]:
+    name, namespace = service.metadata.name, service.metadata.namespace
+    local = f"{name}.{namespace}.svc"
+    hosts = [service.spec.cluster_ip, name, f"{name}.{namespace}", local, f"{local}.cluster.local"]
+    nodes = [each.address for node in facts.nodes for each in node.status.addresses]
+    return {
+        *((host, port.port) for port in service.spec.ports for host in hosts if host not in ("", "None")),
+        *((host, port.node_port) for port in service.spec.ports if port.node_port for host in nodes),
+    }
+
+
+def _is_gated(conditions: tuple[Condition, ...]) -> bool:
+    return any(each.reason == "SchedulingGated" for each in conditions)

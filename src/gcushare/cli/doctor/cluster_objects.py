@@ -1,0 +1,171 @@
+"""Reads the objects beside nodes and pods: policies, configurations of schedulers, reports, certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gcushare.cli.doctor.facts import CertificateFacts, NodeReport, Part, PolicyFacts
+from gcushare.cli.doctor.objects import SeenPod
+from gcushare.cli.doctor.read import Reader
+from gcushare.cli.doctor.schedulers import (
+    CONFIG_MAP_WORD,
+    SchedulerFacts,
+    config_file_of,
+    config_map_of,
+    parse_extenders,
+)
+from gcushare.core.errors import RemoteContractError
+from gcushare.kube import CONFIG_MAPS, Resource
+from gcushare.wire.certificates import first_end
+from gcushare.wire.scheduler_port import CLIENT_CERT, NODE_REPORT
+
+JsonObject = dict[str, Any]
+
+_ADMISSION = "apis/admissionregistration.k8s.io/v1"
+POLICIES: Resource[JsonObject] = Resource(_ADMISSION, "validatingadmissionpolicies", dict, namespaced=False)
+BINDINGS: Resource[JsonObject] = Resource(_ADMISSION, "validatingadmissionpolicybindings", dict, namespaced=False)
+SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
+
+MANAGER_STATE = "gcushare-config-manager"
+"""The config manager's ConfigMap: the wish, and under ``node.<name>`` what every node told."""
+_NODE_KEY = "node."
+_CERTIFICATES = ("tls.crt", CLIENT_CERT, "ca.crt")
+
+
+async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
+    """Read the admission policies, with whether a binding has them deny; none where the cluster knows no such kind."""
+    nothing: list[JsonObject] = []
+
+    async def read(resource: Resource[JsonObject]) -> list[JsonObject]:
+        return await reader.attempt(
+            Part.POLICIES, f"list {resource.plural}", lambda: reader.client.list_all(resource), nothing
+        )
+
+    policies, bindings = await asyncio.gather(read(POLICIES), read(BINDINGS))
+    denied = {
+        str(spec.get("policyName", ""))
+        for spec in (_mapping(each.get("spec")) for each in bindings)
+        if "Deny" in (spec.get("validationActions") or [])
+    }
+    return tuple(
+        PolicyFacts(name=name, text=msgspec.json.encode(each.get("spec")).decode(), denies=name in denied)
+        for each in policies
+        for name in [_name_of(each)]
+    )
+
+
+async def read_schedulers(
+    reader: Reader, pods: Sequence[SeenPod], given_config: str | None
+) -> tuple[SchedulerFacts, ...]:
+    """Read how every visible kube-scheduler is configured; a configuration given by hand is believed of the others."""
+
+    async def read(pod: SeenPod) -> SchedulerFacts:
+        path = config_file_of(pod)
+        place = config_map_of(pod, path) if path else None
+        facts = SchedulerFacts(name=pod.key, node=pod.spec.node_name, config_file=path)
+        if place is not None:
+            return await _from_config_map(reader, facts, pod.metadata.namespace, place)
+        return _from_text(facts, given_config, "--scheduler-config") if given_config and path else facts
+
+    found = await asyncio.gather(*(read(pod) for pod in pods))
+    if not found and given_config:
+        facts = SchedulerFacts(name="(not visible)", config_file="--scheduler-config")
+        return (_from_text(facts, given_config, "--scheduler-config"),)
+    return tuple(found)
+
+
+async def _from_config_map(
+    reader: Reader, facts: SchedulerFacts, namespace: str, place: tuple[str, str]
+) -> SchedulerFacts:
+    name, key = place
+    empty: JsonObject = {}
+    found = await reader.attempt(
+        Part.CONFIG_MAPS,
+        f"get configmaps in namespace {namespace}",
+        lambda: reader.client.get(CONFIG_MAPS, name, namespace=namespace),
+        empty,
+    )
+    text = _mapping(found.get("data")).get(key)
+    return facts if text is None else _from_text(facts, str(text), f"{CONFIG_MAP_WORD}{namespace}/{name}")
+
+
+def _from_text(facts: SchedulerFacts, text: str, source: str) -> SchedulerFacts:
+    try:
+        extenders = parse_extenders(text)
+    except RemoteContractError as failure:
+        return SchedulerFacts(
+            name=facts.name, node=facts.node, config_file=facts.config_file, source=source, problem=str(failure)
+        )
+    return SchedulerFacts(
+        name=facts.name, node=facts.node, config_file=facts.config_file, extenders=extenders, source=source
+    )
+
+
+async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeReport, ...]:
+    """Read what the config managers told of their nodes' schedulers."""
+    found = await asyncio.gather(*(_read_reports_of(reader, namespace) for namespace in namespaces))
+    return tuple(report for reports in found for report in reports)
+
+
+async def _read_reports_of(reader: Reader, namespace: str) -> list[NodeReport]:
+    empty: JsonObject = {}
+    found = await reader.attempt(
+        Part.CONFIG_MAPS,
+        f"get configmaps in namespace {namespace}",
+        lambda: reader.client.get(CONFIG_MAPS, MANAGER_STATE, namespace=namespace),
+        empty,
+    )
+    told = sorted(_mapping(found.get("data")).items())
+    return [_report(key.removeprefix(_NODE_KEY), str(value)) for key, value in told if key.startswith(_NODE_KEY)]
+
+
+def _report(node: str, text: str) -> NodeReport:
+    try:
+        told = NODE_REPORT.read(text)
+    except RemoteContractError:
+        return NodeReport(node, "unknown", f"its report {text[:80]!r} cannot be read")
+    return NodeReport(node, told.get("state", ""), told.get("reason", ""))
+
+
+async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[CertificateFacts, ...]:
+    """Read when the certificates end that our programs are given as Secrets; nothing else of a Secret is kept."""
+    mounted = {
+        (pod.metadata.namespace, each.secret.secret_name)
+        for pod in pods
+        for each in pod.spec.volumes
+        if each.secret is not None
+    }
+    found = await asyncio.gather(*(_read_certificates_of(reader, *place) for place in sorted(mounted)))
+    return tuple(each for certificates in found for each in certificates)
+
+
+async def _read_certificates_of(reader: Reader, namespace: str, name: str) -> list[CertificateFacts]:
+    async def read() -> Mapping[str, Any]:
+        found = await reader.client.get(SECRETS, name, namespace=namespace)
+        data = _mapping(found.get("data"))
+        return {key: data[key] for key in _CERTIFICATES if key in data}
+
+    empty: Mapping[str, Any] = {}
+    data = await reader.attempt(Part.SECRETS, f"get secrets in namespace {namespace}", read, empty)
+    return [_certificate(f"Secret {namespace}/{name}, {key}", str(text)) for key, text in data.items()]
+
+
+def _certificate(subject: str, text: str) -> CertificateFacts:
+    try:
+        return CertificateFacts(subject=subject, not_after=first_end(base64.b64decode(text)))
+    except (RemoteContractError, binascii.Error) as failure:
+        return CertificateFacts(subject=subject, problem=str(failure))
+
+
+def _name_of(found: JsonObject) -> str:
+    return str(_mapping(found.get("metadata")).get("name", ""))
+
+
+def _mapping(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}

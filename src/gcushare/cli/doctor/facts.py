@@ -1,0 +1,200 @@
+"""One snapshot of a cluster: everything that the checks may know, as values. What could not be read is part of it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gcushare.cli.doctor.objects import SeenPod, Service
+from gcushare.cli.doctor.programs import Program
+from gcushare.cli.doctor.schedulers import SchedulerFacts
+from gcushare.cluster.metrics_text import Figures
+from gcushare.vendors import VENDORS, Vendor
+from gcushare.wire.documents.node_status import NodeStatus
+from gcushare.wire.objects import Lease, Node
+
+
+class Part(enum.Enum):
+    """A part of the snapshot that is read by itself; the value says what is checked with it."""
+
+    NODES = "nodes, their inventories and capacities"
+    PODS = "pods, their records and our programs"
+    PLUGINS = "what the device plugins and the kubelets say"
+    EXTENDER = "the scheduler extender and its calls"
+    SERVICE = "the address that the scheduler has to call"
+    CONFIG_MAPS = "how the schedulers are configured"
+    LEASES = "who leads the extenders"
+    NODE_LEASES = "the clocks of the nodes"
+    POLICIES = "whether records are protected from pods' authors"
+    SECRETS = "when certificates end"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A part that could not be read. ``right`` is set where a right was missing: ``list pods``."""
+
+    part: Part
+    problem: str
+    right: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginFacts:
+    """A device plugin's pod and what it answered; without a ``status``, ``problem`` says why."""
+
+    pod: SeenPod
+    vendor: Vendor
+    status: NodeStatus | None = None
+    problem: str = ""
+
+    @property
+    def node(self) -> str:
+        return self.pod.spec.node_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFacts:
+    """One extender: a pod, or whoever answers at an address. ``pod`` is None for the latter."""
+
+    name: str
+    pod: SeenPod | None = None
+    version: str = ""
+    figures: Figures = field(default_factory=lambda: Figures(()))
+    problem: str = ""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it says that it serves the scheduler."""
+        return self.figures.sum("gcushare_leader") >= 1
+
+    @property
+    def started(self) -> float:
+        """When it began to count, in seconds since the epoch on its own clock; 0 where it does not tell."""
+        return self.figures.least("gcushare_ledger_drifts_created")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderFacts:
+    """The scheduler extender: its replicas, its Service, its Lease."""
+
+    replicas: tuple[ReplicaFacts, ...] = ()
+    service: Service | None = None
+    service_name: str = ""
+    """``namespace/name``, in words."""
+    service_problem: str = ""
+    """Why nobody answers behind the Service; empty where somebody does or nobody was asked."""
+    lease: Lease | None = None
+    url: str = ""
+    """Where it was asked instead of through the API server."""
+
+    def calls(self, verb: str) -> float | None:
+        """How often the scheduler called a verb since the replicas started; None where no replica could be asked."""
+        told = [each for each in self.replicas if each.figures]
+        if not told:
+            return None
+        return sum(each.figures.sum("gcushare_extender_request_seconds_count", verb=verb) for each in told)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What the config manager of one control-plane node told last."""
+
+    node: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFacts:
+    """A ValidatingAdmissionPolicy: its text, and whether a binding has it deny."""
+
+    name: str
+    text: str
+    denies: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFacts:
+    """A certificate and its end; ``problem`` where it cannot be read."""
+
+    subject: str
+    not_after: datetime | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockFacts:
+    """How far a clock is ahead of the API server's, in seconds, and how exactly that is known."""
+
+    subject: str
+    ahead_s: float
+    within_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The snapshot. ``now`` is the API server's time; ``scope`` names the one node that was asked for."""
+
+    now: datetime
+    server_version: str = ""
+    own_version: str = ""
+    scope: str | None = None
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[SeenPod, ...] = ()
+    """Pods that may ask for cards, carry a record, or run one of the programs."""
+    programs: Mapping[Program, tuple[SeenPod, ...]] = field(default_factory=dict)
+    plugins: tuple[PluginFacts, ...] = ()
+    extender: ExtenderFacts = ExtenderFacts()
+    schedulers: tuple[SchedulerFacts, ...] = ()
+    reports: tuple[NodeReport, ...] = ()
+    policies: tuple[PolicyFacts, ...] = ()
+    certificates: tuple[CertificateFacts, ...] = ()
+    clocks: tuple[ClockFacts, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+    def knows(self, *parts: Part) -> bool:
+        """Whether these parts were read, so that what is not in them does not exist."""
+        return not any(each.part in parts for each in self.unread)
+
+    def running(self, program: Program) -> tuple[SeenPod, ...]:
+        """The pods of a program."""
+        return self.programs.get(program, ())
+
+    def vendors(self) -> tuple[Vendor, ...]:
+        """The vendors of which there is a trace in this cluster."""
+        return tuple(vendor for vendor in VENDORS if self._is_in_use(vendor))
+
+    def _is_in_use(self, vendor: Vendor) -> bool:
+        if any(each.vendor == vendor for each in self.plugins):
+            return True
+        return any(has_label(node, vendor) or has_trace(node, vendor) for node in self.nodes)
+
+    def age_s(self, written: str | None) -> float | None:
+        """How long ago the API server wrote a time; None for none, or one that is no time."""
+        moment = parse_time(written)
+        return None if moment is None else (self.now - moment).total_seconds()
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Read a time as Kubernetes writes it; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None
+
+
+def has_label(node: Node, vendor: Vendor) -> bool:
+    """Whether a node is meant to share cards of this vendor."""
+    key, _, value = vendor.node_label.partition("=")
+    return node.metadata.labels.get(key) == value
+
+
+def has_trace(node: Node, vendor: Vendor) -> bool:
+    """Whether a plugin of this vendor has left something on a node."""
+    names = (vendor.memory_resource, vendor.count_resource)
+    return vendor.inventory_annotation in node.metadata.annotations or any(
+        node.status.capacity.get(name, "0") != "0" for name in names
+    )

@@ -1,0 +1,119 @@
+"""Findings as text and as a document; pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from gcushare.cli.doctor.facts import Facts
+from gcushare.cli.doctor.findings import Finding, Fix, Severity, worst
+from gcushare.cli.doctor.programs import Program
+
+DOCUMENT_VERSION = 1
+NARROWEST = 60
+_INDENT = "    "
+_COLOURS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.INFO: "\x1b[1;36m"}
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def render_text(facts: Facts, findings: Sequence[Finding], *, width: int | None, color: bool) -> str:
+    """Write findings for people, worst first; ``width`` None writes every finding's parts on one line each."""
+    lines = [line for finding in findings for line in _lines_of(finding, width, color)]
+    return "\n".join([*lines, *_wrapped(_summary(facts, findings), width, indent="")]) + "\n"
+
+
+def _lines_of(finding: Finding, width: int | None, color: bool) -> Iterator[str]:
+    word = finding.severity.value.upper()
+    paint, bold, plain = (_COLOURS[finding.severity], _BOLD, _PLAIN) if color else ("", "", "")
+    yield f"{paint}{word:<7}{plain} {bold}{finding.id}{plain}  {finding.subject}"
+    yield from _wrapped(finding.problem, width)
+    yield from _wrapped(f"→ {finding.remedy}", width)
+    if finding.fix is not None:
+        yield from _wrapped(f"→ --fix: {finding.fix}", width)
+    yield ""
+
+
+def _wrapped(text: str, width: int | None, *, indent: str = _INDENT) -> list[str]:
+    line = one_line(text)
+    if width is None:
+        return [indent + line]
+    return textwrap.wrap(
+        line,
+        max(NARROWEST, width),
+        initial_indent=indent,
+        subsequent_indent=indent + ("  " if line.startswith("→") else ""),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def one_line(text: str) -> str:
+    """Make text safe for a terminal: what was written by others may hold line breaks and escapes."""
+    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+
+
+def _summary(facts: Facts, findings: Sequence[Finding]) -> str:
+    counts = [(sum(each.severity is severity for each in findings), severity) for severity in Severity]
+    told = ", ".join(f"{count} {severity.value}{'s' if count != 1 else ''}" for count, severity in counts if count)
+    plugins = sum(each.status is not None for each in facts.plugins)
+    looked = (
+        f"looked at {_amount(len(facts.nodes), 'node')}, {_amount(plugins, 'device plugin')}, "
+        f"{_amount(len(facts.extender.replicas), 'extender')} and {_amount(len(facts.pods), 'pod')}; "
+        f"Kubernetes {facts.server_version or 'unknown'}"
+    )
+    return f"{told or 'nothing is wrong'} ({looked})"
+
+
+def _amount(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = ()) -> dict[str, Any]:
+    """The same for programs. Fields are only added; ``version`` changes otherwise."""
+    grave = worst(findings)
+    return {
+        "version": DOCUMENT_VERSION,
+        "time": facts.now.isoformat(),
+        "node": facts.scope,
+        "worst": grave.value if grave is not None else None,
+        "findings": [_entry(finding) for finding in findings],
+        "fixed": [str(fix) for fix in fixed],
+        "lookedAt": {
+            "nodes": len(facts.nodes),
+            "plugins": len(facts.plugins),
+            "extenders": len(facts.extender.replicas),
+            "schedulers": len(facts.running(Program.SCHEDULER)),
+            "pods": len(facts.pods),
+        },
+        "versions": versions(facts),
+    }
+
+
+def versions(facts: Facts) -> dict[str, Any]:
+    """Which release everything is of."""
+    return {
+        "kubernetes": facts.server_version,
+        "doctor": facts.own_version,
+        "extenders": {each.name: each.version for each in facts.extender.replicas},
+        "plugins": {each.node: each.status.version for each in facts.plugins if each.status is not None},
+        "kubelets": {node.metadata.name: node.status.node_info.kubelet_version for node in facts.nodes},
+    }
+
+
+def _entry(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "severity": finding.severity.value,
+        "subject": finding.subject,
+        "problem": finding.problem,
+        "remedy": finding.remedy,
+        "fix": str(finding.fix) if finding.fix is not None else None,
+    }
+
+
+def render_json(content: dict[str, Any]) -> str:
+    """Write a document."""
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"

@@ -1,0 +1,106 @@
+"""How a kube-scheduler was started, and what its configuration says of extenders; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gcushare.cli.doctor.objects import SeenPod
+from gcushare.cli.doctor.programs import flag, main_container
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.foreign_yaml import load_yaml
+
+CONFIG_MAP_WORD = "ConfigMap "
+"""How the source of a configuration begins that comes from the API server."""
+OUR_CONFIG_NAMES = ("scheduler-extender-config.json", "scheduler-extender-config-v1.23+.yaml")
+"""The files that the config manager writes; their contents lie on the host, out of the API server's sight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredExtender:
+    """One extender of a scheduler's configuration."""
+
+    url: str
+    resources: tuple[str, ...] = ()
+    binds: bool = False
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.url).path.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerFacts:
+    """One kube-scheduler. ``extenders`` is None where its configuration was not seen.
+
+    ``config_file``: what ``--config`` or ``--policy-config-file`` names, empty for none; ``source``: where its contents
+    were read; ``problem``: why they could not be.
+    """
+
+    name: str
+    node: str = ""
+    config_file: str = ""
+    extenders: tuple[ConfiguredExtender, ...] | None = None
+    source: str = ""
+    problem: str = ""
+
+    @property
+    def is_second(self) -> bool:
+        """Whether it is a scheduler beside the control plane's, which is given its configuration by the API server."""
+        return self.source.startswith(CONFIG_MAP_WORD)
+
+    @property
+    def has_our_file(self) -> bool:
+        """Whether the config manager wrote what it reads."""
+        return self.config_file.rpartition("/")[2] in OUR_CONFIG_NAMES
+
+
+def config_file_of(pod: SeenPod) -> str:
+    """The configuration that a scheduler's pod was started with, empty for none; a policy outranks a configuration."""
+    return flag(pod, "policy-config-file") or flag(pod, "config") or ""
+
+
+def config_map_of(pod: SeenPod, path: str) -> tuple[str, str] | None:
+    """The ConfigMap and key behind a file of a scheduler's container; None where it comes from elsewhere."""
+    container = main_container(pod)
+    if container is None:
+        return None
+    maps = {each.name: each.config_map.name for each in pod.spec.volumes if each.config_map is not None}
+    for mount in container.volume_mounts:
+        folder = mount.mount_path.rstrip("/") + "/"
+        if mount.name in maps and path.startswith(folder):
+            return maps[mount.name], path.removeprefix(folder)
+    return None
+
+
+def parse_extenders(text: str) -> tuple[ConfiguredExtender, ...]:
+    """Read the extenders of a KubeSchedulerConfiguration or a Policy.
+
+    Raises:
+        RemoteContractError: neither YAML nor JSON, or no mapping.
+    """
+    document = load_yaml(text, "the scheduler's configuration")
+    if not isinstance(document, Mapping):
+        raise RemoteContractError(f"the scheduler's configuration is no document but {type(document).__name__}")
+    return tuple(_extender(each) for each in _list(document.get("extenders")) if isinstance(each, Mapping))
+
+
+def _extender(entry: Mapping[str, Any]) -> ConfiguredExtender:
+    managed = _list(entry.get("managedResources"))
+    names = tuple(str(each.get("name", "")) for each in managed if isinstance(each, Mapping))
+    return ConfiguredExtender(url=str(entry.get("urlPrefix", "")), resources=names, binds=bool(entry.get("bindVerb")))
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,213 @@
+"""What ``gcushare doctor`` and ``gcushare support-bundle`` can be told."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gcushare._version import __version__
+from gcushare.cli.doctor.findings import Severity
+from gcushare.cli.doctor.gather import Wanted
+from gcushare.core.errors import ConfigError
+from gcushare.kube import ConfigSources, Limits
+from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.groups import KubeSettings
+
+DOCTOR, BUNDLE = "gcushare doctor", "gcushare support-bundle"
+
+FOUND_WARNING, FOUND_ERROR = 3, 4
+EXIT_OF: Mapping[Severity | None, int] = {
+    None: DONE,
+    Severity.INFO: DONE,
+    Severity.WARNING: FOUND_WARNING,
+    Severity.ERROR: FOUND_ERROR,
+}
+"""The exit status of an examination by its worst finding; 1, 2, 70 and 75 mean that it could not be made."""
+
+
+class Output(enum.Enum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _text(metavar: str, unset: str, accepted: str) -> parsers.Parser[str | None]:
+    return parsers.optional(parsers.text(metavar, accepted=accepted), unset)
+
+
+@settings
+class WhereSettings:
+    """Where to look."""
+
+    node: str | None = setting(
+        _text("NAME", "the whole cluster", "a node's name"),
+        default=None,
+        help="Examine this node, its plugin and its pods only; scheduler and extender are looked at all the same.",
+    )
+    extender_service: str = setting(
+        parsers.text("NAMESPACE/NAME", accepted="NAMESPACE/NAME"),
+        default="kube-system/gcushare-scheduler-extender",
+        help="The extender's Service: its address is what the scheduler must call.",
+    )
+    extender_url: str | None = setting(
+        _text("URL", "through the API server", "http://HOST:PORT"),
+        default=None,
+        help="Ask the extender here instead of through the API server, such as http://127.0.0.1:32766.",
+    )
+    scheduler_config: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "only what the API server knows"),
+        default=None,
+        help="The configuration that kube-scheduler reads, where it lies on this machine: on a control-plane node "
+        "/etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml. The API server does not know its contents.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """A Service has two names, an address a scheme."""
+        namespace, _, name = self.extender_service.partition("/")
+        if not namespace or not name or "/" in name:
+            yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME"
+        if self.extender_url is not None and not self.extender_url.startswith(("http://", "https://")):
+            yield f"extender-url {self.extender_url!r} must begin with http:// or https://"
+
+    def wanted(self) -> Wanted:
+        """The same for the gatherer.
+
+        Raises:
+            ConfigError: the scheduler's configuration cannot be read.
+        """
+        namespace, _, name = self.extender_service.partition("/")
+        return Wanted(
+            node=self.node,
+            service_namespace=namespace,
+            service_name=name,
+            extender_url=self.extender_url,
+            scheduler_config=_contents(self.scheduler_config),
+        )
+
+
+def _contents(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        raise ConfigError(
+            f"scheduler-config {str(path)!r} cannot be read: {failure}; name a readable file"
+        ) from failure
+
+
+def sources(kube: KubeSettings, environ: Mapping[str, str]) -> ConfigSources:
+    """Where the API server is to be found."""
+    found = {**environ, "KUBECONFIG": kube.kubeconfig or ""}
+    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    return ConfigSources(context=kube.kube_context, environ=found, home=home)
+
+
+def limits(kube: KubeSettings) -> Limits:
+    """Deadlines of requests."""
+    return Limits(request_s=kube.kube_api_timeout)
+
+
+@settings
+class DoctorSettings:
+    """Examination."""
+
+    output: Output = setting(
+        parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, json with everything."
+    )
+    color: bool | None = setting(
+        parsers.maybe_boolean(),
+        default=None,
+        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
+    )
+    fix: bool = setting(
+        parsers.boolean(),
+        default=False,
+        typed=True,
+        help="Make the changes that findings mark with --fix: remove inventories and counts that a plugin left behind, "
+        "cordons of cards that do not exist. They are listed first, and made when you say yes; each only while what it "
+        "changes is as it was seen.",
+    )
+    yes: bool = setting(
+        parsers.boolean(), default=False, typed=True, help="With --fix: do not ask, for unattended use."
+    )
+    where: WhereSettings = group(WhereSettings)
+    kube: KubeSettings = group(KubeSettings)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """There is nothing to say yes to without --fix."""
+        if self.yes and not self.fix:
+            yield "yes has a meaning only with fix: give both"
+        if self.fix and not self.yes and self.output is Output.JSON:
+            yield "output 'json' with fix cannot ask: give --yes too"
+
+
+DOCTOR_PROGRAM = Program(
+    name=DOCTOR,
+    summary="Examine a cluster and say what is wrong and what to do, worst first: scheduler, extender, device plugins, "
+    "nodes, pods' records, other systems on the same cards, clocks, certificates, rights. It reads through the API "
+    "server and changes nothing without --fix.",
+    version=__version__,
+    settings=DoctorSettings,
+    examples=(
+        (DOCTOR, "the whole cluster of the current kubeconfig context"),
+        (f"{DOCTOR} --node gpu-7", "one node"),
+        (f"{DOCTOR} -o json | jq -r '.findings[].id'", "for programs"),
+        (f"{DOCTOR} --fix", "and remove what a plugin left behind, after asking"),
+        (
+            f"{DOCTOR} --scheduler-config /etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml",
+            "on a control-plane node",
+        ),
+    ),
+    notes=f"Its own exit status: {DONE} where nothing is wrong (infos aside), {FOUND_WARNING} where the worst finding "
+    f"is a warning, {FOUND_ERROR} where it is an error; with --fix, of what is left afterwards. The other codes mean "
+    "that no examination was made. docs/doctor.md lists every finding. NO_COLOR and COLUMNS are obeyed.",
+)
+
+
+@settings
+class BundleSettings:
+    """Bundle."""
+
+    file: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "gcushare-support-TIME.tar.gz here"),
+        default=None,
+        argument=True,
+        help="The archive to write; it must not exist yet.",
+    )
+    max_size: int = setting(
+        parsers.size_bytes(64 * 1024, 1 << 34),
+        default=64 << 20,
+        help="Bytes of all contents before compression; what does not fit is listed in the manifest.",
+    )
+    log_lines: int = setting(
+        parsers.integer(0, 1_000_000), default=5000, help="Last lines of each container's log; 0 leaves logs out."
+    )
+    log_size: int = setting(
+        parsers.size_bytes(1024, 1 << 30), default=4 << 20, help="Most bytes of each container's log."
+    )
+    where: WhereSettings = group(WhereSettings)
+    kube: KubeSettings = group(KubeSettings)
+
+
+BUNDLE_PROGRAM = Program(
+    name=BUNDLE,
+    summary="Collect what somebody needs who is to find out what is wrong: findings, versions, nodes and pods with "
+    "cards, what plugins and extender know, logs, events; in one archive without secrets.",
+    version=__version__,
+    settings=BundleSettings,
+    examples=(
+        (BUNDLE, "everything, into gcushare-support-<time>.tar.gz"),
+        (f"{BUNDLE} --node gpu-7 /tmp/gpu-7.tar.gz", "one node, its plugin and its pods"),
+        (f"{BUNDLE} --log-lines 500 --max-size 5Mi", "small enough to be mailed"),
+    ),
+    notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
+    "known settings, no messages but known sentences, no log lines but those of these programs; and from what is left "
+    "whatever looks like a password, token or key is masked. MANIFEST.json lists every file, and what was left out and "
+    "why. "
+    "Names of nodes, pods, namespaces and images stay: read the archive before you send it.",
+)

@@ -1,0 +1,1 @@
+"""``kubectl inspect gcushare explain``: why a pod waits, or which card it has."""

@@ -1,0 +1,170 @@
+"""An explanation as people read it, and as a document for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from gcushare.cli.explain.explain import Explained
+from gcushare.cli.inspect.marks import legend, marks_of_card
+from gcushare.cli.inspect.summary import share_of
+from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
+from gcushare.cluster.snapshot import NodeFacts
+from gcushare.core.nodes import Assignment, NodeState
+from gcushare.runtime.log_lines import escape
+from gcushare.wire.documents.explain import ExplainDocument, name_pod, render_explanation
+
+_LABEL = 12
+_NARROWEST = 40
+
+
+class ExplainReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The explanation with what the API server tells beside it."""
+
+    version: int
+    source: str
+    phase: str
+    scheduler_says: str
+    corrected: str
+    beside: list[str]
+    explanation: ExplainDocument
+
+
+def explain_report(explained: Explained) -> ExplainReport:
+    """Describe it for programs."""
+    pod = explained.pod
+    facts = explained.picture.pods.get(pod.metadata.uid)
+    assignment = explained.assignment
+    return ExplainReport(
+        version=1,
+        source=explained.source.name,
+        phase=pod.status.phase,
+        scheduler_says=_scheduler_says(explained),
+        corrected=facts.corrected if facts is not None else "",
+        beside=[str(each.pod) for each in _neighbours(explained, assignment)] if assignment is not None else [],
+        explanation=explained.document,
+    )
+
+
+def explain_text(explained: Explained, width: int | None = None) -> str:
+    """Describe it for people on a terminal of ``width`` columns; None for a pipe, which takes lines of any length."""
+    text, hanging = _explain_text(explained)
+    return "".join(f"{line}\n" for part in text.splitlines() for line in _wrapped(part, hanging, width))
+
+
+def _wrapped(line: str, hanging: int, width: int | None) -> list[str]:
+    """Break a line; what follows is indented below its text."""
+    if width is None or len(line) <= width:
+        return [line]
+    indent = len(line) - len(line.lstrip())
+    following = " " * (indent + hanging if indent else 2)
+    return textwrap.wrap(
+        line, max(width, _NARROWEST), subsequent_indent=following, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _explain_text(explained: Explained) -> tuple[str, int]:
+    """The text, and how much further than a line itself its continuation is indented."""
+    document = explained.document
+    head = f"{name_pod(document)}: "
+    if explained.assignment is not None:
+        facts = _bound_facts(explained, explained.assignment)
+        return head + "bound\n" + "".join(f"  {label:<{_LABEL}}{escape(text)}\n" for label, text in facts), _LABEL
+    if document.state in ("ended", "refused"):
+        return f"{head}{document.state}\n  {escape(document.summary)}\n", 2
+    return render_explanation(document) + "".join(f"\n{line}\n" for line in _outside_words(explained)), 2
+
+
+def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple[str, str]]:
+    picture, document = explained.picture, explained.document
+    node = picture.ledger.nodes[assignment.node]
+    facts = picture.nodes.get(assignment.node)
+    scale = choose_scale([node.unit])
+    yield "node", _node_words(assignment.node, facts)
+    pod_facts = picture.pods[document.uid]
+    yield "state", pod_facts.state
+    if not assignment.grants:
+        yield "card", f"none recorded; it asks for {pod_facts.units} {scale.label}"
+        yield "why", pod_facts.problem or "the device plugin has not placed it yet, or does not run on this node"
+        return
+    for grant in assignment.grants:
+        yield from _card_facts(explained, node, scale, grant.index)
+        held = share_of(grant.units, node.cards[grant.index], grant.whole)
+        yield "holds", f"{show_amount(scale.amount(held, node.unit))} {scale.label}{' (whole)' if grant.whole else ''}"
+    yield "recorded", _record_words(assignment)
+    if pod_facts.corrected:
+        yield "corrected", f"{pod_facts.corrected}: the kubelet gave it another card than was planned"
+    beside = _neighbours(explained, assignment)
+    yield "beside", ", ".join(f"{each.pod} ({_held_words(each)})" for each in beside) or "nobody"
+
+
+def _card_facts(explained: Explained, node: NodeState, scale: Scale, index: int) -> Iterator[tuple[str, str]]:
+    state = node.cards[index]
+    word = explained.picture.vendor.device_word
+    figures = f"{show_amount(scale.amount(state.held, node.unit))}/{show_amount(scale.amount(state.total, node.unit))}"
+    told = [f"{word}{index}"]
+    if state.card is not None:
+        told += [each for each in (state.card.card.model, state.card.card.uuid) if each]
+    yield "card", f"{', '.join(told)}: {figures} {scale.label} allocated"
+    for line in legend(marks_of_card(state)):
+        reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""
+        yield "mind", f"{line[2:]}{reason}"
+
+
+def _node_words(name: str, facts: NodeFacts | None) -> str:
+    if facts is None:
+        return f"{name} (it has no cards any more, or is gone)"
+    return f"{name} ({facts.address or 'no address'}), {facts.status}"
+
+
+def _record_words(assignment: Assignment) -> str:
+    confirmed = "confirmed by the node" if assignment.assigned else "not confirmed by the node yet"
+    if not assignment.assign_time_ns:
+        return f"without a time; {confirmed}"
+    # Any number may stand in the annotation, also one that no calendar has.
+    seconds = assignment.assign_time_ns // 1_000_000_000
+    try:
+        when = datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        when = f"{seconds} s after 1970"
+    return f"{when}; {confirmed}"
+
+
+def _held_words(assignment: Assignment) -> str:
+    return " + ".join("whole card" if grant.whole else str(grant.units) for grant in assignment.grants)
+
+
+def _neighbours(explained: Explained, assignment: Assignment) -> list[Assignment]:
+    """Who else holds memory of the pod's cards."""
+    cards = {grant.index for grant in assignment.grants}
+    node = explained.picture.ledger.nodes[assignment.node]
+    others = (
+        each
+        for uid, each in node.assignments.items()
+        if uid != assignment.pod.uid and any(grant.index in cards for grant in each.grants)
+    )
+    return sorted(others, key=lambda each: str(each.pod))
+
+
+def _scheduler_says(explained: Explained) -> str:
+    scheduled = next((each for each in explained.pod.status.conditions if each.type == "PodScheduled"), None)
+    return scheduled.message if scheduled is not None and scheduled.status != "True" else ""
+
+
+def _outside_words(explained: Explained) -> Iterator[str]:
+    """What keeps a pod besides card memory, as far as the pod tells."""
+    pod = explained.pod
+    says = _scheduler_says(explained)
+    if says:
+        yield f"kube-scheduler says: {escape(says)}"
+    elif explained.document.state == "fits":
+        yield "kube-scheduler has said nothing about this pod yet: is it running, and is the extender configured?"
+    if pod.status.nominated_node_name:
+        yield f"nominated for node {pod.status.nominated_node_name}: pods there are being ended for it"
+    if pod.spec.scheduler_name not in ("", "default-scheduler"):
+        yield f"its scheduler is {pod.spec.scheduler_name!r}: it must run and call the extender"
+    if explained.document.state == "fits" and says:
+        yield "Card memory is not what it lacks: look at what kube-scheduler says above."

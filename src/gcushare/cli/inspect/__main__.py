@@ -1,0 +1,35 @@
+"""The commands ``kubectl inspect gcushare`` and ``gpushare``, and their completion."""
+
+from __future__ import annotations
+
+import sys
+
+from gcushare.runtime.start import start
+
+TYPE_CHECKING = False  # typing takes milliseconds to import
+if TYPE_CHECKING:
+    from gcushare.runtime.entry import Surroundings
+
+
+def main_gcushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl-inspect-gcushare``; returns the exit code."""
+    return start("gcushare.cli.inspect.command_line", "main_gcushare", surroundings)
+
+
+def main_gpushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl-inspect-gpushare``; returns the exit code."""
+    return start("gcushare.cli.inspect.command_line", "main_gpushare", surroundings)
+
+
+def complete_gcushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl_complete-inspect-gcushare``; returns the exit code."""
+    return start("gcushare.cli.inspect.command_line", "complete_gcushare", surroundings)
+
+
+def complete_gpushare(surroundings: Surroundings | None = None) -> int:
+    """Run ``kubectl_complete-inspect-gpushare``; returns the exit code."""
+    return start("gcushare.cli.inspect.command_line", "complete_gpushare", surroundings)
+
+
+if __name__ == "__main__":
+    sys.exit(main_gcushare())

@@ -1,0 +1,154 @@
+"""The commands: read, reduce, print. Each returns the exit code; errors are the caller's to tell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from gcushare.cli.explain.explain import explain_pod
+from gcushare.cli.explain.text import explain_report, explain_text
+from gcushare.cli.inspect import documents
+from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.follow import Connection
+from gcushare.cli.inspect.gather import Wanted, gather
+from gcushare.cli.inspect.options import (
+    ClusterFlags,
+    ExplainSettings,
+    Output,
+    TableSettings,
+)
+from gcushare.cli.inspect.summary import Summary, summarise
+from gcushare.cli.inspect.table import table_lines
+from gcushare.cli.inspect.watch import watch
+from gcushare.cluster.reading import Scope
+from gcushare.cluster.snapshot import Picture, Source
+from gcushare.core.errors import Refused
+from gcushare.kube import KubeClient, KubeConfig, load_config
+from gcushare.runtime.exit_codes import DONE, FAILED
+from gcushare.runtime.screen import Screen, Tracker
+from gcushare.vendors.vendor import Vendor
+
+MAX_WARNINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What every command works with. ``servers`` takes the API server's address once it is known, for hints."""
+
+    vendor: Vendor
+    screen: Screen
+    servers: list[str]
+
+    @asynccontextmanager
+    async def connect(self, flags: ClusterFlags, connection: Connection | None = None) -> AsyncIterator[KubeClient]:
+        """Open the API server that the flags name."""
+        config: KubeConfig = load_config(flags.sources(self.screen.environ))
+        self.servers.append(config.server)
+        observer = connection.observe if connection is not None else None
+        async with KubeClient(config, program="kubectl-inspect", limits=flags.limits(), observer=observer) as api:
+            yield api
+
+    def tell_source(self, source: Source) -> None:
+        """Say whose figures were shown."""
+        if source.passed_over:
+            self.screen.tell("note", source.passed_over)
+        self.screen.tell("source", source.words)
+
+
+async def show_table(session: Session, settings: TableSettings) -> int:
+    """Show nodes and cards once, or follow them."""
+    wanted = Wanted(
+        vendor=session.vendor,
+        scope=Scope(settings.node, settings.selector or ""),
+        figures=settings.figures,
+    )
+    if settings.watch:
+        connection = Connection()
+        async with session.connect(settings.at, connection) as api:
+            return await watch(session.screen, api, connection, wanted, settings)
+    tracker = Tracker()
+    async with session.connect(settings.at) as api, session.screen.progress(tracker):
+        picture = await gather(api, wanted, tracker)
+    if settings.node is not None:
+        require_cards(picture, settings.node)
+    summary = summarise(picture, sort_by=settings.sort_by, namespace=settings.pod_namespace)
+    _print_summary(session.screen, summary, settings)
+    session.tell_source(picture.source)
+    return warn(session.screen, [*picture.problems, *documents.node_problems(summary)])
+
+
+def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) -> None:
+    match settings.show.output:
+        case Output.JSON:
+            screen.print_text(documents.to_json(documents.report_of(summary)))
+        case Output.YAML:
+            screen.print_text(documents.to_yaml(documents.report_of(summary)))
+        case Output.CSV:
+            screen.print_text(documents.to_csv(summary))
+        case Output.TABLE | Output.WIDE as output:
+            if not summary.nodes:
+                screen.tell("note", no_cards(summary.picture))
+            if settings.details:
+                screen.print_lines(detail_lines(summary, screen.width))
+            else:
+                screen.print_lines(table_lines(summary, screen.width, is_wide=output is Output.WIDE))
+
+
+async def explain(session: Session, settings: ExplainSettings) -> int:
+    """Explain one pod."""
+    tracker = Tracker()
+    async with session.connect(settings.at) as api, session.screen.progress(tracker):
+        pod = _pod_of(settings, api.config.namespace)
+        explained = await explain_pod(api, session.vendor, settings.figures, pod, tracker)
+    match settings.show.output:
+        case Output.JSON:
+            session.screen.print_text(documents.to_json(explain_report(explained)))
+        case Output.YAML:
+            session.screen.print_text(documents.to_yaml(explain_report(explained)))
+        case _:
+            session.screen.print_text(explain_text(explained, session.screen.width))
+    session.tell_source(explained.source)
+    return warn(session.screen, explained.picture.problems)
+
+
+def _pod_of(settings: ExplainSettings, default: str) -> tuple[str, str]:
+    namespace, slash, name = settings.pod.rpartition("/")
+    return (namespace, name) if slash else (settings.namespace or default, name)
+
+
+def require_cards(picture: Picture, name: str) -> None:
+    """Refuse a node that has no cards to show.
+
+    Raises:
+        Refused: says why, as far as the node tells.
+    """
+    state = picture.ledger.nodes.get(name)
+    if state is not None and state.known:
+        return
+    facts = picture.nodes.get(name)
+    if facts is not None and facts.problem:
+        raise Refused(f"the cards of node {name!r} cannot be read: {facts.problem}")
+    vendor = picture.vendor
+    raise Refused(
+        f"node {name!r} has no {vendor.device_word} cards: no annotation {vendor.inventory_annotation} and no capacity "
+        f"{vendor.memory_resource}; label it with {vendor.node_label} and look whether the device plugin runs there"
+    )
+
+
+def no_cards(picture: Picture) -> str:
+    vendor = picture.vendor
+    scope = "of these nodes has" if picture.is_partial else "of the cluster's nodes has"
+    return (
+        f"none {scope} {vendor.device_word} cards; a node has them once it is labelled {vendor.node_label} and the "
+        "device plugin runs there"
+    )
+
+
+def warn(screen: Screen, problems: Sequence[str]) -> int:
+    """Tell what could not be read; then not everything that was asked for was shown."""
+    for problem in problems[:MAX_WARNINGS]:
+        screen.tell("warning", problem)
+    if len(problems) > MAX_WARNINGS:
+        screen.tell("warning", f"and {len(problems) - MAX_WARNINGS} more; -o json lists all")
+    return FAILED if problems else DONE

@@ -1,0 +1,142 @@
+"""``--details``: each node's pods with their cards, namespaces and states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from gcushare.cli.inspect.marks import Mark, legend, signs
+from gcushare.cli.inspect.summary import NodeSummary, Summary, share_of
+from gcushare.cli.inspect.table import SHORT_CARDS, ask_words, card_cell, cluster_lines, name_cell, remarks, untold_line
+from gcushare.cli.terminal.amounts import percent_of, show_amount
+from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
+from gcushare.cluster.snapshot import PodFacts
+from gcushare.core.nodes import Assignment
+from gcushare.runtime.log_lines import escape
+
+_RULE = 60
+_UNREAD = "its record is damaged or not written yet; 'explain' reads it"
+
+
+def detail_lines(summary: Summary, width: int | None) -> list[Text]:
+    """Every node that has pods to show, then who waits, then the cluster's sum."""
+    details = _Details(summary, width)
+    lines: list[Text] = []
+    for node in summary.nodes:
+        pods = summary.shown_pods(node)
+        pending = _shown(summary, node.pending_pods)
+        untold = _shown(summary, node.untold_pods)
+        if pods or pending or untold or (summary.namespace is None and len(summary.nodes) == 1):
+            lines += details.block(node, pods, (pending, untold))
+    lines += _waiting_block(summary, width)
+    below = [SHORT_CARDS] if details.is_short else []
+    below += [*legend(details.used), *_untold_lines(summary)]
+    told = ("pending:", untold_line(summary) or "pending:")
+    below += [line for line in remarks(summary) if not line.startswith(told)]
+    return [*lines, *map(Text, below), *cluster_lines(summary, _RULE, width)]
+
+
+class _Details:
+    """Sets the nodes' blocks, and remembers which marks they used and whether cards had short headings."""
+
+    def __init__(self, summary: Summary, width: int | None) -> None:
+        self._summary = summary
+        self._width = width
+        self.used: set[Mark] = set()
+        self.is_short = False
+
+    def block(
+        self,
+        node: NodeSummary,
+        pods: Sequence[Assignment],
+        without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
+    ) -> list[Text]:
+        """One node: pods that hold cards, those that wait for one here, and those whose cards cannot be told."""
+        pending, untold = without_card
+        word = self._summary.picture.vendor.device_word
+        cards = tuple(f"{word}{index}" for index in node.state.cards)
+        first = (Cell("NAME"), Cell("NAMESPACE"), Cell("STATE"))
+        last = (Cell("PENDING(Allocated)"),) if pending else ()
+        heading = Row(first, tuple(Cell(f"{card}(Allocated)") for card in cards), last)
+        blank = (Cell(""),) * len(last)
+        rows = [self._pod_row(node, each, blank) for each in pods]
+        rows += [_pending_row(node, facts) for facts in pending]
+        rows += [self._untold_row(node, facts, blank) for facts in untold]
+        sums = tuple(card_cell(node, state, self.used) for state in node.state.cards.values())
+        rows.append(Row((Cell("(allocated/total)", "dim"), Cell(""), Cell("")), sums, blank))
+        short = Row(first, tuple(map(Cell, cards)), (Cell("PENDING"),) * len(last))
+        laid = lay_out(Grid(heading, short, tuple(rows)), self._width)
+        self.is_short = self.is_short or laid.is_short
+        return [*self._head(node), *laid.lines, *self._foot(node)]
+
+    def _head(self, node: NodeSummary) -> list[Text]:
+        return [
+            Text(f"NAME:       {name_cell(self._summary, node, self.used).text}"),
+            Text(f"IPADDRESS:  {node.facts.address or '-'}"),
+            *([] if node.facts.is_ready else [Text("STATUS:     NotReady", "red")]),
+            Text(""),
+        ]
+
+    def _foot(self, node: NodeSummary) -> list[Text]:
+        return [
+            Text(f"Allocated:  {show_amount(node.allocated)} ({percent_of(node.allocated, node.total)}%)"),
+            Text(f"Total:      {show_amount(node.total)} {self._summary.scale.label}"),
+            Text("-" * (_RULE if self._width is None else min(_RULE, self._width))),
+            Text(""),
+        ]
+
+    def _pod_row(self, node: NodeSummary, assignment: Assignment, blank: tuple[Cell, ...]) -> Row:
+        facts = self._summary.facts_of(assignment)
+        cards = node.state.cards
+        held = {grant.index: share_of(grant.units, cards[grant.index], grant.whole) for grant in assignment.grants}
+        marks = (Mark.CORRECTED,) if facts.corrected else ()
+        self.used.update(marks)
+        amounts = tuple(
+            Cell(show_amount(node.amount(held[index])), "bold") if index in held else Cell("0", "dim")
+            for index in cards
+        )
+        name = Cell(facts.ref.name + signs(marks), "magenta" if marks else "")
+        return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
+
+    def _untold_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:
+        self.used.add(Mark.UNTOLD)
+        name = Cell(facts.ref.name + Mark.UNTOLD.value, "bold red")
+        unknown = tuple(Cell("?", "bold red") for _ in node.state.cards)
+        return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), unknown, blank)
+
+
+def _shown(summary: Summary, pods: Sequence[PodFacts]) -> list[PodFacts]:
+    return [facts for facts in pods if summary.namespace in (None, facts.ref.namespace)]
+
+
+def _untold_lines(summary: Summary) -> list[str]:
+    """Each pod whose cards cannot be told, and why, as far as it may be read here."""
+    pods = [facts for node in summary.nodes for facts in _shown(summary, node.untold_pods)]
+    return [
+        f"{facts.ref} ({facts.node}) holds cards that cannot be told: {escape(facts.problem) or _UNREAD}"
+        for facts in pods
+    ]
+
+
+def _pending_row(node: NodeSummary, facts: PodFacts) -> Row:
+    first = (Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), _state_cell(facts))
+    nothing = tuple(Cell("0", "dim") for _ in node.state.cards)
+    asked = ask_words(facts) if facts.whole_cards else show_amount(node.amount(facts.units))
+    return Row(first, nothing, (Cell(asked),))
+
+
+def _waiting_block(summary: Summary, width: int | None) -> list[Text]:
+    if not summary.waiting:
+        return []
+    heading = Row((Cell("PENDING POD"), Cell("NAMESPACE"), Cell("ASKS")), ())
+    rows = tuple(
+        Row((Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), Cell(ask_words(facts))), ())
+        for facts in summary.waiting
+    )
+    return [*lay_out(Grid(heading, heading, rows), width).lines, Text("")]
+
+
+def _state_cell(facts: PodFacts) -> Cell:
+    style = {"Running": "", "Pending": "yellow", "": ""}.get(facts.state, "red")
+    return Cell(escape(facts.state) or "-", style)

@@ -1,0 +1,154 @@
+"""What ``--help`` says beside the flags: the commands, examples, marks and what the command reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gcushare._version import __version__
+from gcushare.cli.inspect.marks import Mark, legend_rows
+from gcushare.cli.inspect.options import (
+    CompletionSettings,
+    ExplainSettings,
+    NodeSettings,
+    TableSettings,
+    TopSettings,
+)
+from gcushare.runtime.settings.declare import Program
+from gcushare.vendors.vendor import Vendor
+
+SETTINGS: dict[str, type] = {
+    "": TableSettings,
+    "node": NodeSettings,
+    "explain": ExplainSettings,
+    "top": TopSettings,
+    "completion": CompletionSettings,
+}
+"""Every command's settings; the empty word is the table."""
+
+SUMMARIES = {
+    "node": "one node: its cards and its pods",
+    "explain": "why a pod has no card, or which card it has and beside whom",
+    "top": "memory granted beside memory in use, card by card",
+    "completion": "the completion script of a shell",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the command is called: ``kubectl inspect gcushare`` by people, ``executable`` in $PATH."""
+
+    vendor: Vendor
+    word: str
+
+    @property
+    def command(self) -> str:
+        return f"kubectl inspect {self.word}"
+
+    @property
+    def executable(self) -> str:
+        return f"kubectl-inspect-{self.word}"
+
+    @property
+    def completer(self) -> str:
+        return f"kubectl_complete-inspect-{self.word}"
+
+
+def table_program(names: Names) -> Program[TableSettings]:
+    """The command without a command word."""
+    word, device = names.command, names.vendor.device_word
+    return Program(
+        name=word,
+        summary=f"Show who uses which {device}: every node with {device} cards, allocated and total memory per card.",
+        version=__version__,
+        settings=TableSettings,
+        examples=(
+            (word, "every node, every card, the cluster's sum"),
+            (f"{word} -d node-1", "one node with its pods, their namespaces and states"),
+            (f"{word} -o wide --sort-by free", "models, states and the largest free card, the emptiest node first"),
+            (f"{word} --watch", "a live screen; on a pipe one line per change"),
+            (f"{word} -d -n team-a -l pool=a100", "one namespace's pods on some nodes"),
+            (f"{word} explain team-a/train-7", "why this pod is pending, or where it runs"),
+            (f"{word} -o json --source api", "for programs, without asking the extender"),
+        ),
+        commands=tuple(SUMMARIES.items()),
+        legends=(("Marks behind figures", legend_rows(Mark)),),
+        notes=(
+            "Each mark is explained below the table where it is used.\n\n"
+            "Standard output holds the table or document alone; what it was read from (the scheduler extender, or the "
+            "API server alone), hints and warnings go to standard error. Exit status 1 also means that a part, such as "
+            "a node whose cards cannot be read, is missing from the output.\n\n"
+            "Rights: get and list nodes and pods; get services/proxy in the extender's namespace for its figures; get "
+            f"pods/proxy for top. Other settings files than kubectl's are not needed; {names.executable} is the same "
+            "command without kubectl."
+        ),
+    )
+
+
+def node_program(names: Names) -> Program[NodeSettings]:
+    """``node NODE``."""
+    word = f"{names.command} node"
+    return Program(
+        name=word,
+        summary="Show one node: its cards and its pods. Also reaches a node that is called like a command.",
+        version=__version__,
+        settings=NodeSettings,
+        examples=((f"{word} node-1", "its cards and pods"), (f"{word} node-1 --no-details", "its cards")),
+    )
+
+
+def explain_program(names: Names) -> Program[ExplainSettings]:
+    """``explain POD``."""
+    word = f"{names.command} explain"
+    return Program(
+        name=word,
+        summary="Say which card a pod has, since when and beside whom; or why it has none, with numbers: the best "
+        "cards for it, kinds of nodes and what each lacks, and what would help.",
+        version=__version__,
+        settings=ExplainSettings,
+        examples=(
+            (f"{word} train-7 -n team-a", "a pod of a namespace"),
+            (f"{word} team-a/train-7", "the same"),
+            (f"{word} team-a/train-7 -o json", "for programs"),
+        ),
+        notes="The numbers are the scheduler extender's own; without it the same rules are applied here to what the "
+        "API server tells. A pod that waits is explained with exit status 0.",
+    )
+
+
+def top_program(names: Names) -> Program[TopSettings]:
+    """``top [NODE]``."""
+    word = f"{names.command} top"
+    return Program(
+        name=word,
+        summary="Set what is granted on every card beside what is really in use, as the device plugins read it from "
+        "the vendor's library, and flag cards on which more is in use than was granted; and the same for every pod, "
+        "where the device plugins run with --pod-use.",
+        version=__version__,
+        settings=TopSettings,
+        examples=(
+            (word, "every card"),
+            (f"{word} node-1 -o wide", "one node, with the pods' names"),
+            (f"{word} -o json", "in bytes, for programs"),
+        ),
+        notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
+        "that is over, each may be the one. What the library does not tell is shown as '-'. In csv a card's line has "
+        "no pod, and lines of its pods follow it.",
+    )
+
+
+def completion_program(names: Names) -> Program[CompletionSettings]:
+    """``completion SHELL``."""
+    word = f"{names.executable} completion"
+    return Program(
+        name=word,
+        summary=f"Print the completion script of {names.executable} for a shell.",
+        version=__version__,
+        settings=CompletionSettings,
+        examples=(
+            (f"source <({word} bash)", "now, in this bash"),
+            (f'{word} zsh > "${{fpath[1]}}/_{names.executable}"', "for zsh, from its next start"),
+            (f"{word} fish | source", "now, in this fish"),
+        ),
+        notes=f"'{names.command}' itself is completed by kubectl's own completion, which asks {names.completer} where "
+        "that is in $PATH.",
+    )

@@ -1,0 +1,164 @@
+"""A picture reduced to what the tables and documents show: nodes in order, sums in one unit, what is out of order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gcushare.cli.inspect.options import SortKey
+from gcushare.cli.terminal.amounts import Scale, choose_scale, percent_of
+from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
+from gcushare.core.nodes import Assignment, CardState, NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSummary:
+    """One node: its figures are in the summary's unit, ``state`` counts in the node's own."""
+
+    state: NodeState
+    facts: NodeFacts
+    scale: Scale
+    total: Fraction
+    allocated: Fraction
+    pending: Fraction
+    pending_pods: tuple[PodFacts, ...]
+    untold_pods: tuple[PodFacts, ...]
+    """Pods that hold memory of cards that cannot be told: more is in use than the figures say."""
+    corrected_cards: frozenset[int]
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def free(self) -> Fraction:
+        """What new pods may be given here, over all usable cards."""
+        return sum((self.amount(card.grantable) for card in self.state.cards.values()), Fraction(0))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The cards' models, each once."""
+        found = (card.card.card.model for card in self.state.cards.values() if card.card is not None)
+        return tuple(dict.fromkeys(model for model in found if model))
+
+    def amount(self, units: int) -> Fraction:
+        """An amount of this node in the summary's unit."""
+        return self.scale.amount(units, self.state.unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What is shown of a picture. ``of_namespace`` is what one namespace holds, where one was asked for."""
+
+    picture: Picture
+    scale: Scale
+    nodes: tuple[NodeSummary, ...]
+    card_indexes: tuple[int, ...]
+    """Every index that some node's card has, in order: the columns of a table."""
+    waiting: tuple[PodFacts, ...]
+    namespace: str | None
+    total: Fraction
+    allocated: Fraction
+    of_namespace: Fraction
+
+    @property
+    def percent(self) -> int:
+        return percent_of(self.allocated, self.total)
+
+    @property
+    def has_other_units(self) -> bool:
+        return any(not self.scale.is_native(node.state.unit) for node in self.nodes)
+
+    @property
+    def waiting_units(self) -> int:
+        return sum(facts.units for facts in self.waiting)
+
+    def facts_of(self, assignment: Assignment) -> PodFacts:
+        """What is known of the pod that holds something; its state may be unknown to whoever may not read pods."""
+        found = self.picture.pods.get(assignment.pod.uid)
+        return found or PodFacts(ref=assignment.pod, state="", node=assignment.node, units=assignment.units)
+
+    def shown_pods(self, node: NodeSummary) -> list[Assignment]:
+        """The node's pods that hold cards, of the namespace asked for, first card first."""
+        held = [each for each in node.state.assignments.values() if each.grants and self._is_shown(each)]
+        return sorted(held, key=lambda each: (min(g.index for g in each.grants), each.assign_time_ns, str(each.pod)))
+
+    def _is_shown(self, assignment: Assignment) -> bool:
+        return self.namespace is None or assignment.pod.namespace == self.namespace
+
+
+def summarise(picture: Picture, *, sort_by: SortKey = SortKey.NAME, namespace: str | None = None) -> Summary:
+    """Reduce a picture."""
+    states = picture.nodes_with_cards()
+    scale = choose_scale(state.unit for state in states)
+    pending, untold = picture.without_card(), picture.untold()
+    nodes = [
+        _summarise_node(picture, state, scale, (pending.get(state.name, ()), untold.get(state.name, ())))
+        for state in states
+    ]
+    nodes.sort(key=_ORDERS[sort_by])
+    held = (
+        (node, each.units)
+        for node in nodes
+        for each in node.state.assignments.values()
+        if namespace is not None and each.pod.namespace == namespace
+    )
+    return Summary(
+        picture=picture,
+        scale=scale,
+        nodes=tuple(nodes),
+        card_indexes=tuple(sorted({index for state in states for index in state.cards})),
+        waiting=tuple(f for f in picture.waiting() if namespace is None or f.ref.namespace == namespace),
+        namespace=namespace,
+        total=sum((node.total for node in nodes), Fraction(0)),
+        allocated=sum((node.allocated for node in nodes), Fraction(0)),
+        of_namespace=sum((node.amount(units) for node, units in held), Fraction(0)),
+    )
+
+
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Order names as people count: node-2 before node-10."""
+    parts = (part for part in re.split(r"([0-9]+)", name) if part)
+    return tuple((0, int(part), part) if part.isascii() and part.isdigit() else (1, 0, part) for part in parts)
+
+
+def share_of(units: int, state: CardState, whole: bool) -> int:
+    """What a grant takes of a card: all of it where it is held whole."""
+    return max(units, state.total) if whole else units
+
+
+def _summarise_node(
+    picture: Picture, state: NodeState, scale: Scale, without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]]
+) -> NodeSummary:
+    pending, untold = without_card
+    corrected = (
+        grant.index
+        for uid, each in state.assignments.items()
+        if uid in picture.pods and picture.pods[uid].corrected
+        for grant in each.grants
+    )
+    return NodeSummary(
+        state=state,
+        facts=picture.nodes.get(state.name) or NodeFacts(name=state.name),
+        scale=scale,
+        total=scale.amount(state.total, state.unit),
+        allocated=scale.amount(state.used, state.unit),
+        pending=scale.amount(sum(facts.units for facts in pending), state.unit),
+        pending_pods=tuple(pending),
+        untold_pods=tuple(untold),
+        corrected_cards=frozenset(corrected),
+    )
+
+
+_Order = Callable[[NodeSummary], tuple[Fraction | int, tuple[tuple[int, int, str], ...]]]
+
+_ORDERS: Mapping[SortKey, _Order] = {
+    SortKey.NAME: lambda node: (0, natural_key(node.name)),
+    SortKey.TOTAL: lambda node: (-node.total, natural_key(node.name)),
+    SortKey.ALLOCATED: lambda node: (-node.allocated, natural_key(node.name)),
+    SortKey.FREE: lambda node: (-node.free, natural_key(node.name)),
+    SortKey.PERCENT: lambda node: (-(node.allocated / node.total if node.total else 0), natural_key(node.name)),
+    SortKey.PODS: lambda node: (-len(node.state.assignments), natural_key(node.name)),
+}

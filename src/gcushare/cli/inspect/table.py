@@ -1,0 +1,211 @@
+"""The table that people know: a node per row, a card per column, the cluster's sum at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from gcushare.cli.inspect.marks import Mark, legend, marks_of_card, signs, style_of
+from gcushare.cli.inspect.summary import NodeSummary, Summary, natural_key
+from gcushare.cli.terminal.amounts import show_amount
+from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
+from gcushare.cluster.snapshot import PodFacts
+from gcushare.core.cards import describe_closure
+from gcushare.core.nodes import CardMode, CardState
+from gcushare.core.wording import some_names
+from gcushare.runtime.log_lines import escape
+
+SHORT_CARDS = "each card: allocated/total"
+_MAX_NAMED = 5
+"""Pods or cards named in one line; how many there are is always told."""
+_SEED_RULE = 20
+"""The seeds' dashed line is the first row's raw text and this much longer."""
+
+
+def table_lines(summary: Summary, width: int | None, *, is_wide: bool = False) -> list[Text]:
+    """The whole table for a terminal of ``width`` columns, None for a pipe."""
+    used: set[Mark] = set()
+    has_pending = any(node.pending_pods for node in summary.nodes)
+    rows = tuple(_node_row(summary, node, used, has_pending=has_pending, is_wide=is_wide) for node in summary.nodes)
+    word = summary.picture.vendor.device_word
+    cards = tuple(f"{word}{index}" for index in summary.card_indexes)
+    first = (Cell("NAME"), Cell("IPADDRESS"))
+    last = _last_headings(summary, has_pending=has_pending, is_wide=is_wide)
+    heading = Row(first, tuple(Cell(f"{card}(Allocated/Total)") for card in cards), tuple(map(Cell, last)))
+    short = Row(first, tuple(map(Cell, cards)), tuple(Cell(word.removesuffix("(Allocated)")) for word in last))
+    laid = lay_out(Grid(heading, short, rows), width)
+    below = [SHORT_CARDS] if laid.is_short else []
+    below += [*legend(used), *remarks(summary)]
+    lines = [*laid.lines, *(Text(line) for line in below)]
+    return [*lines, *cluster_lines(summary, _rule_width(rows), width)]
+
+
+def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Cell:
+    """One card's figures with its marks; a node without this card has an empty cell."""
+    if state is None:
+        return Cell("")
+    marks = marks_of_card(state)
+    if state.index in node.corrected_cards:
+        marks = (*marks, Mark.CORRECTED)
+    used.update(marks)
+    figures = f"{show_amount(node.amount(state.held))}/{show_amount(node.amount(state.total))}"
+    return Cell(figures + signs(marks), style_of(marks))
+
+
+def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
+    """A node's name, marked where its figures were converted."""
+    if summary.scale.is_native(node.state.unit) or node.state.unit is None:
+        return Cell(node.name)
+    used.add(Mark.OTHER_UNIT)
+    return Cell(node.name + Mark.OTHER_UNIT.value)
+
+
+def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[Text]:
+    """The dashed line and the cluster's sum, in the seeds' words."""
+    word = summary.picture.vendor.device_word
+    scope = "On These Nodes" if summary.picture.is_partial else "In Cluster"
+    lines = [
+        Text("-" * (rule_width if width is None else min(rule_width, width))),
+        Text(f"Allocated/Total {word} Memory {scope}:"),
+        # The seeds' line ends with a blank.
+        Text(f"{show_amount(summary.allocated)}/{show_amount(summary.total)} ({summary.percent}%) "),
+    ]
+    if summary.namespace is not None:
+        of_it = show_amount(summary.of_namespace)
+        lines.insert(1, Text(f"Allocated to namespace {summary.namespace}: {of_it} {summary.scale.label}"))
+    return lines
+
+
+def remarks(summary: Summary) -> list[str]:
+    """What a figure cannot say: sick cards' reasons, nodes that are not ready, pods that wait."""
+    lines = []
+    if summary.scale.per_gib is not None:
+        unknown = [node.name for node in summary.nodes if node.state.unit is None]
+        if unknown:
+            lines.append(f"unit not told, taken as {summary.scale.label}: {_named(unknown)}")
+    sick = [f"{node.name} {_card_reason(summary, state)}" for node in summary.nodes for state in _reasoned(node)]
+    lines += [f"sick: {each}" for each in sick[:_MAX_NAMED]]
+    if len(sick) > _MAX_NAMED:
+        lines.append(f"sick: {len(sick) - _MAX_NAMED} more cards")
+    closed = [
+        f"{node.name} {summary.picture.vendor.device_word}{state.index}: {escape(describe_closure(closure))}"
+        for node in summary.nodes
+        for state in node.state.cards.values()
+        for closure in (state.card.closures if state.card is not None else ())
+    ]
+    lines += [f"closed: {each}" for each in closed[:_MAX_NAMED]]
+    if len(closed) > _MAX_NAMED:
+        lines.append(f"closed: {len(closed) - _MAX_NAMED} more")
+    unready = [node.name for node in summary.nodes if not node.facts.is_ready]
+    if unready:
+        lines.append(f"not ready: {_named(unready)}")
+    lost = summary.picture.lost_nodes()
+    if lost:
+        pods = sum(len(held) for held in lost.values())
+        lines.append(f"{_count(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
+    untold = untold_line(summary)
+    if untold:
+        lines.append(untold)
+    whole = whole_line(summary)
+    if whole:
+        lines.append(whole)
+    if summary.waiting:
+        lines.append(waiting_line(summary))
+    return lines
+
+
+def whole_line(summary: Summary) -> str:
+    """How the cards of nodes that serve whole ones are in use; empty where none does and no card is held whole."""
+    served = [node.state for node in summary.nodes if node.state.serves_whole]
+    modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
+    if not served and not modes[CardMode.WHOLE]:
+        return ""
+    free = sum(node.empty_cards for node in served)
+    return f"whole cards: {free} free, {modes[CardMode.WHOLE]} held whole, {modes[CardMode.SHARED]} shared"
+
+
+def waiting_line(summary: Summary) -> str:
+    """Who waits for memory and for how much."""
+    amount = f"{summary.waiting_units} {summary.scale.label}" if not summary.has_other_units else "cards"
+    whole = sum(facts.whole_cards for facts in summary.waiting)
+    asked = [amount] if summary.waiting_units or not whole else []
+    asked += [_count(whole, "whole card")] if whole else []
+    names = _named([f"{facts.ref} ({ask_words(facts)})" for facts in summary.waiting])
+    count = len(summary.waiting)
+    return f"pending: {_count(count, 'pod')} wait{'s' if count == 1 else ''} for {' and '.join(asked)}: {names}"
+
+
+def ask_words(facts: PodFacts) -> str:
+    """What a pod asks for, short."""
+    if facts.whole_cards:
+        return _count(facts.whole_cards, "whole card")
+    return str(facts.units) if facts.units else "unreadable request"
+
+
+def _last_headings(summary: Summary, *, has_pending: bool, is_wide: bool) -> list[str]:
+    found = ["PENDING(Allocated)"] if has_pending else []
+    found.append(f"{summary.picture.vendor.device_word} Memory({summary.scale.label})")
+    return [*found, *(["STATUS", "PODS", "FREE", "LARGEST FREE", "UNIT", "MODEL"] if is_wide else [])]
+
+
+def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pending: bool, is_wide: bool) -> Row:
+    last = [Cell(show_amount(node.pending), "yellow" if node.pending_pods else "")] if has_pending else []
+    last.append(_sum_cell(node, used))
+    if is_wide:
+        last += [
+            Cell(node.facts.status, "" if node.facts.is_ready else "red"),
+            Cell(str(len(node.state.assignments))),
+            Cell(show_amount(node.free)),
+            Cell(show_amount(node.amount(node.state.largest_free))),
+            Cell(node.state.unit.label if node.state.unit is not None else "?"),
+            Cell(escape(",".join(node.models)) or "-"),
+        ]
+    cards = tuple(card_cell(node, node.state.cards.get(index), used) for index in summary.card_indexes)
+    return Row((name_cell(summary, node, used), Cell(node.facts.address or "-")), cards, tuple(last))
+
+
+def _sum_cell(node: NodeSummary, used: set[Mark]) -> Cell:
+    """The node's sum, marked where more is in use than it says."""
+    marks = (Mark.UNTOLD,) if node.untold_pods else ()
+    used.update(marks)
+    return Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}{signs(marks)}", style_of(marks))
+
+
+def untold_line(summary: Summary) -> str:
+    """How many pods hold cards that cannot be told, and on which nodes; empty where there are none."""
+    nodes = [node for node in summary.nodes if node.untold_pods]
+    count = sum(len(node.untold_pods) for node in nodes)
+    if not count:
+        return ""
+    verb = "holds" if count == 1 else "hold"
+    where = _named([node.name for node in nodes])
+    return f"{_count(count, 'pod')} {verb} cards that cannot be told, on {where}; -d names them"
+
+
+def _rule_width(rows: Sequence[Row]) -> int:
+    if not rows:
+        return _SEED_RULE
+    return sum(cell.width + 1 for cell in rows[0].cells if cell.text) + _SEED_RULE
+
+
+def _reasoned(node: NodeSummary) -> Iterable[CardState]:
+    return (
+        state
+        for state in node.state.cards.values()
+        if Mark.SICK in marks_of_card(state) and state.card is not None and state.card.reason
+    )
+
+
+def _card_reason(summary: Summary, state: CardState) -> str:
+    reason = state.card.reason if state.card is not None else ""
+    return f"{summary.picture.vendor.device_word}{state.index}: {escape(reason)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    return some_names(sorted(names, key=natural_key), _MAX_NAMED)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' if number != 1 else ''}"

@@ -1,0 +1,161 @@
+"""``--watch``: a live screen on a terminal, one line per change on a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from datetime import datetime
+
+import msgspec
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from gcushare.cli.inspect import documents
+from gcushare.cli.inspect.changes import Look, changes_between
+from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.follow import Connection, View, follow
+from gcushare.cli.inspect.gather import Wanted
+from gcushare.cli.inspect.options import Output, TableSettings
+from gcushare.cli.inspect.summary import Summary, summarise
+from gcushare.cli.inspect.table import table_lines
+from gcushare.kube import KubeClient
+from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.screen import Screen
+
+_REDRAW_S = 1.0
+"""How soon a changed size of the terminal is followed."""
+_SHOWN_CHANGES = 5
+_FOOT = 3
+"""Lines of the cluster's sum, which stay in sight."""
+
+
+async def watch(
+    screen: Screen, api: KubeClient, connection: Connection, wanted: Wanted, settings: TableSettings
+) -> int:
+    """Follow until interrupted, or until nobody reads the output any more.
+
+    Raises:
+        BrokenPipeError: the output's reader has left.
+    """
+    async with follow(api, connection, wanted, settings.interval) as views:
+        if settings.show.output is Output.JSON:
+            showing = _print_documents(screen, views, settings)
+        elif screen.is_terminal:
+            showing = _show_live(screen, views, settings)
+        else:
+            showing = _print_changes(screen, views, settings)
+        await _first_of(
+            asyncio.create_task(showing, name="show what changes"),
+            asyncio.create_task(screen.until_closed(), name="wait for the reader to leave"),
+        )
+    return DONE
+
+
+async def _first_of(*tasks: asyncio.Task[None]) -> None:
+    """Wait for the first task to end, end the others, and raise what it raised as it is: no group around it."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _print_documents(screen: Screen, views: AsyncGenerator[View, None], settings: TableSettings) -> None:
+    """Print one JSON document per line and change."""
+    async for view in views:
+        report = documents.report_of(_summary(view, settings))
+        screen.print_text(msgspec.json.encode(report).decode() + "\n")
+
+
+async def _print_changes(screen: Screen, views: AsyncGenerator[View, None], settings: TableSettings) -> None:
+    """Print the table once, then one line per change, each with its time."""
+    before: Look | None = None
+    trouble = ""
+    async for view in views:
+        summary = _summary(view, settings)
+        look = Look.at(summary)
+        if before is None:
+            screen.print_lines(_lines(summary, None, settings))
+            screen.tell("source", view.picture.source.words)
+        else:
+            lines = changes_between(before, look)
+            screen.print_text("".join(f"{_now()} {line}\n" for line in lines))
+        if view.trouble != trouble:
+            screen.tell("warning", f"{view.trouble}; trying again" if view.trouble else "answered again")
+        before, trouble = look, view.trouble
+
+
+async def _show_live(screen: Screen, views: AsyncGenerator[View, None], settings: TableSettings) -> None:
+    live = _LiveTable(screen, settings)
+    coming = asyncio.ensure_future(anext(views))
+    with Live(console=screen.console(), screen=True, auto_refresh=False, vertical_overflow="crop") as display:
+        try:
+            while True:
+                await asyncio.wait((coming,), timeout=_REDRAW_S)
+                if coming.done():
+                    live.take(coming.result())
+                    coming = asyncio.ensure_future(anext(views))
+                display.update(live.render(), refresh=True)
+        finally:
+            coming.cancel()
+            await asyncio.wait((coming,))
+
+
+class _LiveTable:
+    """What stands on the live screen: as much of the table as fits, the sum, and what changed last."""
+
+    def __init__(self, screen: Screen, settings: TableSettings) -> None:
+        self._screen = screen
+        self._settings = settings
+        self._view: View | None = None
+        self._summary: Summary | None = None
+        self._look: Look | None = None
+        self._as_of = ""
+        self._changes: deque[str] = deque(maxlen=_SHOWN_CHANGES)
+
+    def take(self, view: View) -> None:
+        """Take the newest view."""
+        self._view, self._summary = view, _summary(view, self._settings)
+        look = Look.at(self._summary)
+        self._as_of = _now()
+        if self._look is not None:
+            self._changes.extend(f"{self._as_of} {line}" for line in changes_between(self._look, look))
+        self._look = look
+
+    def render(self) -> Group:
+        """Lay it out for the terminal as it is now."""
+        if self._summary is None or self._view is None:
+            return Group(Text("reading the cluster…"))
+        lines = _lines(self._summary, self._screen.width, self._settings)
+        body, foot = lines[:-_FOOT], lines[-_FOOT:]
+        changes = [Text(line, "dim") for line in self._changes]
+        status = f"{self._view.picture.source.words}, as of {self._as_of}; Ctrl-C ends"
+        if self._view.trouble:
+            status = f"{self._view.trouble}: trying again; shown as of {self._as_of}"
+        end = [*foot, *changes, Text(status, "bold red" if self._view.trouble else "dim")]
+        room = max(2, self._screen.height - len(end))
+        if len(body) > room:
+            hidden = len(body) - room + 1
+            body = [*body[: room - 1], Text(f"… {hidden} more lines: a taller terminal or --sort-by shows them", "dim")]
+        for line in (*body, *end):
+            line.no_wrap = True
+        return Group(*body, *end)
+
+
+def _summary(view: View, settings: TableSettings) -> Summary:
+    return summarise(view.picture, sort_by=settings.sort_by, namespace=settings.pod_namespace)
+
+
+def _lines(summary: Summary, width: int | None, settings: TableSettings) -> list[Text]:
+    if settings.details:
+        return detail_lines(summary, width)
+    return table_lines(summary, width, is_wide=settings.show.output is Output.WIDE)
+
+
+def _now() -> str:
+    return datetime.now().astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,197 @@
+"""What goes into a bundle of what the doctor saw and the programs answered: known fields; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gcushare.cli.doctor.facts import Facts, PolicyFacts
+from gcushare.cli.doctor.findings import Finding
+from gcushare.cli.doctor.render import document, versions
+from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
+from gcushare.cli.support_bundle.cutting import cut_metrics, own_document, own_words
+from gcushare.cli.support_bundle.shapes import (
+    NAME,
+    RESOURCE,
+    UID,
+    VERSION,
+    Left,
+    each,
+    either,
+    fields,
+    number,
+    one_of,
+    text,
+)
+from gcushare.core.errors import RemoteContractError
+from gcushare.vendors import VENDORS
+from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.documents.explain import EXPLANATION
+from gcushare.wire.documents.node_status import parse_node_status
+from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
+
+INSPECT = JsonDoor(dict[str, Any], "the inspect document", limit_bytes=16 * OBJECT_BYTES)
+"""As any extender writes it: what is kept of it is decided field by field."""
+
+Cut = Callable[[bytes, Collection[str]], bytes]
+"""Takes a program's answer and the names of the cluster; raises RemoteContractError where it is none of ours."""
+
+_NAMES = either(NAME, text(""))
+_HOLDER = fields(
+    name=NAME, namespace=NAME, uid=UID, createTime=text(r"[\w:.+-]{0,40}"), usedGCU=number, usedGPU=number, whole=number
+)
+_CARD = fields(
+    id=number,
+    totalGCU=number,
+    usedGCU=number,
+    availableGCU=number,
+    totalGPU=number,
+    usedGPU=number,
+    health=one_of("Healthy", "Unhealthy"),
+    cordoned=number,
+    pods=each(_HOLDER),
+)
+_INSPECT = fields(
+    nodes=each(
+        fields(
+            name=NAME,
+            totalGCU=number,
+            usedGCU=number,
+            availableGCU=number,
+            totalGPU=number,
+            usedGPU=number,
+            devices=each(_CARD),
+            devs=each(_CARD),
+            untold=each(_HOLDER),
+        )
+    )
+)
+
+
+def known_names(facts: Facts) -> frozenset[str]:
+    """What programs may quote: names of nodes and pods that are in the bundle anyway, and our own words."""
+    pods = [name for pod in facts.pods for name in (pod.key, pod.metadata.name, pod.metadata.namespace)]
+    words = [
+        word
+        for vendor in VENDORS
+        for word in (
+            *record_keys(vendor),
+            *(vendor.memory_resource, vendor.count_resource, vendor.whole_card_resource),
+            *(vendor.inventory_annotation, vendor.cordon_annotation, vendor.node_label, vendor.plugin_socket),
+        )
+    ]
+    return frozenset([*pods, *words, *(node.metadata.name for node in facts.nodes)])
+
+
+def cut_findings(findings: Sequence[Finding], names: Collection[str]) -> list[Finding]:
+    """Findings without what they quote. A change that is offered has the value that it replaces: it stays behind."""
+    return [
+        replace(item, subject=own_words(item.subject, names), problem=own_words(item.problem, names), fix=None)
+        for item in findings
+    ]
+
+
+def findings_document(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
+    """The document of ``gcushare doctor -o json``; ``findings`` are cut already."""
+    return document(facts, findings) | {"versions": versions_document(facts)}
+
+
+def versions_document(facts: Facts) -> dict[str, Any]:
+    """Releases, as far as they are some: what answers at a port may call itself anything."""
+    one = either(VERSION, text(""))
+    kept = fields(kubernetes=one, doctor=one, extenders=_by_name(one), plugins=_by_name(one), kubelets=_by_name(one))(
+        versions(facts)
+    )
+    return dict(kept)
+
+
+def _by_name(shape: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: {
+        name: part for name, part in ((key, shape(inner)) for key, inner in value.items()) if part is not Left.OUT
+    }
+
+
+def schedulers_document(facts: Facts, names: Collection[str]) -> dict[str, Any]:
+    """Schedulers with their extenders, config managers' reports, clocks."""
+    reports = [
+        {"node": item.node, "state": own_words(item.state[:40]), "reason": own_words(item.reason, names)}
+        for item in facts.reports
+    ]
+    return {
+        "schedulers": [_scheduler(item, names) for item in facts.schedulers],
+        "reports": reports,
+        "clocks": msgspec.to_builtins(facts.clocks),
+    }
+
+
+def _scheduler(found: SchedulerFacts, names: Collection[str]) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "node": found.node,
+        "configFile": found.config_file,
+        "source": found.source,
+        "problem": own_words(found.problem, names),
+        "extenders": None if found.extenders is None else [_extender(item) for item in found.extenders],
+    }
+
+
+def _extender(found: ConfiguredExtender) -> dict[str, Any]:
+    """An extender of a scheduler: of others' addresses the host alone, as paths and queries have carried tokens."""
+    try:
+        host, port = found.host, found.port
+    except ValueError:
+        host, port = "", 0
+    is_ours = found.path in {vendor.url_prefix for vendor in VENDORS}
+    path = found.path if is_ours else ""
+    resource = text(RESOURCE)
+    return {
+        "url": f"{urlsplit(found.url).scheme}://{host}:{port}{path}" if host else "",
+        "resources": [name for name in found.resources if resource(name) is not Left.OUT],
+        "binds": found.binds,
+    }
+
+
+def policy_document(found: PolicyFacts) -> dict[str, Any]:
+    """An admission policy: which of our annotations it speaks of, and whether it denies."""
+    ours = [key for vendor in VENDORS for key in (*record_keys(vendor), vendor.inventory_annotation)]
+    return {"name": found.name, "denies": found.denies, "names": [key for key in ours if key in found.text]}
+
+
+def cut_status(body: bytes, names: Collection[str]) -> bytes:
+    """A plugin's /status."""
+    return _encoded(own_document(msgspec.to_builtins(parse_node_status(body)), names))
+
+
+def cut_inspect(body: bytes, names: Collection[str]) -> bytes:
+    """An extender's inspect document."""
+    kept = _INSPECT(INSPECT.read(body))
+    if kept is Left.OUT:
+        raise RemoteContractError("the inspect document has no field of one")
+    return _encoded(kept)
+
+
+def cut_explanation(body: bytes, names: Collection[str]) -> bytes:
+    """An extender's explanation of a pod."""
+    found = EXPLANATION.read(body)
+    return _encoded(own_document(msgspec.to_builtins(found), names))
+
+
+def cut_version(body: bytes, names: Collection[str]) -> bytes:
+    """A program's /version."""
+    said = body.decode("utf-8", errors="replace").strip()
+    if VERSION(said) is Left.OUT:
+        raise RemoteContractError("this is no version")
+    return f"{said}\n".encode()
+
+
+def cut_figures(body: bytes, names: Collection[str]) -> bytes:
+    """A program's /metrics."""
+    return cut_metrics(body.decode("utf-8", errors="replace")).encode()
+
+
+def _encoded(document: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

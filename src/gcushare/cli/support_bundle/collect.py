@@ -1,0 +1,276 @@
+"""Fills a bundle: findings and versions first, then objects, what the programs know, and logs, as far as it fits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from gcushare.cli.doctor.checks.views import asking
+from gcushare.cli.doctor.facts import Facts
+from gcushare.cli.doctor.findings import Finding
+from gcushare.cli.doctor.objects import SeenPod
+from gcushare.cli.doctor.probe import Endpoint, at_address, proxied_pod, proxied_service
+from gcushare.cli.doctor.programs import EXTENDER_PORT, STATUS_PORT, Program, main_container
+from gcushare.cli.doctor.read import ANSWER_S, Progress, list_items
+from gcushare.cli.doctor.render import render_json, render_text
+from gcushare.cli.support_bundle.answers import (
+    Cut,
+    cut_explanation,
+    cut_figures,
+    cut_findings,
+    cut_inspect,
+    cut_status,
+    cut_version,
+    findings_document,
+    known_names,
+    policy_document,
+    schedulers_document,
+    versions_document,
+)
+from gcushare.cli.support_bundle.archive import Archive
+from gcushare.cli.support_bundle.cutting import cut_log, own_words
+from gcushare.cli.support_bundle.object_sanitizer import (
+    JsonObject,
+    secrets_of,
+    slim_config_map,
+    slim_event,
+    slim_lease,
+    slim_node,
+    slim_pod,
+    slim_service,
+    slim_workload,
+)
+from gcushare.cli.support_bundle.redact import Redactor
+from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.kube import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, KubeClient, Resource, Selector
+from gcushare.kube.client import object_door
+
+OBJECT = object_door(dict)
+
+_PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
+_NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
+_EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
+_DAEMON_SETS: Resource[JsonObject] = Resource("apis/apps/v1", "daemonsets", dict)
+_SERVICES: Resource[JsonObject] = Resource("api/v1", "services", dict)
+_LEASES: Resource[JsonObject] = Resource(LEASES.prefix, LEASES.plural, dict)
+
+_OURS = Selector(labels="app.kubernetes.io/part-of=gcushare")
+_MOST_EVENTS = 2000
+_MOST_EXPLAINED = 50
+_LOGS_AT_ONCE = 8
+_LOG_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How much of each log."""
+
+    lines: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Collector:
+    """Collects about one snapshot. What cannot be read is left out with its reason; nothing stops the rest.
+
+    Two things keep secrets out: of everything only what is known by name and form goes in, and what of it still looks
+    like a secret, or is known to be one, is masked.
+    """
+
+    client: KubeClient
+    facts: Facts
+    archive: Archive
+    progress: Progress
+    redactor: Redactor
+    names: frozenset[str] = frozenset()
+
+    async def collect(self, findings: Sequence[Finding], logs: LogLimits) -> None:
+        """Fill the archive, the most telling first."""
+        self.names = known_names(self.facts)
+        pods = await self._list("cluster/pods.json", _PODS, EVERYTHING)
+        concerned = {pod.metadata.uid for pod in self.facts.pods}
+        raw_pods = [pod for pod in pods if pod.get("metadata", {}).get("uid") in concerned]
+        self.redactor = Redactor([*await self._own_secrets(), *(text for pod in raw_pods for text in secrets_of(pod))])
+        self._add_findings(findings)
+        self._add_pods(raw_pods)
+        await self._add_objects()
+        await self._add_programs()
+        if logs.lines:
+            await self._add_logs(logs)
+
+    async def _own_secrets(self) -> list[str]:
+        """What the caller shows the API server: it must not be in the bundle, whoever logged it."""
+        header = await self.client.config.credentials.header()
+        return [] if header is None else [header.split()[-1]]
+
+    def _add_findings(self, findings: Sequence[Finding]) -> None:
+        cut = cut_findings(findings, self.names)
+        self._add_document("doctor.json", findings_document(self.facts, cut), "what the doctor found")
+        text = render_text(self.facts, cut, width=100, color=False)
+        self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
+        self._add_document("versions.json", versions_document(self.facts), "releases of everything")
+        seen = schedulers_document(self.facts, self.names)
+        self._add_document("schedulers.json", seen, "schedulers, config managers, clocks")
+
+    def _add_pods(self, pods: Sequence[JsonObject]) -> None:
+        ours = {pod.metadata.uid for members in self.facts.programs.values() for pod in members}
+        slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours, names=self.names) for pod in pods]
+        self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
+
+    async def _add_objects(self) -> None:
+        self.progress("collecting objects")
+        names = {node.metadata.name for node in self.facts.nodes}
+        nodes = [node for node in await self._list("cluster/nodes.json", _NODES) if node["metadata"]["name"] in names]
+        self._add_items("cluster/nodes.json", [slim_node(each) for each in nodes], "nodes")
+        for path, resource in (("deployments", DEPLOYMENTS), ("daemonsets", _DAEMON_SETS)):
+            found = await self._list(f"cluster/{path}.json", resource, _OURS)
+            self._add_items(f"cluster/{path}.json", [slim_workload(each) for each in found], path)
+        services = await self._list("cluster/services.json", _SERVICES, _OURS)
+        self._add_items("cluster/services.json", [slim_service(each) for each in services], "services")
+        maps = await self._list("cluster/configmaps.json", CONFIG_MAPS, _OURS)
+        slim = [slim_config_map(each, self.names) for each in maps]
+        self._add_items("cluster/configmaps.json", slim, "keys of ConfigMaps, reports of config managers")
+        await self._add_leases()
+        policies = [policy_document(each) for each in self.facts.policies]
+        self._add_items("cluster/policies.json", policies, "admission policies")
+        await self._add_events(names)
+
+    async def _add_leases(self) -> None:
+        namespaces = {pod.metadata.namespace for members in self.facts.programs.values() for pod in members}
+        for namespace in sorted(namespaces):
+            path = f"cluster/leases-{namespace}.json"
+            found = await self._list(path, _LEASES, Selector(namespace=namespace))
+            self._add_items(path, [slim_lease(each) for each in found], "who leads")
+
+    async def _add_events(self, nodes: set[str]) -> None:
+        pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
+
+        def concerns(event: JsonObject) -> bool:
+            about = event.get("involvedObject") or {}
+            if about.get("kind") == "Node":
+                return about.get("name") in nodes
+            return (about.get("namespace"), about.get("name")) in pods
+
+        found = [event for event in await self._list("cluster/events.json", _EVENTS) if concerns(event)]
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True)
+        slim = [slim_event(each, self.names) for each in found[:_MOST_EVENTS]]
+        self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
+
+    async def _add_programs(self) -> None:
+        for pod in self.facts.running(Program.PLUGIN):
+            self.progress(f"asking the device plugin of {pod.spec.node_name}")
+            endpoint, folder = (
+                proxied_pod(self.client, pod, STATUS_PORT),
+                f"plugins/{pod.spec.node_name}/{pod.metadata.name}",
+            )
+            await self._add_page(endpoint, "/status", f"{folder}/status.json", cut_status)
+            await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+        async with self._extenders() as endpoints:
+            for name, endpoint in endpoints:
+                self.progress("asking the scheduler extender")
+                await self._add_extender(endpoint, f"extender/{name}")
+
+    async def _add_extender(self, endpoint: Endpoint, folder: str) -> None:
+        await self._add_page(endpoint, "/version", f"{folder}/version.txt", cut_version)
+        await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+        for vendor in self.facts.vendors():
+            file = f"{folder}/{vendor.name}-inspect.json"
+            await self._add_page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
+            waiting = [each.pod for each in asking(self.facts, vendor) if not each.pod.is_bound]
+            for pod in waiting[:_MOST_EXPLAINED]:
+                names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
+                file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
+                page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
+                await self._add_page(endpoint, page, file, cut_explanation)
+
+    @asynccontextmanager
+    async def _extenders(self) -> AsyncIterator[list[tuple[str, Endpoint]]]:
+        extender = self.facts.extender
+        if extender.url:
+            async with at_address(extender.url) as endpoint:
+                yield [("at-address", endpoint)]
+            return
+        pods = self.facts.running(Program.EXTENDER)
+        found = [(pod.metadata.name, proxied_pod(self.client, pod, EXTENDER_PORT)) for pod in pods]
+        if not found and extender.service is not None:
+            found = [("behind-service", proxied_service(self.client, extender.service))]
+        yield found
+
+    async def _add_page(self, endpoint: Endpoint, page: str, path: str, cut: Cut) -> None:
+        try:
+            body = await endpoint.client.get_raw(f"{endpoint.prefix}{page}", endpoint.words, timeout_s=ANSWER_S)
+            text = cut(body, self.names).decode()
+        except GcushareError as failure:
+            self._leave_out(path, failure)
+            return
+        self.archive.add(path, self.redactor.text(text).encode(), f"its answer to {page}")
+
+    async def _add_logs(self, limits: LogLimits) -> None:
+        wanted = list(self._logs())
+        for start in range(0, len(wanted), _LOGS_AT_ONCE):
+            self.progress(f"reading logs: {start} of {len(wanted)}")
+            batch = wanted[start : start + _LOGS_AT_ONCE]
+            texts = await asyncio.gather(*(self._read_log(*each, limits) for each in batch))
+            for (pod, container, is_previous), text in zip(batch, texts, strict=True):
+                if text is not None:
+                    self.archive.add(_log_path(pod, container, is_previous), text, "log")
+
+    def _logs(self) -> Iterator[tuple[SeenPod, str, bool]]:
+        """The containers that run our programs or kube-scheduler, now and before their last restart; no sidecars."""
+        for program in Program:
+            for pod in self.facts.running(program):
+                container = main_container(pod)
+                if container is None:
+                    continue
+                yield pod, container.name, False
+                if any(each.restart_count for each in pod.status.container_statuses if each.name == container.name):
+                    yield pod, container.name, True
+
+    async def _read_log(self, pod: SeenPod, container: str, is_previous: bool, limits: LogLimits) -> bytes | None:
+        query = {"container": container, "tailLines": str(limits.lines), "limitBytes": str(limits.size_bytes)}
+        if is_previous:
+            query["previous"] = "true"
+        path = _PODS.path(pod.metadata.name, namespace=pod.metadata.namespace, subresource="log")
+        try:
+            body = await self.client.get_raw(f"{path}?{urlencode(query)}", "pods/log", timeout_s=_LOG_S)
+        except GcushareError as failure:
+            self._leave_out(_log_path(pod, container, is_previous), failure)
+            return None
+        return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
+
+    async def _list(
+        self, path: str, resource: Resource[JsonObject], selector: Selector = EVERYTHING
+    ) -> list[dict[str, Any]]:
+        """List objects, each once; what cannot be listed is left out under ``path``."""
+        found: dict[str, JsonObject] = {}
+        try:
+            async with aclosing(list_items(self.client, resource, selector)) as items:
+                async for raw in items:
+                    try:
+                        obj = OBJECT.read(raw)
+                    except RemoteContractError as failure:
+                        self._leave_out(path, failure)
+                        continue
+                    found[str(obj.get("metadata", {}).get("uid", len(found)))] = obj
+        except GcushareError as failure:
+            self._leave_out(path, failure)
+        return list(found.values())
+
+    def _add_items(self, path: str, items: Sequence[JsonObject], what: str) -> None:
+        if items or path not in self.archive.left_out:
+            self._add_document(path, {"items": list(items)}, what)
+
+    def _add_document(self, path: str, content: dict[str, Any], what: str) -> None:
+        self.archive.add(path, render_json(self.redactor.document(content)).encode(), what)
+
+    def _leave_out(self, path: str, failure: Exception) -> None:
+        self.archive.leave_out(path, self.redactor.text(own_words(str(failure), self.names)))
+
+
+def _log_path(pod: SeenPod, container: str, is_previous: bool) -> str:
+    ending = ".previous.log" if is_previous else ".log"
+    return f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}"

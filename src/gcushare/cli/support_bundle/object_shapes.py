@@ -1,0 +1,257 @@
+"""The shapes of the objects in a bundle: which fields of each kind go in, and the form of each; values only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gcushare.cli.doctor.programs import VENDOR_LABEL, Program
+from gcushare.cli.support_bundle.shapes import (
+    ADDRESS,
+    AMOUNTS,
+    IMAGE,
+    NAME,
+    NAMES,
+    PATH,
+    REASON,
+    TIME,
+    UID,
+    VERSION,
+    Left,
+    Shape,
+    each,
+    either,
+    fields,
+    members,
+    number,
+    one_of,
+    text,
+)
+from gcushare.core.errors import RemoteContractError
+from gcushare.vendors import VENDORS
+from gcushare.wire.annotations import keys
+from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.foreign import ANNOTATION_BYTES, JsonDoor
+
+PLAIN_INVENTORY = JsonDoor(dict[str, Any], "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
+
+_LABELS: tuple[str, ...] = (
+    *(vendor.label_key for vendor in VENDORS),
+    VENDOR_LABEL,
+    *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "part-of", "version", "managed-by")),
+    *("k8s-app", "component", "tier", "helm.sh/chart", "controller-revision-hash", "pod-template-hash"),
+    *(f"kubernetes.io/{name}" for name in ("hostname", "os", "arch", "metadata.name")),
+    *(f"topology.kubernetes.io/{name}" for name in ("region", "zone")),
+    *(f"node-role.kubernetes.io/{name}" for name in ("control-plane", "master", "worker")),
+    "node.kubernetes.io/instance-type",
+)
+ENVIRONMENT = frozenset(
+    name
+    for vendor in VENDORS
+    for name in (
+        vendor.environment.visible,
+        vendor.environment.card_index,
+        vendor.environment.card_units,
+        vendor.environment.pod_units,
+        vendor.environment.container_units,
+        vendor.environment.container_bytes,
+    )
+)
+"""Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
+FLAGS = """
+vendor mode memory-unit cards device-list-strategy listen-address listen-port log-level log-format log-dir config
+policy-config-file leader-elect no-leader-elect lease-name lease-namespace node-policy card-policy whole-card-policy
+whole-cards no-whole-cards extender-service extender-url scheduler-name pod-use no-pod-use tls-cert-file tls-key-file
+tls-client-ca-file tls-ca tls-cert tls-key kubernetes-dir manifest unit restart host-root node-cache-capable ignorable
+weight timeout interval v bind-address secure-port kubeconfig authentication-kubeconfig authorization-kubeconfig
+feature-gates
+"""
+"""Flags of our programs and of kube-scheduler, none of which takes a secret."""
+FLAG_VALUE = text(r"[\w./:,=-]{0,512}")
+COMMAND_WORDS = frozenset(
+    {*(program.value for program in Program), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}
+)
+
+_CARD = r"(?:\d{1,3}|[A-Z]{2,8}-[0-9A-Fa-f-]{1,40})"
+_CARD_WORDS = text(rf"{_CARD}(?: ?, ?{_CARD}){{0,31}}")
+"""Indexes and uuids; a model may be any text."""
+_FIGURES = text(r"\d{1,20}(?:,\d{1,20})*")
+_INVENTORY = fields(
+    version=number,
+    unit=text(r"[\w.]{1,8}"),
+    driver=VERSION,
+    modes=each(one_of("memory", "whole")),
+    cards=each(
+        fields(
+            index=number,
+            uuid=NAME,
+            memory=number,
+            units=number,
+            reserved=number,
+            health=one_of("Healthy", "Unhealthy"),
+            cordoned=number,
+            model=text(r"[A-Za-z0-9][\w .-]{0,63}"),
+            pci=text(r"[0-9A-Fa-f:.]{1,20}"),
+            numa=number,
+            link=NAME,
+        )
+    ),
+    leftOut=each(fields(index=number, uuid=NAME)),
+)
+
+
+def _inventory(value: Any) -> Any:
+    try:
+        document = PLAIN_INVENTORY.read(value) if isinstance(value, str) else None
+    except RemoteContractError:
+        return Left.OUT
+    kept = _INVENTORY(document)
+    return kept if kept is Left.OUT else json.dumps(kept, separators=(",", ":"))
+
+
+_ANNOTATIONS: Mapping[str, Shape] = {
+    **{key: either(_FIGURES, one_of("true", "false")) for vendor in VENDORS for key in record_keys(vendor)},
+    **{vendor.inventory_annotation: _inventory for vendor in VENDORS},
+    **{vendor.cordon_annotation: _CARD_WORDS for vendor in VENDORS},
+    keys.CARD_UUID: _CARD_WORDS,
+    keys.CARD_MODE: one_of(keys.MODE_WHOLE),
+    keys.CORRECTED: text(r"[\d,]{1,64}->[\d,]{1,64}"),
+    keys.NODE_POLICY: one_of("binpack", "spread"),
+    keys.CARD_POLICY: one_of("binpack", "spread"),
+    keys.WHOLE_CARD_POLICY: one_of("close", "loose"),
+    keys.USE_CARDS: _CARD_WORDS,
+    keys.AVOID_CARDS: _CARD_WORDS,
+    keys.CARDS: _FIGURES,
+    "kubernetes.io/config.source": one_of("file", "http", "api"),
+    "kubernetes.io/config.seen": TIME,
+    "kubernetes.io/config.mirror": text(r"[0-9a-f]{1,64}"),
+    "deprecated.daemonset.template.generation": _FIGURES,
+    "meta.helm.sh/release-name": NAME,
+    "meta.helm.sh/release-namespace": NAME,
+}
+_LABEL_SHAPES: Mapping[str, Shape] = dict.fromkeys(_LABELS, text(r"(?:[A-Za-z0-9][\w.-]{0,62})?"))
+_labels = members(_LABEL_SHAPES)
+_selector = fields(matchLabels=_labels)
+
+METADATA = fields(
+    name=NAME,
+    namespace=NAME,
+    uid=UID,
+    creationTimestamp=TIME,
+    deletionTimestamp=TIME,
+    deletionGracePeriodSeconds=number,
+    generation=number,
+    labels=_labels,
+    annotations=members(_ANNOTATIONS),
+    ownerReferences=each(fields(apiVersion=NAME, kind=NAME, name=NAME, uid=UID, controller=number)),
+)
+_CONDITIONS = each(
+    fields(
+        type=either(NAME, text(r"[\w./-]{1,316}")),
+        status=one_of("True", "False", "Unknown"),
+        reason=REASON,
+        lastTransitionTime=TIME,
+        lastHeartbeatTime=TIME,
+    )
+)
+_EFFECT = one_of("NoSchedule", "PreferNoSchedule", "NoExecute", "")
+_KEY = text(r"[\w./-]{0,316}")
+_SYSTEMS = (
+    "AlmaLinux|Alibaba|Amazon|Anolis|CentOS|Container-Optimized|Debian|Fedora|Flatcar|Kylin|Oracle|Red Hat|Rocky|SUSE|"
+    "Talos|TencentOS|Ubuntu|UOS|UnionTech|openEuler|openSUSE"
+)
+NODE = fields(
+    metadata=METADATA,
+    spec=fields(unschedulable=number, taints=each(fields(key=_KEY, effect=_EFFECT, timeAdded=TIME))),
+    status=fields(
+        capacity=AMOUNTS,
+        allocatable=AMOUNTS,
+        conditions=_CONDITIONS,
+        addresses=each(fields(type=NAME, address=ADDRESS)),
+        nodeInfo=fields(
+            kubeletVersion=VERSION,
+            kubeProxyVersion=VERSION,
+            containerRuntimeVersion=text(r"[a-z-]{1,20}://[\w.+-]{1,60}"),
+            kernelVersion=text(r"\d[\w.+~-]{0,79}"),
+            osImage=text(rf"(?:{_SYSTEMS})[\w .()/-]{{0,79}}"),
+            operatingSystem=one_of("linux", "windows"),
+            architecture=one_of("amd64", "arm64", "ppc64le", "s390x", "riscv64", "arm", "386"),
+        ),
+    ),
+)
+_RESOURCES = fields(limits=AMOUNTS, requests=AMOUNTS)
+_PORTS = each(fields(name=NAMES, containerPort=number, hostPort=number, protocol=one_of("TCP", "UDP", "SCTP")))
+_RESTARTS = one_of("Always", "OnFailure", "Never")
+CONTAINER = fields(name=NAME, image=IMAGE, resources=_RESOURCES, ports=_PORTS, restartPolicy=_RESTARTS)
+POD_SPEC = fields(
+    nodeName=NAMES,
+    schedulerName=NAMES,
+    priority=number,
+    priorityClassName=NAMES,
+    nodeSelector=_labels,
+    tolerations=each(fields(key=_KEY, operator=one_of("Exists", "Equal"), effect=_EFFECT, tolerationSeconds=number)),
+    serviceAccountName=NAMES,
+    hostNetwork=number,
+    hostPID=number,
+    runtimeClassName=NAMES,
+    restartPolicy=_RESTARTS,
+    terminationGracePeriodSeconds=number,
+    schedulingGates=each(fields(name=_KEY)),
+)
+_ENDED = fields(exitCode=number, signal=number, reason=REASON, startedAt=TIME, finishedAt=TIME)
+_STATE = fields(waiting=fields(reason=REASON), running=fields(startedAt=TIME), terminated=_ENDED)
+_CONTAINER_STATUSES = each(
+    fields(name=NAME, ready=number, started=number, restartCount=number, state=_STATE, lastState=_STATE)
+)
+POD_STATUS = fields(
+    phase=REASON,
+    reason=REASON,
+    conditions=_CONDITIONS,
+    startTime=TIME,
+    podIP=ADDRESS,
+    hostIP=ADDRESS,
+    nominatedNodeName=NAMES,
+    qosClass=REASON,
+    initContainerStatuses=_CONTAINER_STATUSES,
+    containerStatuses=_CONTAINER_STATUSES,
+)
+_SHARE = either(number, text(r"\d{1,3}%"))
+_STRATEGY = fields(type=REASON, rollingUpdate=fields(maxSurge=_SHARE, maxUnavailable=_SHARE))
+WORKLOAD_SPEC = fields(replicas=number, selector=_selector, strategy=_STRATEGY, updateStrategy=_STRATEGY)
+_COUNTS = """
+replicas readyReplicas availableReplicas unavailableReplicas updatedReplicas observedGeneration currentNumberScheduled
+desiredNumberScheduled numberAvailable numberMisscheduled numberReady numberUnavailable updatedNumberScheduled
+"""
+WORKLOAD_STATUS = members({**dict.fromkeys(_COUNTS.split(), number), "conditions": _CONDITIONS})
+EVENT = fields(
+    type=one_of("Normal", "Warning"),
+    reason=REASON,
+    count=number,
+    firstTimestamp=TIME,
+    lastTimestamp=TIME,
+    eventTime=TIME,
+    involvedObject=fields(kind=REASON, namespace=NAME, name=NAME, uid=UID),
+    source=fields(component=NAME, host=NAME),
+    reportingComponent=text(r"[\w./-]{0,253}"),
+)
+SERVICE = fields(
+    metadata=METADATA,
+    spec=fields(
+        type=REASON,
+        clusterIP=ADDRESS,
+        clusterIPs=each(ADDRESS),
+        selector=_labels,
+        ports=each(fields(name=NAMES, port=number, targetPort=either(number, NAME), nodePort=number, protocol=REASON)),
+    ),
+)
+LEASE = fields(
+    metadata=METADATA,
+    spec=fields(
+        holderIdentity=NAME, leaseDurationSeconds=number, acquireTime=TIME, renewTime=TIME, leaseTransitions=number
+    ),
+)
+VOLUME_KINDS = ("hostPath", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "persistentVolumeClaim")
+SOURCE = fields(path=PATH, name=NAME, secretName=NAME)
+MODE = one_of("apply", "remove", "recover", "off")
+REPORT = fields(state=NAME, reason=text(r".{0,1024}"))

@@ -1,0 +1,1 @@
+"""``kubectl inspect gcushare top``: memory granted beside memory in use."""

@@ -1,0 +1,129 @@
+"""What cards are really doing, read from the device plugins' metrics and set beside what was granted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gcushare.cli.inspect.summary import NodeSummary, Summary
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.nodes import CardState
+
+MEMORY = "gcushare_card_memory_used_bytes"
+TEMPERATURE = "gcushare_card_temperature_celsius"
+POWER = "gcushare_card_power_watts"
+UTILIZATION = "gcushare_card_utilization_percent"
+UNATTRIBUTED = "gcushare_card_memory_unattributed_bytes"
+"""A plugin serves it for each card of which it tells what pods use."""
+POD_USED = "gcushare_pod_memory_used_bytes"
+POD_GRANTED = "gcushare_pod_memory_granted_bytes"
+_POD_FIGURES = frozenset({POD_USED, POD_GRANTED})
+_CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
+_MARKER = "gcushare_card_units"
+"""Every device plugin serves it; an answer without it comes from somebody else."""
+
+DRIVER_SHARE = 32
+"""A driver holds some memory of every card, used or not: an excess below this part of the card is taken for its own."""
+
+CardKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class CardReadings:
+    """Figures by metric name, of the card and of the pods on it; one that the library does not tell is missing."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    pods: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def tells_pods(self) -> bool:
+        """Whether the plugin tells what each pod uses of this card."""
+        return UNATTRIBUTED in self.values
+
+
+def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
+    """Read one plugin's metrics: by node and card; empty for a plugin of another vendor.
+
+    Raises:
+        RemoteContractError: this is not what a device plugin serves.
+    """
+    found: dict[CardKey, CardReadings] = {}
+    is_plugin = False
+    try:
+        for family in text_string_to_metric_families(text):
+            is_plugin = is_plugin or family.name == _MARKER
+            if family.name not in _CARD_FIGURES | _POD_FIGURES:
+                continue
+            for sample in family.samples:
+                labels = sample.labels
+                if labels.get("vendor") != vendor or math.isnan(sample.value):
+                    continue
+                readings = found.setdefault((labels["node"], int(labels["card"])), CardReadings())
+                figures = readings.values
+                if family.name in _POD_FIGURES:
+                    figures = readings.pods.setdefault(f"{labels['pod_namespace']}/{labels['pod_name']}", {})
+                figures[family.name] = sample.value
+    except (ValueError, KeyError) as error:
+        raise RemoteContractError(f"the metrics cannot be read: {type(error).__name__}: {error}") from error
+    if not is_plugin:
+        raise RemoteContractError(f"the metrics have no {_MARKER}: this is no device plugin")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardUseRow:
+    """One card: bytes granted, kept back and in use; None where nobody tells."""
+
+    node: NodeSummary
+    state: CardState
+    granted_bytes: int | None
+    reserved_bytes: int
+    readings: Mapping[str, float]
+    pods: tuple[str, ...]
+
+    @property
+    def used_bytes(self) -> int | None:
+        value = self.readings.get(MEMORY)
+        return None if value is None else int(value)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether somebody uses more than was granted, beyond what the driver takes for itself."""
+        total = self.state.card.card.memory_bytes if self.state.card is not None else 0
+        return self.excess_bytes > max(0, total // DRIVER_SHARE - self.reserved_bytes)
+
+    @property
+    def excess_bytes(self) -> int:
+        """Bytes in use beyond what was granted and kept back; 0 where nobody tells."""
+        if self.used_bytes is None or self.granted_bytes is None:
+            return 0
+        return max(0, self.used_bytes - self.granted_bytes - self.reserved_bytes)
+
+
+def use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> list[CardUseRow]:
+    """Set every card's grants beside its readings."""
+    return [_row(summary, node, state, readings) for node in summary.nodes for state in node.state.cards.values()]
+
+
+def nodes_without_readings(summary: Summary, readings: Iterable[CardKey]) -> list[str]:
+    """Nodes of which no plugin told anything."""
+    told = {node for node, _ in readings}
+    return [node.name for node in summary.nodes if node.name not in told]
+
+
+def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mapping[CardKey, CardReadings]) -> CardUseRow:
+    unit = node.state.unit
+    reserved = state.card.reserved_units if state.card is not None else 0
+    found = readings.get((node.name, state.index))
+    pods = (a for a in summary.shown_pods(node) if any(grant.index == state.index for grant in a.grants))
+    return CardUseRow(
+        node=node,
+        state=state,
+        granted_bytes=unit.bytes_of(state.held) if unit is not None else None,
+        reserved_bytes=unit.bytes_of(reserved) if unit is not None else 0,
+        readings=found.values if found is not None else {},
+        pods=tuple(str(each.pod) for each in pods),
+    )

@@ -1,0 +1,70 @@
+"""Remove our fields from every Node, and wait, where asked to, until the kubelets have forgotten the resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gcushare.cli.uninstall.leftovers import find_leftovers, is_remembered, whole_resources
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
+from gcushare.kube.resources import NODES
+from gcushare.vendors import Vendor
+from gcushare.wire.objects import Node
+
+POLL_S = 5.0
+"""Half of a kubelet's status interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to go, and how long to wait for the kubelets; 0 does not wait."""
+
+    vendors: Sequence[Vendor]
+    with_labels: bool = False
+    wait_s: float = 0.0
+
+
+class Cleaner:
+    """Cleans all Nodes of a cluster; running it again does what is left to do."""
+
+    def __init__(self, client: KubeClient, wish: Wish, clock: Clock, say: Callable[[str], None]) -> None:
+        self._client = client
+        self._wish = wish
+        self._clock = clock
+        self._say = say
+        self._remembering: set[str] = set()
+        self._whole: dict[str, frozenset[str]] = {}
+        """Whole-card resources that are ours, by node: what says so, the inventory, is taken away first."""
+
+    async def run(self) -> frozenset[str]:
+        """Clean until no kubelet brings anything back or the time is over; return the Nodes where one still may.
+
+        Raises:
+            GcushareError: the API server refused or did not answer.
+        """
+        deadline = self._clock.monotonic() + self._wish.wait_s
+        while True:
+            for node in await self._client.list_all(NODES):
+                await self._clean(node)
+            if not self._remembering or self._clock.monotonic() >= deadline:
+                return frozenset(self._remembering)
+            await self._clock.sleep(POLL_S)
+
+    async def _clean(self, node: Node) -> None:
+        name = node.metadata.name
+        vendors = self._wish.vendors
+        whole = self._whole[name] = self._whole.get(name, frozenset()) | whole_resources(node, vendors)
+        remembered = is_remembered(node, vendors, whole)
+        if remembered and name in self._remembering:
+            return  # taken away once already: the kubelet wrote it back, and would again
+        if remembered is not None:
+            (self._remembering.add if remembered else self._remembering.discard)(name)
+        left = find_leftovers(node, vendors, with_labels=self._wish.with_labels, whole=whole)
+        if left.metadata_patch is not None:
+            await self._client.patch(NODES, name, left.metadata_patch)
+        if left.status_patch is not None:
+            await self._client.patch(NODES, name, left.status_patch, subresource="status")
+        removed = (*left.annotations, *left.labels, *left.resources)
+        if removed:
+            self._say(f"node/{name} cleaned: {', '.join(removed)}")

@@ -1,0 +1,77 @@
+"""Which of a Node's fields are ours, and the patches that take them away: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.cards import SERVES_WHOLE
+from gcushare.core.errors import RemoteContractError
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.vendors import Vendor
+from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare.wire.objects import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Our fields of one Node. What an admin wrote, such as cordoned cards, is not ours."""
+
+    annotations: tuple[str, ...]
+    labels: tuple[str, ...]
+    resources: tuple[str, ...]
+
+    @property
+    def metadata_patch(self) -> Patch | None:
+        """Remove annotations and labels; None when there are none. Repeatable."""
+        parts = (("annotations", self.annotations), ("labels", self.labels))
+        metadata = {part: dict.fromkeys(keys) for part, keys in parts if keys}
+        return Patch(PatchKind.MERGE, {"metadata": metadata}) if metadata else None
+
+    @property
+    def status_patch(self) -> Patch | None:
+        """Remove resources; None when there are none. Repeatable."""
+        gone = dict.fromkeys(self.resources)
+        return Patch(PatchKind.MERGE, {"status": {"capacity": gone, "allocatable": gone}}) if gone else None
+
+
+def whole_resources(node: Node, vendors: Sequence[Vendor]) -> frozenset[str]:
+    """The whole-card resources that our plugin serves on a Node; without an inventory that says so they are others'."""
+    return frozenset(vendor.whole_card_resource for vendor in vendors if _serves_whole(node, vendor))
+
+
+def _serves_whole(node: Node, vendor: Vendor) -> bool:
+    text = node.metadata.annotations.get(vendor.inventory_annotation)
+    if text is None:
+        return False
+    try:
+        return SERVES_WHOLE in decode_inventory(text).modes
+    except RemoteContractError:
+        return False  # nobody can tell: what may be another plugin's stays
+
+
+def find_leftovers(
+    node: Node, vendors: Sequence[Vendor], *, with_labels: bool, whole: Collection[str] = ()
+) -> Leftovers:
+    """Find our fields of a Node; ``whole``: the whole-card resources that are ours there."""
+    status = node.status.capacity.keys() | node.status.allocatable.keys()
+    resources = [name for vendor in vendors for name in (vendor.count_resource, vendor.memory_resource)]
+    resources += sorted(whole)
+    inventories = [vendor.inventory_annotation for vendor in vendors]
+    labels = [vendor.label_key for vendor in vendors] if with_labels else []
+    return Leftovers(
+        annotations=tuple(key for key in inventories if key in node.metadata.annotations),
+        labels=tuple(key for key in labels if key in node.metadata.labels),
+        resources=tuple(name for name in resources if name in status),
+    )
+
+
+def is_remembered(node: Node, vendors: Sequence[Vendor], whole: Collection[str] = ()) -> bool | None:
+    """Tell whether the kubelet still counts our cards; None where the Node says nothing of them.
+
+    A kubelet writes what it counts back within its next status update. Five minutes after the plugin's end it forgets
+    the resource and writes 0, once.
+    """
+    ours = [*(vendor.memory_resource for vendor in vendors), *whole]
+    amounts = [node.status.capacity[name] for name in ours if name in node.status.capacity]
+    return None if not amounts else any(amount != "0" for amount in amounts)

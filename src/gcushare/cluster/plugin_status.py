@@ -1,0 +1,115 @@
+"""Asks a device plugin, at an address of its own, what it believes."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+
+from gcushare.core.errors import ConfigError, RemoteContractError, RetryableError
+from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
+
+ANSWER_TIMEOUT_S = 5.0
+MAX_STATUS_BYTES = 64 << 20
+"""Far above the status of a node that is full of pods (some 300 KB): what never ends is no status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTls:
+    """How an https address is trusted, and what is shown where it asks its clients for a certificate.
+
+    ``trusts_any`` is for our own machine alone: a plugin's certificate names a service, never the loopback.
+    """
+
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    trusts_any: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """Load the files.
+
+        Raises:
+            ConfigError: one of them cannot be used.
+        """
+        context = self._trust()
+        if self.cert_file is None:
+            return context
+        try:
+            context.load_cert_chain(self.cert_file, self.key_file)
+        except OSError as error:
+            raise ConfigError(f"{self.cert_file} with {self.key_file} cannot be used: {error}") from error
+        return context
+
+    def _trust(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise ConfigError(f"{self.ca_file} cannot be used as certificate authorities: {error}") from error
+        if self.trusts_any:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A connector that lets go of its connections at once.
+
+    After an answer with ``Connection: close`` aiohttp leaves a TLS connection to its farewell and forgets it; the
+    caller's loop may end first, and the socket would be left open.
+    """
+
+    _transports: tuple[asyncio.Transport, ...] = ()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        if connection.transport is not None:
+            self._transports += (connection.transport,)
+        return connection
+
+    def abort(self) -> None:
+        """Close every connection without a farewell; nothing is under way any more."""
+        for transport in self._transports:
+            transport.abort()
+
+
+async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> NodeStatus:
+    """Ask the plugin at ``base_url``; ``hint`` is what to do where nobody answers.
+
+    Raises:
+        ConfigError: a TLS file cannot be used.
+        RetryableError: nothing answers there.
+        RemoteContractError: what answers is no plugin.
+    """
+    url = f"{base_url.rstrip('/')}/status"
+    trust: ssl.SSLContext | bool = tls.context() if url.startswith("https:") else True
+    timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S)
+    connector = _Connector(ssl=trust)
+    try:
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, session.get(url) as answer:
+            code, body = answer.status, await _read(answer, url)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        why = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise RetryableError(f"no plugin answers at {url}: {why}; {hint}") from error
+    finally:
+        connector.abort()
+    try:
+        return parse_node_status(body)
+    except RemoteContractError as error:
+        raise RemoteContractError(f"{url} answers {code} and no plugin's status: {error}; {hint}") from error
+
+
+async def _read(answer: aiohttp.ClientResponse, url: str) -> bytes:
+    body = bytearray()
+    async for chunk in answer.content.iter_chunked(1 << 16):
+        body += chunk
+        if len(body) > MAX_STATUS_BYTES:
+            raise RemoteContractError(f"{url} answers more than {MAX_STATUS_BYTES} bytes: this is no plugin's status")
+    return bytes(body)

@@ -1,0 +1,231 @@
+"""What is known of a cluster's cards: the ledger, and beside it what only people need (addresses, states, reasons).
+
+Pure: whoever reads the API server or the extender tells a ``Picture`` what was seen; whoever shows it asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import Assignment, NodeState, PodRef
+from gcushare.core.requests import PodRequest
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.nodes import node_cards
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import NO_WISHES, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
+
+MAX_SHOWN = 80
+"""Characters shown of what anybody may have written on a pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What a Node object says beside its cards; ``problem`` says why its cards cannot be read."""
+
+    name: str
+    address: str = ""
+    is_ready: bool = True
+    is_unschedulable: bool = False
+    problem: str = ""
+
+    @property
+    def status(self) -> str:
+        """The words of ``kubectl get nodes``."""
+        words = "Ready" if self.is_ready else "NotReady"
+        return f"{words},SchedulingDisabled" if self.is_unschedulable else words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """What a Pod object says beside its cards.
+
+    ``state`` is the word of ``kubectl get pods``; ``units`` what it asks for in all, ``whole_cards`` where it asks for
+    whole ones; ``corrected`` is ``0->1`` where the kubelet gave it another card than was recorded.
+    """
+
+    ref: PodRef
+    state: str
+    node: str = ""
+    nominated: str = ""
+    units: int = 0
+    whole_cards: int = 0
+    corrected: str = ""
+    problem: str = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no node was chosen yet."""
+        return not self.node
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether it runs on a node and nobody can read on which cards."""
+        return bool(self.node and self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the figures come from: ``name`` for programs, ``words`` for people, ``passed_over`` why not the other."""
+
+    name: str
+    words: str
+    passed_over: str = ""
+
+
+@dataclass(slots=True)
+class Picture:
+    """One vendor's nodes and pods. Repeatable: what is seen again replaces what was known."""
+
+    vendor: Vendor
+    ledger: Ledger = field(default_factory=Ledger)
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    """Nodes with cards, or whose cards cannot be read, by name."""
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+    """Unfinished pods that ask for cards, by uid; who waits and who is bound."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be read at all, each one line."""
+    is_partial: bool = False
+    """Whether only some nodes were asked for: pods of others are then nobody's concern."""
+    source: Source = field(default=Source("api", "the API server"))
+
+    def see_node(self, node: Node) -> None:
+        """Take a node as it is now; one without cards of this vendor leaves no trace."""
+        name, annotations, capacity = node.metadata.name, node.metadata.annotations, node.status.capacity
+        problem = ""
+        try:
+            found = node_cards(self.vendor, annotations, capacity)
+        except RemoteContractError as error:
+            problem, found = str(error), None
+        if found is None:
+            self.ledger.remove_node(name)
+        else:
+            self.ledger.set_node(name, found.cards, found.unit, found.modes, found.unrecorded)
+        if found is None and not problem:
+            self.nodes.pop(name, None)
+            return
+        self.nodes[name] = NodeFacts(
+            name=name,
+            address=node.internal_ip or "",
+            is_ready=node.is_ready,
+            is_unschedulable=node.spec.unschedulable,
+            problem=problem,
+        )
+
+    def lose_node(self, name: str) -> None:
+        """The node is gone."""
+        self.nodes.pop(name, None)
+        self.ledger.remove_node(name)
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now; one that asks for nothing of this vendor, or has ended, leaves no trace."""
+        try:
+            assignment = pod_assignment(pod, self.vendor)
+            is_known = assignment is not None and bool(assignment.grants)
+            request = None if is_known else pod_request(pod, self.vendor, is_bound=pod.is_bound)
+        except (RemoteContractError, Refused) as error:
+            # It wants something of this vendor that nobody can read, so it holds no card that could be named.
+            self._keep_unreadable(pod, str(error))
+            return
+        if is_finished(pod) or (assignment is None and request is None):
+            self.lose_pod(pod.metadata.uid)
+            return
+        if assignment is None:
+            self.ledger.forget(pod.metadata.uid)
+        else:
+            self.ledger.apply(assignment)
+        self.pods[pod.metadata.uid] = _pod_facts(pod, assignment, request)
+
+    def _keep_unreadable(self, pod: Pod, problem: str) -> None:
+        if is_finished(pod):
+            self.lose_pod(pod.metadata.uid)
+            return
+        if pod.is_bound:
+            self.ledger.apply(unplaced_assignment(pod, self.vendor))
+        try:
+            # The record may be damaged and the request not; wishes are history once a pod is bound.
+            request = pod_request(pod, self.vendor, wishes=NO_WISHES, is_bound=pod.is_bound)
+        except (RemoteContractError, Refused):
+            request = None
+        self.pods[pod.metadata.uid] = replace(_pod_facts(pod, None, request), problem=problem)
+
+    def lose_pod(self, uid: str) -> None:
+        """The pod is gone or has ended."""
+        self.pods.pop(uid, None)
+        self.ledger.forget(uid)
+
+    # Questions
+
+    def nodes_with_cards(self) -> list[NodeState]:
+        """The nodes whose cards are known."""
+        return [node for node in self.ledger.nodes.values() if node.known and node.cards]
+
+    def waiting(self) -> list[PodFacts]:
+        """Pods without a node, oldest first; those that the extender is binding this moment are not among them.
+
+        Nor are those that ask for whole cards while no node serves any: they wait for another plugin.
+        """
+        ours = any(node.known and node.serves_whole for node in self.ledger.nodes.values())
+        found = (
+            facts
+            for uid, facts in self.pods.items()
+            if facts.is_waiting and self.ledger.assignment(uid) is None and (ours or not facts.whole_cards)
+        )
+        return sorted(found, key=lambda facts: (facts.ref.created, facts.ref.namespace, facts.ref.name))
+
+    def without_card(self) -> dict[str, list[PodFacts]]:
+        """By node, the pods that it will have to give a card: bound without one, or nominated by a preemption."""
+        found: dict[str, list[PodFacts]] = {}
+        for uid, facts in self.pods.items():
+            assignment = self.ledger.assignment(uid)
+            node = facts.node or facts.nominated
+            if node and not facts.is_untold and not (assignment is not None and assignment.grants):
+                found.setdefault(node, []).append(facts)
+        return found
+
+    def untold(self) -> dict[str, list[PodFacts]]:
+        """By node, the bound pods that hold memory of cards that cannot be told: no figure has it.
+
+        Their record or request is damaged; of pods that nobody here may read, only the extender's ledger knows it.
+        """
+        found: dict[str, list[PodFacts]] = {}
+        for uid, facts in self.pods.items():
+            assignment = self.ledger.assignment(uid)
+            if facts.is_untold and not (assignment is not None and assignment.grants):
+                found.setdefault(facts.node, []).append(facts)
+        told = {str(held.pod) for held in self.ledger.assignments() if held.unrecorded}
+        found = {name: kept for name, pods in found.items() if (kept := [p for p in pods if str(p.ref) not in told])}
+        for name, state in self.ledger.nodes.items():
+            unread = (each for uid, each in state.assignments.items() if not each.grants and uid not in self.pods)
+            for each in unread:
+                found.setdefault(name, []).append(PodFacts(ref=each.pod, state="", node=name))
+        return {name: sorted(pods, key=lambda facts: str(facts.ref)) for name, pods in found.items()}
+
+    def lost_nodes(self) -> dict[str, list[Assignment]]:
+        """Nodes that pods name but that do not exist, or have no cards any more; empty for a partial picture."""
+        if self.is_partial:
+            return {}
+        return {
+            name: list(state.assignments.values())
+            for name, state in self.ledger.nodes.items()
+            if not state.known and name not in self.nodes
+        }
+
+
+def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | None) -> PodFacts:
+    """Describe a pod by what it holds, or where it holds nothing yet by what it asks for."""
+    grants = assignment.grants if assignment is not None else ()
+    units, whole_cards = sum(grant.units for grant in grants), sum(grant.whole for grant in grants)
+    if request is not None:
+        units, whole_cards = request.total_units, request.cards.cards if request.cards.whole else 0
+    return PodFacts(
+        ref=assignment.pod if assignment is not None else pod_ref(pod),
+        state="Terminating" if pod.is_being_deleted else pod.status.reason or pod.status.phase or "Pending",
+        node=pod.spec.node_name,
+        nominated=pod.status.nominated_node_name,
+        units=units,
+        whole_cards=whole_cards,
+        corrected=pod.metadata.annotations.get(CORRECTED, "")[:MAX_SHOWN],
+    )

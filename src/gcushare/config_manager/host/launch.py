@@ -1,0 +1,103 @@
+"""How a kube-scheduler is started: what static pod manifests and systemd units have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from gcushare.config_manager.host.pflag import CONFIG, POLICY_FILE, Flag
+from gcushare.config_manager.scheduler_config.versions import Version
+
+TAG_LENGTH = 10
+"""Hex digits of the configuration's sha256 that name it in a manifest: enough to tell two contents apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigTarget:
+    """Where a scheduler shall find its extender configuration: a flag, the file, and a tag of its contents.
+
+    The tag stands in the volume's name of a static pod, because the kubelet restarts one only when its manifest
+    changes, and a scheduler reads its configuration only when it starts.
+    """
+
+    flag: str
+    path: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What of our change stands in a file; ``tag`` is empty where the kind of file has none."""
+
+    flag: Flag | None
+    tag: str
+    parts: tuple[str, ...]
+
+    @property
+    def found(self) -> bool:
+        return bool(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthEndpoint:
+    """Where the scheduler says how it is."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+class SchedulerFile(Protocol):
+    """A file that starts a kube-scheduler, as a value; every edit returns a new one and keeps all other bytes."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """Every flag of the scheduler's command line, in order."""
+
+    @property
+    def version(self) -> Version | None:
+        """The version that the file itself tells, None when it does not."""
+
+    @property
+    def health(self) -> HealthEndpoint: ...
+
+    def host_path(self, path: str) -> str | None:
+        """Say where on the host the scheduler's file ``path`` lies; None when it is not on the host."""
+
+    def trace(self, own_paths: frozenset[str]) -> Trace:
+        """Find our change: a flag that names one of ``own_paths``, and what else only we write."""
+
+    def points_at(self, target: ConfigTarget) -> bool:
+        """Say whether the scheduler is started with ``target`` and everything that this needs."""
+
+    def pointed_at(self, target: ConfigTarget) -> Self:
+        """Make the scheduler read ``target``. The text must hold no trace of an earlier change."""
+
+    def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
+        """Remove our change and nothing else; the flag gets ``flag_was`` again, or goes when that is None."""
+
+
+def own_flag(flags: tuple[Flag, ...], own_paths: frozenset[str]) -> Flag | None:
+    """Find the flag that names one of our files."""
+    named = [flag for flag in flags if flag.name in (CONFIG, POLICY_FILE) and flag.value in own_paths]
+    return named[-1] if named else None
+
+
+def default_health(flags: tuple[Flag, ...]) -> HealthEndpoint:
+    """Read the address from ``--secure-port`` and ``--bind-address``: every version of 1.18 and later serves it."""
+    values = {flag.name: flag.value for flag in flags}
+    port = values.get("secure-port", "")
+    host = values.get("bind-address", "127.0.0.1")
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+    return HealthEndpoint(
+        "https", everywhere.get(host, host), int(port) if port.isdecimal() and port != "0" else 10259, "/healthz"
+    )

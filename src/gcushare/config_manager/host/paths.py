@@ -1,0 +1,84 @@
+"""Which files on the host are whose: the manual's names, in one place."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from gcushare.config_manager.host.launch import SchedulerFile
+from gcushare.config_manager.host.static_pod import parse_manifest
+from gcushare.config_manager.host.systemd_unit import parse_unit
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat
+from gcushare.core.errors import ConfigError
+
+POLICY_NAME = "scheduler-extender-config.json"
+CONFIG_NAME = "scheduler-extender-config-v1.23+.yaml"
+RECORD_NAME = "gcushare-config-manager.json"
+MANIFEST_NAME = "kube-scheduler.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files of one scheduler: ``target`` is its static pod manifest or, with ``is_unit``, its systemd unit."""
+
+    directory: str
+    """Where our own files go: /etc/kubernetes, or a directory of our own."""
+    target: str
+    is_unit: bool = False
+
+    def __post_init__(self) -> None:
+        for what, path in (("directory", self.directory), ("manifest or unit", self.target)):
+            if not path.startswith("/") or posixpath.normpath(path) != path:
+                raise ConfigError(f"{what} {path!r} must be an absolute path without '..' and trailing '/'")
+        if not self.is_unit and posixpath.dirname(self.target) == self.directory:
+            raise ConfigError(
+                f"{self.directory!r} is the directory of the static pods: the kubelet would start the backup kept in "
+                "it as a second scheduler; name another one for gcushare's files"
+            )
+
+    @property
+    def backup(self) -> str:
+        return f"{self.directory}/kube-scheduler.back.{'service' if self.is_unit else 'yaml'}"
+
+    @property
+    def staging(self) -> str | None:
+        """Where the edited manifest is made before it is renamed into place; None makes it beside the target.
+
+        Beside it, under a name that the kubelet passes over, is where it must be made unless our directory holds the
+        kubelet's: a rename does not work from one mount of a pod to another.
+        """
+        holds_it = posixpath.dirname(posixpath.dirname(self.target)) == self.directory
+        return None if self.is_unit or not holds_it else f"{self.directory}/{MANIFEST_NAME}"
+
+    @property
+    def record(self) -> str:
+        return f"{self.directory}/{RECORD_NAME}"
+
+    @property
+    def policy(self) -> str:
+        return f"{self.directory}/{POLICY_NAME}"
+
+    @property
+    def config(self) -> str:
+        return f"{self.directory}/{CONFIG_NAME}"
+
+    @property
+    def own_configs(self) -> frozenset[str]:
+        return frozenset({self.policy, self.config})
+
+    @property
+    def own_files(self) -> tuple[str, ...]:
+        """Everything that only we write, in the order in which the manual says that it is gone."""
+        staging = (self.staging,) if self.staging is not None else ()
+        return (self.backup, *staging, self.policy, self.config, self.record)
+
+    def config_path(self, written: ConfigFormat) -> str:
+        return self.policy if written is ConfigFormat.POLICY else self.config
+
+    def parse(self, content: bytes) -> SchedulerFile:
+        """Parse the target's contents. Raises as ``parse_manifest`` and ``parse_unit`` do."""
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{self.target}: not UTF-8 text: {error}") from error
+        return parse_unit(text, self.target) if self.is_unit else parse_manifest(text, self.target)

@@ -1,0 +1,312 @@
+"""A kube-scheduler's static pod manifest: read what matters, change three places, keep every other byte."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import Self
+
+from gcushare.config_manager.host.launch import (
+    ConfigTarget,
+    HealthEndpoint,
+    Trace,
+    default_health,
+    own_flag,
+)
+from gcushare.config_manager.host.pflag import Flag, effective, parse_flags
+from gcushare.config_manager.scheduler_config.versions import Version, parse_image_version
+from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
+from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved
+from gcushare.core.errors import ConfigError, Refused
+
+VOLUME_PREFIX = "gcushare-scheduler-config-"
+"""Our volume's name, the tag of the configuration's contents behind it."""
+
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodManifest:
+    """A manifest that holds exactly one container that runs kube-scheduler, the ``index``-th."""
+
+    yaml: YamlText
+    index: int
+
+    @property
+    def text(self) -> str:
+        return self.yaml.text
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(scalar.value for scalar in self._argument_nodes())
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        return parse_flags(self.arguments)
+
+    @property
+    def image(self) -> str:
+        return _text(self._container.get("image"))
+
+    @property
+    def version(self) -> Version | None:
+        return parse_image_version(self.image)
+
+    @property
+    def pod_name(self) -> tuple[str, str]:
+        """Namespace and name; the kubelet appends the node's name to the latter."""
+        namespace = _text(self.yaml.at("metadata", "namespace"))
+        return (namespace or "default", _text(self.yaml.at("metadata", "name")))
+
+    @property
+    def health(self) -> HealthEndpoint:
+        """The liveness probe's address, which is what the kubelet itself goes by; else the flags'."""
+        default = default_health(self.flags)
+        probe = _strings(self.yaml.at("spec", "containers", self.index, "livenessProbe", "httpGet"))
+        port = self._port_number(probe.get("port", ""))
+        if port is None:
+            return default
+        scheme = probe.get("scheme", "HTTP").lower()
+        path = probe.get("path", default.path)
+        return HealthEndpoint(scheme, probe.get("host") or "127.0.0.1", port, path)
+
+    def host_path(self, path: str) -> str | None:
+        """Follow the mounts; the longest mount path that holds ``path`` counts."""
+        volumes = {volume.get("name"): volume for volume in self._volumes()}
+        best: tuple[int, str | None] = (-1, None)
+        for mount in self._mounts():
+            at = str(mount.get("mountPath", "")).rstrip("/") or "/"
+            inside = path == at or path.startswith(at.rstrip("/") + "/")
+            if not inside or len(at) <= best[0]:
+                continue
+            source = volumes.get(mount.get("name"), {}).get("hostPath")
+            host = source.get("path") if isinstance(source, dict) else None
+            rest = posixpath.relpath(path, at)
+            parts = [str(mount.get("subPath", "")), "" if rest == "." else rest]
+            best = (len(at), posixpath.join(str(host), *filter(None, parts)) if host else None)
+        return best[1]
+
+    def trace(self, own_paths: frozenset[str]) -> Trace:
+        flag = own_flag(self.flags, own_paths)
+        volumes = [str(v.get("name")) for v in self._volumes() if str(v.get("name", "")).startswith(VOLUME_PREFIX)]
+        mounts = [m for m in self._mounts() if str(m.get("name", "")).startswith(VOLUME_PREFIX)]
+        # A flag alone may be another system's that uses the manual's file names; with our volume it is ours.
+        parts = (["flag"] if flag and (volumes or mounts) else []) + ["mount"] * len(mounts) + ["volume"] * len(volumes)
+        tag = volumes[0].removeprefix(VOLUME_PREFIX) if volumes else ""
+        return Trace(flag if "flag" in parts else None, tag, tuple(parts))
+
+    def points_at(self, target: ConfigTarget) -> bool:
+        flag = effective(self.flags, target.flag)
+        name = VOLUME_PREFIX + target.tag
+        mounts = [m for m in self._mounts() if str(m.get("name", "")).startswith(VOLUME_PREFIX)]
+        volumes = [v for v in self._volumes() if str(v.get("name", "")).startswith(VOLUME_PREFIX)]
+        return (
+            flag is not None
+            and flag.value == target.path
+            and [(mount.get("mountPath"), mount.get("name")) for mount in mounts] == [(target.path, name)]
+            and volumes == [{"hostPath": {"path": target.path, "type": "File"}, "name": name}]
+        )
+
+    def pointed_at(self, target: ConfigTarget) -> Self:
+        for mount in self._mounts():
+            if mount.get("mountPath") == target.path:
+                raise Refused(
+                    f"{self.yaml.name}: {target.path!r} is mounted already, as volume {mount.get('name')!r}: another "
+                    "system configured this scheduler under the same file name; uninstall or recover that one first"
+                )
+        volume = VOLUME_PREFIX + target.tag
+        edited = self._with_flag(target.flag, target.path)
+        edited = edited._with_entry(
+            ("spec", "containers", self.index),
+            "volumeMounts",
+            {"mountPath": target.path, "name": volume, "readOnly": True},
+        )
+        return edited._with_entry(
+            ("spec",), "volumes", {"hostPath": {"path": target.path, "type": "File"}, "name": volume}
+        )
+
+    def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
+        edited = self._without_entries(("spec",), "volumes")
+        edited = edited._without_entries(("spec", "containers", self.index), "volumeMounts")
+        flag = own_flag(self.flags, own_paths)
+        if flag is None:
+            return edited
+        if flag_was is not None:
+            return edited._with_flag_value(flag, flag_was)
+        for index in sorted({flag.index, flag.value_index}, reverse=True):
+            edited = edited._without_argument(index)
+        return edited
+
+    @property
+    def _container(self) -> Mapping:
+        return _mapping(self.yaml, "spec", "containers", self.index)
+
+    def _argument_lists(self) -> list[Sequence]:
+        lists = (resolved(self._container.get(key)) for key in ("command", "args"))
+        return [node for node in lists if isinstance(node, Sequence)]
+
+    def _argument_nodes(self) -> list[Scalar]:
+        nodes = [resolved(item) for listed in self._argument_lists() for item in listed.items]
+        for node in nodes:
+            if not isinstance(node, Scalar):
+                raise ConfigError(f"{self.yaml.name}: the scheduler's arguments must be strings")
+        return [node for node in nodes if isinstance(node, Scalar)]
+
+    def _volumes(self) -> list[dict[str, object]]:
+        return _dictionaries(self.yaml.at("spec", "volumes"))
+
+    def _mounts(self) -> list[dict[str, object]]:
+        return _dictionaries(self._container.get("volumeMounts"))
+
+    def _port_number(self, port: str) -> int | None:
+        if port.isdecimal():
+            return int(port)
+        for entry in _dictionaries(self._container.get("ports")):
+            if port and entry.get("name") == port:
+                return int(str(entry.get("hostPort") or entry.get("containerPort")))
+        return None
+
+    def _edited(self, yaml: YamlText) -> Self:
+        return type(self)(yaml, self.index)
+
+    def _with_flag(self, name: str, path: str) -> Self:
+        present = effective(self.flags, name)
+        if present is not None:
+            return self._with_flag_value(present, path)
+        for node in ("args", "command"):
+            listed = self._container.get(node)
+            if listed is not None and not (isinstance(listed, Scalar) and listed.is_null):
+                if not isinstance(listed, Sequence):
+                    raise Refused(f"{self.yaml.name}: the container's {node!r} is not a list written where it is used")
+                return self._edited(self.yaml.appended(listed, f"--{name}={path}"))
+        raise Refused(f"{self.yaml.name}: the container has no command and no args to add --{name} to")
+
+    def _with_flag_value(self, flag: Flag, value: str) -> Self:
+        written = self._argument_nodes()[flag.index].value.partition("=")[0]
+        return self._edited(
+            self.yaml.with_scalar(self._written(flag.value_index), flag.rewritten(value, written_name=written))
+        )
+
+    def _without_argument(self, index: int) -> Self:
+        for listed in self._argument_lists():
+            if index < len(listed.items):
+                return self._edited(self.yaml.without_item(listed, index))
+            index -= len(listed.items)
+        raise IndexError(index)
+
+    def _written(self, index: int) -> Scalar:
+        node = [item for listed in self._argument_lists() for item in listed.items][index]
+        if not isinstance(node, Scalar):
+            raise Refused(f"{self.yaml.name}: argument {index + 1} is an alias; write it out where it is used")
+        return node
+
+    def _with_entry(self, owner_path: tuple[str | int, ...], key: str, entry: Value) -> Self:
+        owner = _mapping(self.yaml, *owner_path)
+        listed = owner.get(key)
+        if isinstance(listed, Sequence):
+            return self._edited(self.yaml.appended(listed, entry))
+        if listed is None or (isinstance(listed, Scalar) and listed.is_null):
+            return self._edited(self.yaml.with_key(owner, key, [entry]))
+        raise Refused(f"{self.yaml.name}: {key!r} is not a list written where it is used")
+
+    def _without_entries(self, owner_path: tuple[str | int, ...], key: str) -> Self:
+        edited = self
+        while True:
+            owner = _mapping(edited.yaml, *owner_path)
+            listed = owner.get(key)
+            names = [str(entry.get("name", "")) for entry in _dictionaries(listed)]
+            index = next((i for i, name in enumerate(names) if name.startswith(VOLUME_PREFIX)), None)
+            if index is None or not isinstance(listed, Sequence):
+                return edited
+            if len(names) == 1 and not listed.flow:
+                edited = edited._edited(edited.yaml.without_key(owner, key))
+            else:
+                edited = edited._edited(edited.yaml.without_item(listed, index))
+
+
+def parse_manifest(text: str, name: str) -> PodManifest:
+    """Parse a manifest and find its scheduler's container.
+
+    Raises:
+        ConfigError: not a pod, or no container of it runs kube-scheduler.
+        Refused: it runs one in a way that no flag can be added to.
+    """
+    yaml = YamlText.parse(text, name)
+    kind = _text(yaml.mapping.get("kind"))
+    if kind != "Pod":
+        raise ConfigError(f"{name}: kind is {kind!r}, a static pod manifest has kind 'Pod'")
+    if _dictionaries(yaml.at("spec", "containers")) == []:
+        raise ConfigError(f"{name}: the pod has no containers")
+    manifest = PodManifest(yaml, _scheduler_index(yaml))
+    arguments = manifest.arguments
+    program = posixpath.basename(arguments[0]) if arguments else ""
+    if program in _SHELLS:
+        raise Refused(
+            f"{name}: kube-scheduler is started by a shell ({program!r}); start it directly, one flag per list item"
+        )
+    return manifest
+
+
+def runs_scheduler(text: str, name: str) -> bool:
+    """Say whether ``text`` is a pod with a kube-scheduler in it; broken files and other things are simply not."""
+    try:
+        parse_manifest(text, name)
+    except Refused:
+        return True
+    except ConfigError:
+        return False
+    return True
+
+
+def _scheduler_index(yaml: YamlText) -> int:
+    """Choose the container: by its command, else by its image, else by its name."""
+    containers = _dictionaries(yaml.at("spec", "containers"))
+
+    def by_command(container: dict[str, object]) -> bool:
+        words = [*_list(container.get("command")), *_list(container.get("args"))]
+        return any(posixpath.basename(str(word)) == "kube-scheduler" for word in words[:2]) or any(
+            " --kubeconfig" in str(word) and "kube-scheduler " in str(word) for word in words
+        )
+
+    def by_image(container: dict[str, object]) -> bool:
+        repository = str(container.get("image", "")).partition("@")[0].rpartition("/")[2]
+        return repository.partition(":")[0] == "kube-scheduler"
+
+    def by_name(container: dict[str, object]) -> bool:
+        return container.get("name") == "kube-scheduler"
+
+    for rule in (by_command, by_image, by_name):
+        found = [index for index, container in enumerate(containers) if rule(container)]
+        if len(found) > 1:
+            names = ", ".join(repr(containers[index].get("name")) for index in found)
+            raise Refused(f"{yaml.name}: several containers run kube-scheduler: {names}")
+        if found:
+            return found[0]
+    names = ", ".join(repr(container.get("name")) for container in containers)
+    raise ConfigError(f"{yaml.name}: no container runs kube-scheduler; its containers are {names}")
+
+
+def _mapping(yaml: YamlText, *path: str | int) -> Mapping:
+    node = resolved(yaml.at(*path))
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{yaml.name}: {'.'.join(map(str, path))} is not a mapping")
+    return node
+
+
+def _text(node: Node | None) -> str:
+    node = resolved(node)
+    return node.value if isinstance(node, Scalar) and not node.is_null else ""
+
+
+def _strings(node: Node | None) -> dict[str, str]:
+    value = plain_value(node)
+    return {key: str(inner) for key, inner in value.items() if inner is not None} if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _dictionaries(node: Node | None) -> list[dict[str, object]]:
+    """Read a list of mappings; items of another kind count as empty ones, so that indexes stay true."""
+    return [item if isinstance(item, dict) else {} for item in _list(plain_value(node))]

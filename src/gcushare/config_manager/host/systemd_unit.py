@@ -1,0 +1,182 @@
+"""A kube-scheduler's systemd unit: read and change the flags in its ``ExecStart``, keep every other byte."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint, Trace, default_health, own_flag
+from gcushare.config_manager.host.pflag import Flag, effective, parse_flags
+from gcushare.config_manager.scheduler_config.versions import Version
+from gcushare.core.errors import ConfigError, Refused
+
+_WORD = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""")
+_PREFIXES = "@-:+!|"
+"""What systemd allows before the path of a program (systemd.service, COMMAND LINES)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of the command line and where it stands in the text, quotes included."""
+
+    start: int
+    end: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """A unit whose one ``ExecStart`` runs kube-scheduler."""
+
+    text: str
+    name: str
+    words: tuple[Word, ...]
+
+    @property
+    def program(self) -> str:
+        return self.words[0].value.lstrip(_PREFIXES)
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        return parse_flags([word.value for word in self.words])
+
+    @property
+    def version(self) -> Version | None:
+        return None
+
+    @property
+    def health(self) -> HealthEndpoint:
+        return default_health(self.flags)
+
+    def host_path(self, path: str) -> str | None:
+        return path
+
+    def trace(self, own_paths: frozenset[str]) -> Trace:
+        flag = own_flag(self.flags, own_paths)
+        return Trace(flag, "", ("flag",) if flag else ())
+
+    def points_at(self, target: ConfigTarget) -> bool:
+        flag = effective(self.flags, target.flag)
+        return flag is not None and flag.value == target.path
+
+    def pointed_at(self, target: ConfigTarget) -> Self:
+        present = effective(self.flags, target.flag)
+        if present is not None:
+            return self._with_value(present, target.path)
+        expanded = [word.value for word in self.words if word.value.startswith("$")]
+        if expanded:
+            raise Refused(
+                f"{self.name}: flags of kube-scheduler come from {', '.join(expanded)}, where --{target.flag} may "
+                f"stand already: add --{target.flag}={target.path} there, to the file that `render` prints"
+            )
+        return self._appended(f"--{target.flag}={target.path}")
+
+    def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
+        flag = own_flag(self.flags, own_paths)
+        if flag is None:
+            return self
+        return self._without(flag) if flag_was is None else self._with_value(flag, flag_was)
+
+    def _with_value(self, flag: Flag, value: str) -> Self:
+        word = self.words[flag.value_index]
+        written = self.words[flag.index].value.partition("=")[0]
+        raw = self.text[word.start : word.end]
+        new = flag.rewritten(value, written_name=written)
+        quote = raw[0] if raw[0] in "\"'" and raw[-1] == raw[0] else '"' if re.search(r"\s", new) else ""
+        return self._replaced(word.start, word.end, f"{quote}{new}{quote}")
+
+    def _appended(self, argument: str) -> Self:
+        """Add a word at the end, on a line of its own where the last one stands on one."""
+        last = self.words[-1]
+        line_start = self.text.rfind("\n", 0, last.start) + 1
+        indent = self.text[line_start : last.start]
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        separator = f" \\{newline}{indent}" if indent.strip() == "" and indent else " "
+        return self._replaced(last.end, last.end, separator + argument)
+
+    def _without(self, flag: Flag) -> Self:
+        """Remove the flag's words with the space and the line continuation before them."""
+        start = self.words[flag.index - 1].end
+        return self._replaced(start, self.words[flag.value_index].end, "")
+
+    def _replaced(self, start: int, end: int, text: str) -> Self:
+        edited = self.text[:start] + text + self.text[end:]
+        return type(self)(edited, self.name, _scheduler_words(edited, self.name))
+
+
+def parse_unit(text: str, name: str) -> UnitFile:
+    """Parse a unit and find its scheduler's command line.
+
+    Raises:
+        ConfigError: not a service unit, or it does not run kube-scheduler.
+        Refused: it does so in a way that no flag can be added to.
+    """
+    return UnitFile(text, name, _scheduler_words(text, name))
+
+
+def _scheduler_words(text: str, name: str) -> tuple[Word, ...]:
+    commands = [words for words in _exec_starts(text) if words]
+    if not commands:
+        raise ConfigError(f"{name}: no [Service] section with an ExecStart= that runs kube-scheduler")
+    if len(commands) > 1:
+        raise Refused(f"{name}: {len(commands)} ExecStart= lines; leave the one that runs kube-scheduler")
+    words = commands[0]
+    program = posixpath.basename(words[0].value.lstrip(_PREFIXES))
+    if program != "kube-scheduler":
+        raise ConfigError(f"{name}: ExecStart runs {program!r}, not 'kube-scheduler'")
+    return words
+
+
+def _exec_starts(text: str) -> list[tuple[Word, ...]]:
+    """Read the words of every ExecStart in [Service]; an empty assignment forgets those before, as in systemd."""
+    found: list[tuple[Word, ...]] = []
+    section = ""
+    for start, end in _logical_lines(text):
+        line = text[start:end].strip()
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1]
+        match = re.match(r"\s*ExecStart\s*=", text[start:end])
+        if match is None or section != "Service":
+            continue
+        words = _words(text, start + match.end(), end)
+        found = [*found, words] if words else []
+    return found
+
+
+def _logical_lines(text: str) -> list[tuple[int, int]]:
+    """Split at line ends that no backslash continues; comment lines inside a continuation belong to it."""
+    spans: list[tuple[int, int]] = []
+    start = position = 0
+    for line in text.splitlines(keepends=True):
+        position += len(line)
+        content = line.rstrip("\r\n")
+        is_comment = content.lstrip()[:1] in ("#", ";")
+        continues = content.endswith("\\") and not (is_comment and start == position - len(line))
+        if continues or (is_comment and start != position - len(line)):
+            continue
+        spans.append((start, position))
+        start = position
+    if start < len(text):
+        spans.append((start, len(text)))
+    return spans
+
+
+def _words(text: str, start: int, end: int) -> tuple[Word, ...]:
+    """Split a command line; comment lines and the backslashes that continue lines are not words."""
+    words: list[Word] = []
+    position = start
+    for line in text[start:end].splitlines(keepends=True):
+        content = line.rstrip("\r\n")
+        continued = content.endswith("\\")
+        is_comment = position != start and content.lstrip()[:1] in ("#", ";")
+        stop = position + len(content) - (1 if continued else 0)
+        if not is_comment:
+            words.extend(Word(m.start(), m.end(), _unquoted(m.group())) for m in _WORD.finditer(text, position, stop))
+        position += len(line)
+    return tuple(words)
+
+
+def _unquoted(word: str) -> str:
+    return re.sub(r"""\\(.)|["']""", lambda match: match.group(1) or "", word)

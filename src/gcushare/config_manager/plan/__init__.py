@@ -1,0 +1,1 @@
+"""Plans as values: observe, decide, execute; every interrupted prefix is safe."""

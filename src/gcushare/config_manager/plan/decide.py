@@ -1,0 +1,285 @@
+"""Decide what to do to a scheduler's files: pure, from what was observed to a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gcushare.config_manager.host.files import FileState
+from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
+from gcushare.config_manager.host.pflag import effective
+from gcushare.config_manager.host.record import Record, sha256
+from gcushare.config_manager.plan import messages
+from gcushare.config_manager.plan.observe import Observed
+from gcushare.config_manager.plan.steps import (
+    AwaitScheduler,
+    Plan,
+    RemoveFile,
+    Restart,
+    Step,
+    Switch,
+    WriteFile,
+    without_restart,
+)
+from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.versions import Version, written_format
+from gcushare.core.errors import ConfigError
+
+_CONFIG_MODE = 0o644
+"""Like the configurations that kubeadm writes: a scheduler that does not run as root must be able to read it."""
+_SECRET_MODE = 0o600
+_RESTART_NOTE = "the scheduler reads its configuration only when it starts: restart it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a scheduler shall use."""
+
+    extender: ExtenderSettings
+    version: Version
+    restart: bool = True
+    """Whether to wait for the scheduler, and for a unit to restart it; the kubelet restarts a static pod by itself."""
+
+
+def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
+    """Plan to make the scheduler call the extender; empty when it does already.
+
+    The order makes every prefix safe: the record, the configuration and the backup change nothing by themselves; the
+    scheduler's own file is replaced in one step, and refers only to what is there by then.
+    """
+    goal = _goal(observed, wanted)
+    changes = _changes(observed, goal)
+    # A unit whose last change was not seen to the end may never have been restarted: its file does not tell.
+    is_restarted = goal.is_switched or (observed.layout.is_unit and (goal.is_config_new or observed.is_unproven))
+    steps: tuple[Step, ...] = changes
+    if wanted.restart and (changes or observed.record is None or not observed.record.is_proven):
+        steps += _proof(observed, goal, is_restarted)
+    if changes:
+        steps = _with_last_lines(steps, (messages.modified(observed.layout.target),))
+    steps += _stale(observed, goal.target.path)
+    return Plan(
+        opening=(messages.START_MODIFY, messages.version_checked(wanted.version)),
+        steps=steps,
+        notes=_apply_notes(observed, wanted, goal, is_changed=bool(changes)),
+    )
+
+
+def plan_recover(observed: Observed, version: Version, *, restart: bool = True) -> Plan:
+    """Plan to put back what was there before us and to remove every file that we wrote."""
+    layout = observed.layout
+    state = observed.target_state
+    pristine = observed.pristine.text.encode()
+    notes = list(observed.notes)
+    steps: list[Step] = []
+    if observed.has_trace:
+        steps += _restored(observed, replace(state, content=pristine))
+    # With a record still there, a run that put the file back may have been cut off before it saw the scheduler.
+    if observed.has_trace or observed.record is not None:
+        flag = observed.record.flag if observed.record is not None else "config"
+        was = effective(observed.pristine.flags, flag)
+        if layout.is_unit:
+            steps.append(Restart(unit=layout.target))
+        value = was.value if was is not None else None
+        is_restarted = observed.has_trace or layout.is_unit
+        steps.append(AwaitScheduler(flag=flag, value=value, restarted=is_restarted, required=False))
+        if observed.edited_since:
+            notes.append(
+                f"{layout.target} was edited after gcushare changed it: only gcushare's own change was removed, the "
+                "other edits stay"
+            )
+        if not restart:
+            notes.append(_RESTART_NOTE)
+    steps += _kept_aside(observed, notes)
+    steps += [RemoveFile(path=path) for path in layout.own_files if observed.snapshot[path] is not None]
+    steps += [RemoveFile(path=path) for path in observed.torn]
+    if not steps:
+        notes.append("the scheduler's configuration has nothing of gcushare in it, nothing to recover")
+    plan = Plan(
+        opening=(messages.START_RECOVER, messages.version_checked(version)),
+        steps=_with_recover_lines(observed, steps),
+        notes=tuple(notes),
+    )
+    return plan if restart else without_restart(plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Goal:
+    """How the files shall be."""
+
+    target: ConfigTarget
+    config: FileState
+    scheduler_file: bytes
+    record: Record
+    notes: tuple[str, ...]
+    is_config_new: bool
+    is_switched: bool
+
+
+def _goal(observed: Observed, wanted: Wanted) -> _Goal:
+    document, notes = _document(observed, wanted)
+    path = observed.layout.config_path(document.format)
+    content = document.text.encode()
+    target = ConfigTarget(document.flag, path, sha256(content)[:TAG_LENGTH])
+    state = observed.target_state
+    mode = _SECRET_MODE if wanted.extender.is_secret else _CONFIG_MODE
+    config = replace(state, content=content, mode=mode)
+    present = observed.snapshot[path]
+    # An admin's edit that left our change whole needs no second restart of the scheduler.
+    is_switched = not observed.target.points_at(target)
+    scheduler_file = observed.pristine.pointed_at(target).text.encode() if is_switched else state.content
+    return _Goal(
+        target=target,
+        config=config,
+        scheduler_file=scheduler_file,
+        record=_record(observed, wanted, target, content, scheduler_file),
+        notes=notes,
+        is_config_new=present is None or (present.content, present.mode) != (content, mode),
+        is_switched=is_switched,
+    )
+
+
+def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, tuple[str, ...]]:
+    """Make the configuration: from our own one if somebody edited it, else from the admin's, else anew."""
+    notes: tuple[str, ...] = ()
+    if observed.own_edited is not None:
+        merged = merged_config(observed.own_edited.text, observed.own_edited.path, wanted.extender)
+        if merged.format.is_read_by(wanted.version):
+            return merged, notes
+        notes = (f"what was edited by hand in {observed.own_edited.path} is not used: {wanted.version} cannot read it",)
+    if observed.base is None:
+        return new_config(wanted.extender, wanted.version, observed.pristine.flags), notes
+    merged = merged_config(observed.base.text, observed.base.path, wanted.extender)
+    if not merged.format.is_read_by(wanted.version):
+        raise ConfigError(
+            f"{observed.base.path}: kube-scheduler {wanted.version} does not read {merged.format.kind} "
+            f"{merged.format.value}: write it as {written_format(wanted.version).value}"
+        )
+    return merged, notes
+
+
+def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
+    """List the writes that are needed, the switch last; none when all is there already."""
+    layout = observed.layout
+    pristine = replace(observed.target_state, content=observed.pristine.text.encode())
+    backup = observed.snapshot[layout.backup]
+    is_backup_there = backup is not None and backup.content == pristine.content
+    if observed.record is not None and is_backup_there and not goal.is_config_new and not goal.is_switched:
+        return ()
+    steps: list[Step] = [_record_step(observed, goal.record)]
+    if goal.is_config_new:
+        path = goal.target.path
+        steps.append(WriteFile(path=path, state=goal.config, lines=(messages.config_written(path),)))
+    if not is_backup_there:
+        before = () if backup is not None else (messages.missing(layout.backup),)
+        lines = (*before, messages.backed_up(layout.target, layout.backup))
+        steps.append(WriteFile(path=layout.backup, state=pristine, lines=lines))
+    if goal.is_switched:
+        steps += _put(observed, replace(pristine, content=goal.scheduler_file))
+    return tuple(steps)
+
+
+def _record_step(observed: Observed, record: Record) -> WriteFile:
+    state = replace(observed.target_state, content=record.encoded(), mode=_SECRET_MODE)
+    return WriteFile(path=observed.layout.record, state=state)
+
+
+def _put(observed: Observed, state: FileState) -> list[Step]:
+    """Replace the target in one step; a manifest is made outside of the kubelet's directory and renamed into it."""
+    layout = observed.layout
+    if layout.staging is None:
+        return [WriteFile(path=layout.target, state=state)]
+    return [
+        WriteFile(path=layout.staging, state=state, lines=(messages.edited(layout.staging),)),
+        Switch(source=layout.staging, target=layout.target),
+    ]
+
+
+def _restored(observed: Observed, state: FileState) -> list[Step]:
+    """Put the target's earlier contents back: by renaming the backup where it is just that, owner and mode included."""
+    layout = observed.layout
+    if layout.staging is None:
+        return [WriteFile(path=layout.target, state=state)]
+    if observed.snapshot[layout.backup] == state:
+        return [Switch(source=layout.backup, target=layout.target)]
+    return [
+        WriteFile(path=layout.staging, state=state),
+        Switch(source=layout.staging, target=layout.target),
+    ]
+
+
+def _proof(observed: Observed, goal: _Goal, is_restarted: bool) -> tuple[Step, ...]:
+    """Wait for the scheduler, then note that it was seen well; a crash in between makes the next run wait again."""
+    target = goal.target
+    awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
+    restart = (Restart(unit=observed.layout.target),) if observed.layout.is_unit and is_restarted else ()
+    return (*restart, awaited, _record_step(observed, replace(goal.record, is_proven=True)))
+
+
+def _record(observed: Observed, wanted: Wanted, target: ConfigTarget, config: bytes, edited: bytes) -> Record:
+    before = observed.record
+    was = [flag.value for flag in observed.pristine.flags if flag.name == target.flag]
+    return Record(
+        target=observed.layout.target,
+        before_sha256=sha256(observed.pristine.text.encode()),
+        after_sha256=_with_newest(before.after_sha256 if before else (), sha256(edited)),
+        flag=target.flag,
+        flag_was=was[-1] if was else None,
+        config=target.path,
+        config_sha256=_with_newest(before.config_sha256 if before else (), sha256(config)),
+        scheduler_version=str(wanted.version),
+        is_proven=not wanted.restart,
+    )
+
+
+def _with_newest(sums: tuple[str, ...], newest: str) -> tuple[str, ...]:
+    return (*(item for item in sums[-1:] if item != newest), newest)
+
+
+def _stale(observed: Observed, path: str) -> tuple[Step, ...]:
+    """Remove the configuration in the other format, which an upgrade past 1.23 leaves behind, and torn files."""
+    others = sorted(observed.layout.own_configs - {path})
+    left = [other for other in others if observed.snapshot[other] is not None]
+    return tuple(RemoveFile(path=each) for each in (*left, *observed.torn))
+
+
+def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
+    """Keep a configuration that somebody edited by hand, beside its old name."""
+    record = observed.record
+    state = observed.snapshot.get(record.config) if record is not None else None
+    if record is None or state is None or sha256(state.content) in record.config_sha256:
+        return []
+    aside = f"{record.config}.edited"
+    notes.append(f"{record.config} was edited by hand after gcushare wrote it: kept as {aside}")
+    return [WriteFile(path=aside, state=state)]
+
+
+def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed: bool) -> tuple[str, ...]:
+    notes = [*observed.notes, *goal.notes]
+    path = goal.target.path
+    if not is_changed:
+        notes.append("the scheduler's configuration is as it should be, nothing to change")
+    if is_changed and observed.edited_since:
+        notes.append(f"{observed.layout.target} was edited after gcushare changed it: those edits stay")
+    if is_changed and observed.base is not None:
+        notes.append(f"{observed.base.path} stays as it is; {path} has its contents and the extender")
+    if wanted.extender.url.startswith("https://") and wanted.extender.tls is None:
+        notes.append("the extender's certificate is not verified: no CA was given (--tls-ca)")
+    if is_changed and not wanted.restart:
+        notes.append(_RESTART_NOTE)
+    return tuple(notes)
+
+
+def _with_last_lines(steps: tuple[Step, ...], lines: tuple[str, ...]) -> tuple[Step, ...]:
+    """Print ``lines`` after the last step."""
+    return (*steps[:-1], replace(steps[-1], lines=(*steps[-1].lines, *lines)))
+
+
+def _with_recover_lines(observed: Observed, steps: list[Step]) -> tuple[Step, ...]:
+    """Attach the manual's lines: recovered once the target is back, what is gone when all is removed."""
+    layout = observed.layout
+    placed = list(steps)
+    for index, step in enumerate(placed):
+        if isinstance(step, Switch) or (isinstance(step, WriteFile) and step.path == layout.target):
+            placed[index] = replace(step, lines=(messages.recovered(layout.target),))
+    gone = tuple(messages.missing(path) for path in layout.own_files if path != layout.record)
+    return _with_last_lines(tuple(placed), (*gone, messages.deleted(layout.directory))) if placed else ()

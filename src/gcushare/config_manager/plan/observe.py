@@ -1,0 +1,259 @@
+"""Read everything that a decision needs from the host, once."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from gcushare.config_manager.host.files import Files, FileState, temporary_path
+from gcushare.config_manager.host.launch import SchedulerFile, own_flag
+from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
+from gcushare.config_manager.host.pflag import CONFIG, POLICY_FILE
+from gcushare.config_manager.host.record import Record, parse_record, sha256
+from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest, runs_scheduler
+from gcushare.config_manager.plan.steps import Snapshot
+from gcushare.config_manager.scheduler_config.document import existing_config
+from gcushare.core.errors import ConfigError, NotFoundError, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class BaseConfig:
+    """An existing configuration that ours is made from."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One scheduler's files, read at one moment."""
+
+    layout: Layout
+    snapshot: Snapshot
+    """The target and every file of ours."""
+    target: SchedulerFile
+    pristine: SchedulerFile
+    """The target without our change: what it was, or would be had we never come."""
+    has_trace: bool
+    edited_since: bool
+    """Whether somebody else changed the target after us."""
+    record: Record | None
+    base: BaseConfig | None
+    """The configuration that the admin gave the scheduler."""
+    own_edited: BaseConfig | None
+    """Our configuration, when somebody edited it after us."""
+    torn: tuple[str, ...]
+    """Temporary files that a crash left behind."""
+    notes: tuple[str, ...]
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether the last change was cut off before the scheduler was seen well with it."""
+        return self.record is not None and not self.record.is_proven
+
+    @property
+    def target_state(self) -> FileState:
+        state = self.snapshot[self.layout.target]
+        if state is None:
+            raise NotFoundError(f"{self.layout.target!r} is gone")
+        return state
+
+
+def find_manifest(files: Files, directory: str) -> str:
+    """Find the one manifest that runs kube-scheduler among the static pods in ``directory``.
+
+    Raises:
+        NotFoundError: there is none.
+        Refused: several, and none has the usual name; or a second file starts the same pod.
+    """
+    found: dict[str, PodManifest | None] = {}
+    for name in files.names(directory):
+        path = posixpath.join(directory, name)
+        state = None if name.startswith(".") else _regular(files, path, is_wanted=name == MANIFEST_NAME)
+        text = "" if state is None else state.content.decode(errors="replace")
+        if runs_scheduler(text, path):
+            found[path] = _parsed(text, path)
+    usual = posixpath.join(directory, MANIFEST_NAME)
+    if not found:
+        raise NotFoundError(
+            f"no manifest in {directory!r} runs kube-scheduler: name it with --manifest; for a systemd unit use "
+            "--unit, for a managed control plane the chart's own scheduler"
+        )
+    path = usual if usual in found else next(iter(found))
+    if path != usual and len(found) > 1:
+        raise Refused(f"several manifests run kube-scheduler: {', '.join(found)}: name one with --manifest")
+    mine = found[path]
+    for other, manifest in found.items():
+        if other != path and mine and manifest and manifest.pod_name == mine.pod_name:
+            raise Refused(
+                f"{other!r} and {path!r} both start pod {mine.pod_name[1]!r}: the kubelet runs either; move the one "
+                "that is only a copy out of the directory"
+            )
+    return path
+
+
+def read_target(files: Files, layout: Layout) -> tuple[FileState, SchedulerFile]:
+    """Read and parse the scheduler's own file.
+
+    Raises:
+        NotFoundError: it is not there; an admin may have moved it away to stop the scheduler.
+        ConfigError, Refused: it is not a scheduler's, or one that cannot be edited.
+    """
+    state = files.read(layout.target)
+    if state is None:
+        flag = "--unit" if layout.is_unit else "--manifest"
+        raise NotFoundError(f"{layout.target!r} does not exist: name the scheduler's file with {flag}")
+    return state, layout.parse(state.content)
+
+
+def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed:
+    """Read the target, our own files and, unless it is to recover, the admin's configuration.
+
+    Raises:
+        As ``read_target`` does, and ``ConfigError`` or ``Refused`` when the admin's configuration cannot be read.
+    """
+    target_state, target = read_target(files, layout)
+    _check_directory(layout, target)
+    snapshot = {path: files.read(path) for path in layout.own_files} | {layout.target: target_state}
+    record, notes = _read_record(snapshot[layout.record], layout)
+    pristine, has_trace, edited = _without_us(layout, target, snapshot, record)
+    foreign = own_flag(pristine.flags, layout.own_configs)
+    if foreign is not None:
+        raise Refused(
+            f"{layout.target}: --{foreign.name}={foreign.value} was set by another system that uses the same file "
+            "name: uninstall or recover that one first"
+        )
+    return Observed(
+        layout=layout,
+        snapshot=snapshot,
+        target=target,
+        pristine=pristine,
+        has_trace=has_trace,
+        edited_since=edited,
+        record=record,
+        base=_read_base(files, layout, pristine) if with_base else None,
+        own_edited=_read_own_edited(layout, snapshot, record),
+        torn=_find_torn(files, layout),
+        notes=notes,
+    )
+
+
+def find_directory(target: SchedulerFile) -> str | None:
+    """Find the directory in which the configuration lies that we, or another of us, gave the scheduler."""
+    for flag in target.flags:
+        directory, name = posixpath.split(flag.value)
+        if flag.name in (CONFIG, POLICY_FILE) and name in (POLICY_NAME, CONFIG_NAME):
+            return directory
+    return None
+
+
+def _check_directory(layout: Layout, target: SchedulerFile) -> None:
+    """Undoing a change needs the record and the backup that lie beside its configuration."""
+    directory = find_directory(target)
+    if directory not in (None, layout.directory):
+        raise Refused(
+            f"{layout.target}: a gcushare-config-manager that keeps its files in {directory!r}, not in "
+            f"{layout.directory!r}, changed it: recover it there first (--files-dir {directory}; the chart's "
+            "configManager.filesDir)"
+        )
+
+
+def _find_torn(files: Files, layout: Layout) -> tuple[str, ...]:
+    ours = {temporary_path(path) for path in (*layout.own_files, layout.target)}
+    folders = {posixpath.dirname(path) for path in ours}
+    present = {posixpath.join(folder, name) for folder in folders for name in files.names(folder)}
+    return tuple(sorted(ours & present))
+
+
+def _without_us(
+    layout: Layout, target: SchedulerFile, snapshot: Snapshot, record: Record | None
+) -> tuple[SchedulerFile, bool, bool]:
+    """Work out the target without our change, whether it has one, and whether it was edited after us."""
+    is_marked = target.trace(layout.own_configs).found
+    is_recorded = record is not None and own_flag(target.flags, layout.own_configs) is not None
+    if not is_marked and not is_recorded:
+        return target, False, False
+    backup = snapshot[layout.backup]
+    ours = sha256(target.text.encode())
+    is_as_written = record is not None and ours in record.after_sha256
+    if record is not None and is_as_written and backup and sha256(backup.content) == record.before_sha256:
+        return layout.parse(backup.content), True, False
+    was = record.flag_was if record is not None else _flag_in_backup(layout, target, backup)
+    return target.without_trace(layout.own_configs, was), True, True
+
+
+def _flag_in_backup(layout: Layout, target: SchedulerFile, backup: FileState | None) -> str | None:
+    """Without a record, the backup is the only witness of the flag's value before us."""
+    ours = own_flag(target.flags, layout.own_configs)
+    if backup is None or ours is None:
+        return None
+    values = [flag.value for flag in layout.parse(backup.content).flags if flag.name == ours.name]
+    return values[-1] if values else None
+
+
+def _read_record(state: FileState | None, layout: Layout) -> tuple[Record | None, tuple[str, ...]]:
+    if state is None:
+        return None, ()
+    try:
+        record = parse_record(state.content, layout.record)
+    except ConfigError as error:
+        return None, (f"the record of the last change is not used: {error}",)
+    if record.target != layout.target:
+        raise Refused(
+            f"{layout.record}: the scheduler of this node was changed through {record.target!r}, not through "
+            f"{layout.target!r}: recover that one first"
+        )
+    return record, ()
+
+
+def _read_own_edited(layout: Layout, snapshot: Snapshot, record: Record | None) -> BaseConfig | None:
+    if record is None or record.config not in layout.own_configs:
+        return None
+    own = snapshot[record.config]
+    if own is None or sha256(own.content) in record.config_sha256:
+        return None
+    return BaseConfig(record.config, _text(own, record.config))
+
+
+def _read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
+    flag = existing_config(pristine.flags)
+    if flag is None:
+        return None
+    path = pristine.host_path(flag.value)
+    if path is None:
+        raise Refused(
+            f"{layout.target}: --{flag.name}={flag.value} is not a file of the host, so it cannot be merged: put it "
+            "into a hostPath volume"
+        )
+    state = files.read(path)
+    if state is None:
+        raise ConfigError(
+            f"{path!r}, which kube-scheduler reads by --{flag.name}, does not exist here; a pod must be given it (the "
+            "chart's configManager.readOnlyPaths)"
+        )
+    return BaseConfig(path, _text(state, path))
+
+
+def _text(state: FileState, path: str) -> str:
+    try:
+        return state.content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text: {error}") from error
+
+
+def _regular(files: Files, path: str, *, is_wanted: bool) -> FileState | None:
+    """Read a file of the manifest directory; a link or directory is passed over unless it is the one we look for."""
+    try:
+        return files.read(path)
+    except Refused:
+        if is_wanted:
+            raise
+        return None
+
+
+def _parsed(text: str, path: str) -> PodManifest | None:
+    try:
+        return parse_manifest(text, path)
+    except Refused:
+        # Started in a way that cannot be edited: found all the same, and refused when it is the one chosen.
+        return None

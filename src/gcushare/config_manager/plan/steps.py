@@ -1,0 +1,170 @@
+"""Plans: what will be done, step by step, as values that can be shown, executed, interrupted and undone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from gcushare.config_manager.host.files import FileState
+
+Snapshot: TypeAlias = Mapping[str, FileState | None]
+"""Every file that a plan may touch, by path; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFile:
+    """Put ``state`` at ``path``."""
+
+    path: str
+    state: FileState
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """Rename ``source`` over ``target``: the one moment at which the scheduler's file changes."""
+
+    source: str
+    target: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFile:
+    """Remove ``path`` if it is there."""
+
+    path: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Have systemd read its units anew and restart one."""
+
+    unit: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitScheduler:
+    """Wait until a scheduler runs that was started with this flag's value (None: without the flag) and is healthy."""
+
+    flag: str
+    value: str | None
+    restarted: bool
+    """Whether it must be another process than the one that ran before the plan."""
+    required: bool
+    """Whether the plan is undone when it does not come up; else that is only reported."""
+    lines: tuple[str, ...] = ()
+
+
+Step: TypeAlias = WriteFile | Switch | RemoveFile | Restart | AwaitScheduler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Steps in an order whose every prefix leaves a scheduler that can start; each may be repeated."""
+
+    opening: tuple[str, ...]
+    """Lines printed before the first step."""
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+    """What an admin should know of the decision."""
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not self.steps
+
+
+def changed(snapshot: Snapshot, step: Step) -> Snapshot:
+    """Say how the files look after ``step``, without touching any."""
+    match step:
+        case WriteFile(path=path, state=state):
+            return {**snapshot, path: state}
+        case Switch(source=source, target=target):
+            return {**snapshot, target: snapshot[source], source: None}
+        case RemoveFile(path=path):
+            return {**snapshot, path: None}
+        case Restart() | AwaitScheduler():
+            return snapshot
+
+
+def outcome(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    for step in plan.steps:
+        snapshot = changed(snapshot, step)
+    return snapshot
+
+
+def way_back(before: Snapshot, now: Snapshot, target: str, staging: str | None) -> tuple[Step, ...]:
+    """Plan the return from ``now`` to ``before``.
+
+    What the scheduler's file refers to is put back first, then that file, then what was not there is removed. A copy
+    that holds the file's old contents already is renamed into place, which works on a full disk as well. Without a
+    ``staging`` path the target's directory is an ordinary one, and the file is written there directly.
+    """
+    wanted = before[target]
+    copies = [path for path in sorted(now) if path != target and wanted is not None and now[path] == wanted]
+    others = sorted(set(before) - {target})
+    steps = [_put_back(path, before[path]) for path in others if before[path] != now[path] and before[path]]
+    steps = [step for step in steps if not isinstance(step, WriteFile) or step.path not in copies]
+    if now[target] != wanted and wanted is not None:
+        if staging is None:
+            steps.append(WriteFile(path=target, state=wanted))
+        elif copies:
+            steps.append(Switch(source=copies[0], target=target))
+        else:
+            steps += [WriteFile(path=staging, state=wanted), Switch(source=staging, target=target)]
+    here = now
+    for step in steps:
+        here = changed(here, step)
+    return (*steps, *(_put_back(path, before[path]) for path in others if before[path] != here[path]))
+
+
+def _put_back(path: str, state: FileState | None) -> Step:
+    return RemoveFile(path=path) if state is None else WriteFile(path=path, state=state)
+
+
+def without_restart(plan: Plan) -> Plan:
+    """Leave only what touches files."""
+    return replace(plan, steps=tuple(s for s in plan.steps if not isinstance(s, Restart | AwaitScheduler)))
+
+
+def describe(step: Step) -> str:
+    """Say in one line what a step does."""
+    match step:
+        case WriteFile(path=path, state=state):
+            return f"write {path} ({len(state.content)} bytes, mode {state.mode:04o})"
+        case Switch(source=source, target=target):
+            return f"rename {source} to {target}"
+        case RemoveFile(path=path):
+            return f"remove {path}"
+        case Restart(unit=unit):
+            return f"systemctl daemon-reload, then restart {unit}"
+        case AwaitScheduler(flag=flag, value=value, required=required):
+            started = f"with --{flag}={value}" if value is not None else f"without gcushare's --{flag}"
+            otherwise = ", else put everything back" if required else ""
+            return f"wait until kube-scheduler runs {started} and is healthy{otherwise}"
+
+
+def render_diff(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Show what the plan changes, file by file, as a unified diff; private keys are not shown."""
+    after = outcome(snapshot, plan)
+    for path in sorted(snapshot):
+        old, new = snapshot[path], after[path]
+        if old == new:
+            continue
+        yield from difflib.unified_diff(
+            _lines(old), _lines(new), path if old else "/dev/null", path if new else "/dev/null", lineterm=""
+        )
+
+
+def _lines(state: FileState | None) -> list[str]:
+    text = "" if state is None else state.content.decode(errors="replace")
+    return [_masked(line.rstrip("\r")) for line in text.split("\n")] if text else []
+
+
+def _masked(line: str) -> str:
+    head, key, _ = line.partition("keyData")
+    return f"{head}{key}: (a private key)" if key else line

@@ -1,0 +1,207 @@
+"""The document that tells kube-scheduler of the extender: written anew, or merged into what the admin has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence as SequenceType
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from gcushare.config_manager.host.pflag import CONFIG, POLICY_CONFIGMAP, POLICY_FILE, Flag, effective
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, extender_entry, is_ours
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, parse_format, written_format
+from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping
+from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
+from gcushare.core.errors import ConfigError, Refused
+from gcushare.vendors import VENDORS
+from gcushare.wire.scheduler_port import Calls
+
+_Document: TypeAlias = dict[str, Value]
+
+_IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (
+    ("kubeconfig", ("clientConnection", "kubeconfig"), str),
+    ("kube-api-content-type", ("clientConnection", "contentType"), str),
+    ("kube-api-qps", ("clientConnection", "qps"), float),
+    ("kube-api-burst", ("clientConnection", "burst"), int),
+    ("profiling", ("enableProfiling",), bool),
+    ("contention-profiling", ("enableContentionProfiling",), bool),
+    ("lock-object-name", ("leaderElection", "resourceName"), str),
+    ("lock-object-namespace", ("leaderElection", "resourceNamespace"), str),
+    ("leader-elect", ("leaderElection", "leaderElect"), bool),
+    ("leader-elect-lease-duration", ("leaderElection", "leaseDuration"), str),
+    ("leader-elect-renew-deadline", ("leaderElection", "renewDeadline"), str),
+    ("leader-elect-retry-period", ("leaderElection", "retryPeriod"), str),
+    ("leader-elect-resource-lock", ("leaderElection", "resourceLock"), str),
+    ("leader-elect-resource-name", ("leaderElection", "resourceName"), str),
+    ("leader-elect-resource-namespace", ("leaderElection", "resourceNamespace"), str),
+)
+"""Flags that kube-scheduler drops once ``--config`` is given (``cmd/kube-scheduler/app/options``), the leader election
+ones in some versions, and where each belongs in the file: without them ``--profiling=false`` would silently end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDocument:
+    """A finished configuration."""
+
+    text: str
+    format: ConfigFormat
+
+    @property
+    def flag(self) -> str:
+        return POLICY_FILE if self.format is ConfigFormat.POLICY else CONFIG
+
+
+def existing_config(flags: SequenceType[Flag]) -> Flag | None:
+    """Find the flag that names the admin's own configuration; a policy outranks ``--config`` where both are given.
+
+    Raises:
+        Refused: the policy lies in a ConfigMap, out of reach of an edit on this node.
+    """
+    policy = effective(flags, POLICY_FILE)
+    configmap = effective(flags, POLICY_CONFIGMAP)
+    legacy = effective(flags, "use-legacy-policy-config")
+    if configmap is not None and configmap.value and not (policy and legacy and legacy.value == "true"):
+        raise Refused(
+            f"kube-scheduler reads its policy from ConfigMap {configmap.value!r} (--{POLICY_CONFIGMAP}): add the "
+            "extender that `render` prints to the policy there"
+        )
+    return policy if policy is not None and policy.value else effective(flags, CONFIG)
+
+
+def new_config(settings: ExtenderSettings, version: Version, flags: SequenceType[Flag]) -> ConfigDocument:
+    """Write a configuration for a scheduler that has none; what its flags say and ``--config`` would drop is kept."""
+    written = written_format(version)
+    document: _Document = {"apiVersion": written.value, "kind": written.kind}
+    if written is ConfigFormat.POLICY:
+        document["extenders"] = [extender_entry(settings, written)]
+        return ConfigDocument(json.dumps(document, indent=2) + "\n", written)
+    document |= _carried(flags)
+    document["extenders"] = [extender_entry(settings, written)]
+    return ConfigDocument("\n".join([*block_mapping(document, ""), ""]), written)
+
+
+def merged_config(base: str, name: str, settings: ExtenderSettings) -> ConfigDocument:
+    """Add our entry to ``base``, or bring the one that is there up to date; everything else stays as it is.
+
+    Raises:
+        ConfigError: ``base`` is not a configuration with extenders.
+        Refused: another extender binds already; kube-scheduler accepts only one that does.
+    """
+    yaml = YamlText.parse(base, name)
+    try:
+        written = parse_format(*(plain_value(yaml.mapping.get(key)) for key in ("apiVersion", "kind")))
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    entry = extender_entry(settings, written)
+    extenders = yaml.mapping.get("extenders")
+    if extenders is None or (isinstance(extenders, Scalar) and extenders.is_null):
+        return ConfigDocument(yaml.with_key(yaml.mapping, "extenders", [entry]).text, written)
+    if not isinstance(extenders, Sequence):
+        raise ConfigError(f"{name}: extenders is not a list written where it is used")
+    present = [item if isinstance(item, dict) else {} for item in _as_list(plain_value(extenders))]
+    ours = [index for index, item in enumerate(present) if is_ours(item, settings)]
+    for index, item in enumerate(present):
+        if index not in ours and item.get("bindVerb"):
+            raise Refused(
+                f"{name}: extender {item.get('urlPrefix')!r} binds pods already, and kube-scheduler accepts only one "
+                "extender with a bindVerb: take that bindVerb out, or give gcushare a scheduler of its own"
+            )
+    if not ours:
+        return ConfigDocument(yaml.appended(extenders, entry).text, written)
+    for index in reversed(ours[1:]):
+        yaml = yaml.without_item(_extenders(yaml), index)
+    return ConfigDocument(_updated(yaml, ours[0], entry).text, written)
+
+
+def calls_of(text: str, name: str) -> Calls:
+    """How a scheduler with this configuration calls the extender.
+
+    Raises:
+        ConfigError: it is no configuration.
+    """
+    extenders = plain_value(YamlText.parse(text, name).mapping.get("extenders"))
+    for entry in _as_list(extenders):
+        if isinstance(entry, dict) and _is_known(entry):
+            tls = entry.get("tlsConfig")
+            shows = isinstance(tls, dict) and (tls.get("certData") or tls.get("certFile"))
+            return Calls.MUTUAL_TLS if shows else Calls.OTHER
+    return Calls.NONE
+
+
+def _is_known(entry: dict[str, object]) -> bool:
+    """Whether an entry is of one of the vendors' extenders."""
+    return urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/") in {vendor.url_prefix for vendor in VENDORS}
+
+
+def _updated(yaml: YamlText, index: int, entry: dict[str, Value]) -> YamlText:
+    """Bring each value of the entry up to date where it differs; comments and keys of the admin's stay."""
+    stale = {"tlsConfig", "enableHttps", "enableHTTPS"} - set(entry)
+    for key in sorted(stale):
+        if _entry(yaml, index).get(key) is not None:
+            yaml = yaml.without_key(_entry(yaml, index), key)
+    for key, value in entry.items():
+        node = _entry(yaml, index)
+        if plain_value(node.get(key)) != _plainly(value):
+            yaml = yaml.with_key(node, key, value)
+    return yaml
+
+
+def _extenders(yaml: YamlText) -> Sequence:
+    node = yaml.mapping.get("extenders")
+    if not isinstance(node, Sequence):
+        raise ConfigError(f"{yaml.name}: extenders is not a list written where it is used")
+    return node
+
+
+def _entry(yaml: YamlText, index: int) -> Mapping:
+    node = _extenders(yaml).items[index]
+    if not isinstance(node, Mapping):
+        raise Refused(f"{yaml.name}: extender {index + 1} is an alias; write it out where it is used")
+    return node
+
+
+def _carried(flags: SequenceType[Flag]) -> _Document:
+    """Collect what ``--config`` would drop."""
+    document: dict[str, dict[str, Value] | Value] = {}
+    for name, path, kind in _IGNORED_WITH_CONFIG:
+        flag = effective(flags, name)
+        if flag is None:
+            continue
+        value = _typed(flag.value, kind)
+        if len(path) == 1:
+            document[path[0]] = value
+        else:
+            section = document.setdefault(path[0], {})
+            if isinstance(section, dict):
+                section[path[1]] = value
+    return document
+
+
+def _typed(value: str, kind: type) -> Value:
+    """Read a flag's value as the file wants it; one that is not of that kind the running scheduler refused itself."""
+    try:
+        if kind is bool:
+            return {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}[value.lower()]
+        if kind is int or (kind is float and value.isdecimal()):
+            return int(value)
+        return float(value) if kind is float else value
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"flag value {value!r} of kube-scheduler is not a {kind.__name__}") from error
+
+
+def _plainly(value: Value) -> object:
+    """Turn a value into what ``plain_value`` reads back: numbers as strings."""
+    match value:
+        case bool() | str():
+            return value
+        case int() | float():
+            return str(value)
+        case list():
+            return [_plainly(item) for item in value]
+        case dict():
+            return {key: _plainly(inner) for key, inner in value.items()}
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,133 @@
+"""The extender's entry in a kube-scheduler configuration."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat
+from gcushare.config_manager.scheduler_config.yaml_text import Value
+from gcushare.core.errors import ConfigError
+from gcushare.vendors.vendor import Vendor
+
+DEFAULT_TIMEOUT_S = 5.0
+"""kube-scheduler's own default; a filter call that takes longer fails the pod's scheduling attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderTls:
+    """What the scheduler needs to verify the extender, as PEM; a certificate and key only where it asks for them."""
+
+    ca: bytes
+    server_name: str = ""
+    certificate: bytes = b""
+    key: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderSettings:
+    """How kube-scheduler shall call the extender."""
+
+    url: str
+    """Scheme, address and port. An address, not a service name: the scheduler's pod uses the node's DNS."""
+    vendors: tuple[Vendor, ...]
+    """The first one's URL prefix is called for all of them: kube-scheduler accepts one extender that binds."""
+    whole_cards: bool = False
+    """Whether it is called for pods that ask for whole cards too, which then fit only where our plugin serves them."""
+    weight: int = 1
+    """Multiplies the extender's scores (0 to 10) beside those of the scheduler's own plugins."""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    ignorable: bool = False
+    """Whether pods are scheduled past an extender that does not answer; they would get no card, hence False."""
+    node_cache_capable: bool = True
+    """Send names of nodes, not whole nodes: our extender knows the nodes by its own watch."""
+    tls: ExtenderTls | None = None
+
+    def __post_init__(self) -> None:
+        problems = []
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            problems.append(f"extender URL {self.url!r} must look like http://10.96.1.37:32766 or https://...")
+        elif parts.path.strip("/") or parts.query:
+            problems.append(f"extender URL {self.url!r} must end after the port: the path follows from the vendor")
+        if not self.vendors:
+            problems.append("no vendor is given")
+        if self.weight < 1:
+            problems.append(f"weight {self.weight!r} must be 1 or more")
+        if not 0 < self.timeout_s <= 60:
+            problems.append(f"timeout {self.timeout_s!r} must be above 0 and at most 60 seconds")
+        if self.tls is not None and parts.scheme != "https":
+            problems.append(f"a TLS CA is given for extender URL {self.url!r}, which must then begin with https://")
+        if problems:
+            raise ConfigError(*problems)
+
+    @property
+    def url_prefix(self) -> str:
+        return self.url.rstrip("/") + self.vendors[0].url_prefix
+
+    @property
+    def memory_resources(self) -> tuple[str, ...]:
+        return tuple(vendor.memory_resource for vendor in self.vendors)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The resources whose pods the extender is called for."""
+        whole = tuple(vendor.whole_card_resource for vendor in self.vendors) if self.whole_cards else ()
+        return self.memory_resources + whole
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the configuration holds a private key, and must be readable by its owner alone."""
+        return self.tls is not None and bool(self.tls.key)
+
+
+def extender_entry(settings: ExtenderSettings, written: ConfigFormat) -> dict[str, Value]:
+    """Write the entry in the words of ``written``."""
+    https = settings.url.startswith("https://")
+    entry: dict[str, Value] = {
+        "urlPrefix": settings.url_prefix,
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "weight": settings.weight,
+        "enableHttps" if written.has_old_words else "enableHTTPS": https,
+    }
+    if settings.tls is not None:
+        entry["tlsConfig"] = _tls_config(settings.tls)
+    entry["httpTimeout"] = _duration(settings.timeout_s, written)
+    entry["nodeCacheCapable"] = settings.node_cache_capable
+    # The scheduler counts them as well: of a card in use the plugin reports what the other resource has as unhealthy,
+    # so both totals stay true, and a node that is full is left out before anybody is asked.
+    entry["managedResources"] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
+    entry["ignorable"] = settings.ignorable
+    return entry
+
+
+def is_ours(entry: dict[str, object], settings: ExtenderSettings) -> bool:
+    """Recognise our entry in an existing configuration: by its URL's path, or by a memory resource that it manages.
+
+    Not by whole cards: an extender of somebody else may manage those.
+    """
+    path = urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
+    if path in {vendor.url_prefix for vendor in settings.vendors}:
+        return True
+    managed = entry.get("managedResources")
+    names = {item.get("name") for item in managed if isinstance(item, dict)} if isinstance(managed, list) else set()
+    return not names.isdisjoint(settings.memory_resources)
+
+
+def _duration(seconds: float, written: ConfigFormat) -> Value:
+    if written.has_old_words:
+        return round(seconds * 1_000_000_000)
+    milliseconds = round(seconds * 1000)
+    return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
+
+
+def _tls_config(tls: ExtenderTls) -> Value:
+    config: dict[str, Value] = {"serverName": tls.server_name} if tls.server_name else {}
+    for key, pem in (("caData", tls.ca), ("certData", tls.certificate), ("keyData", tls.key)):
+        if pem:
+            config[key] = base64.b64encode(pem).decode()
+    return config

@@ -1,0 +1,250 @@
+"""Edit YAML or JSON text in place: insert, replace and remove single values, every other byte as it was.
+
+A ``YamlText`` is a value: each edit returns a new one, parsed again, so positions are never stale. Comments, quoting,
+order, indentation and line ends stay; what is inserted follows the style of its surroundings (block or flow, CRLF or
+LF, the list's own indentation). What cannot be edited without touching something else is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gcushare.config_manager.scheduler_config.yaml_tree import (
+    Alias,
+    Collection,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    aliases,
+    is_unwritten,
+    last_character,
+    parse_tree,
+    resolved,
+)
+from gcushare.core.errors import ConfigError, Refused
+
+Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value]"
+"""What can be written."""
+
+_PLAIN = re.compile(r"(?:--)?[A-Za-z/][\w./+=-]*(:[\w./+=-]+)*\Z")
+_NOT_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class YamlText:
+    """A document's text with its tree; ``name`` says in errors which file it is."""
+
+    text: str
+    root: Node | None
+    name: str
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> YamlText:
+        try:
+            return cls(text, parse_tree(text), name)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from error
+
+    @property
+    def mapping(self) -> Mapping:
+        """The document, which must be a mapping. Raises ``ConfigError`` when it is not."""
+        if not isinstance(self.root, Mapping):
+            what = "empty" if self.root is None else f"a {type(self.root).__name__.lower()}"
+            raise ConfigError(f"{self.name}: a mapping is expected at the top, the document is {what}")
+        return self.root
+
+    @property
+    def newline(self) -> str:
+        first = self.text.find("\n")
+        return "\r\n" if first > 0 and self.text[first - 1] == "\r" else "\n"
+
+    def at(self, *path: str | int) -> Node | None:
+        """Find the node at ``path`` (keys and list indexes), following aliases; None where the path ends early."""
+        node = self.root
+        for step in path:
+            node = resolved(node)
+            if isinstance(step, str):
+                node = node.get(step) if isinstance(node, Mapping) else None
+            else:
+                node = node.items[step] if isinstance(node, Sequence) and step < len(node.items) else None
+        return node
+
+    def appended(self, sequence: Sequence, value: Value) -> YamlText:
+        """Add ``value`` after the last item of ``sequence``."""
+        self._check_own(sequence)
+        if sequence.flow:
+            return self._flow_insert(sequence, sequence.items, flow_text(value))
+        indent = " " * self._column(sequence.start)
+        return self._insert_lines(last_character(sequence), block_item(value, indent))
+
+    def with_key(self, mapping: Mapping, key: str, value: Value) -> YamlText:
+        """Add ``key`` at the end of ``mapping``, or set its value where it stands."""
+        self._check_own(mapping)
+        present = mapping.get(key)
+        if present is not None:
+            return self._with_value(mapping, present, value)
+        if mapping.flow:
+            return self._flow_insert(mapping, [v for _, v in mapping.pairs], f"{json.dumps(key)}: {flow_text(value)}")
+        indent = " " * self._column(mapping.start)
+        return self._insert_lines(last_character(mapping), block_entry(key, value, indent))
+
+    def with_scalar(self, scalar: Scalar, value: str) -> YamlText:
+        """Replace a scalar's value, keeping its quotes where they can hold the new one."""
+        self._check_own(scalar)
+        if scalar.style in ("|", ">"):
+            raise Refused(f"{self.name}: the value {scalar.value!r} is a block scalar; write it on one line first")
+        return self._replaced(self._value_start(scalar), scalar.end, _quoted_like(scalar.style, value))
+
+    def without_item(self, sequence: Sequence, index: int) -> YamlText:
+        """Remove one item with its line(s). A block list's only item goes with its key: ``without_key``."""
+        self._check_own(sequence)
+        item = sequence.items[index]
+        if sequence.flow:
+            return self._flow_remove(sequence, index)
+        start = self.text.rfind("\n", 0, item.start) + 1
+        if len(sequence.items) == 1 or not re.fullmatch(r"\s*-\s+", self.text[start : item.start]):
+            raise Refused(f"{self.name}: the list item {self._excerpt(item)} does not stand on lines of its own")
+        return self._without_lines(start, last_character(item))
+
+    def without_key(self, mapping: Mapping, key: str) -> YamlText:
+        """Remove ``key`` with its value; it must stand on lines of its own in block style."""
+        self._check_own(mapping)
+        index = next(i for i, (name, _) in enumerate(mapping.pairs) if isinstance(name, Scalar) and name.value == key)
+        name, value = mapping.pairs[index]
+        if mapping.flow:
+            spans = [(n.start, v.end) for n, v in mapping.pairs]
+            return self._flow_cut(spans, index)
+        start = self.text.rfind("\n", 0, name.start) + 1
+        if self.text[start : name.start].strip(" \t"):
+            raise Refused(f"{self.name}: key {key!r} does not stand on lines of its own")
+        return self._without_lines(start, name.end if is_unwritten(value) else last_character(value))
+
+    def _with_value(self, mapping: Mapping, present: Node, value: Value) -> YamlText:
+        self._check_own(present)
+        if isinstance(present, Scalar) and isinstance(value, str) and self._is_on_one_line(present):
+            return self.with_scalar(present, value)
+        # The new value stands on the key's line: a list below its key may be indented like the key itself.
+        colon = self.text.index(":", mapping.key_of(present).end)
+        end = colon + 1 if is_unwritten(present) else last_character(present)
+        return self._replaced(colon + 1, end, " " + flow_text(value))
+
+    def _is_on_one_line(self, scalar: Scalar) -> bool:
+        return scalar.end > scalar.start and "\n" not in self.text[scalar.start : scalar.end]
+
+    def _flow_insert(self, node: Collection, children: tuple[Node, ...] | list[Node], text: str) -> YamlText:
+        if not children:
+            return self._replaced(node.start + self._opening(node), node.start + self._opening(node), text)
+        last = children[-1]
+        first_of_last = node.pairs[-1][0].start if isinstance(node, Mapping) else last.start
+        line_start = self.text.rfind("\n", 0, first_of_last) + 1
+        indent = self.text[line_start:first_of_last]
+        separator = ", "
+        if line_start > node.start and not indent.strip():
+            separator = "," + self.newline + indent
+        return self._replaced(last.end, last.end, separator + text)
+
+    def _flow_remove(self, sequence: Sequence, index: int) -> YamlText:
+        return self._flow_cut([(item.start, item.end) for item in sequence.items], index)
+
+    def _flow_cut(self, spans: list[tuple[int, int]], index: int) -> YamlText:
+        start, end = spans[index]
+        if index > 0:
+            start = spans[index - 1][1]
+        elif len(spans) > 1:
+            end = spans[1][0]
+        return self._replaced(start, end, "")
+
+    def _insert_lines(self, after: int, lines: list[str]) -> YamlText:
+        """Insert whole lines below the line that holds character ``after``."""
+        at_line_start = after > 0 and self.text[after - 1] == "\n"
+        line_end = after - 1 if at_line_start else self.text.find("\n", after)
+        if line_end < 0:
+            joined = "".join(self.newline + line for line in lines)
+            return self._replaced(len(self.text), len(self.text), joined)
+        joined = "".join(line + self.newline for line in lines)
+        return self._replaced(line_end + 1, line_end + 1, joined)
+
+    def _without_lines(self, start: int, last: int) -> YamlText:
+        """Remove the lines from character ``start`` to the one that holds ``last``."""
+        at_line_start = last > start and self.text[last - 1] == "\n"
+        line_end = last - 1 if at_line_start else self.text.find("\n", last)
+        if line_end < 0:
+            # The text has no final line end: the one before goes, so that there is still none.
+            start -= len(self.newline) if self.text[:start].endswith(self.newline) else 0
+            return self._replaced(start, len(self.text), "")
+        return self._replaced(start, line_end + 1, "")
+
+    def _replaced(self, start: int, end: int, text: str) -> YamlText:
+        return YamlText.parse(self.text[:start] + text + self.text[end:], self.name)
+
+    def _check_own(self, node: Node) -> None:
+        """Refuse to edit what other places of the document share through an anchor."""
+        if isinstance(node, Alias):
+            raise Refused(f"{self.name}: {self._excerpt(node)} is an alias; write the value out where it is used")
+        every = [] if self.root is None else aliases(self.root)
+        users = [a for a in every if a.target.start <= node.start and node.end <= a.target.end]
+        if users:
+            raise Refused(
+                f"{self.name}: the value of anchor {users[0].name!r} is used in {len(users) + 1} places; "
+                "write it out where the scheduler uses it"
+            )
+
+    def _value_start(self, node: Node) -> int:
+        match = _PROPERTIES.match(self.text, node.start, max(node.end, node.start))
+        return match.end() if match else node.start
+
+    def _opening(self, node: Collection) -> int:
+        return self.text.index("{" if isinstance(node, Mapping) else "[", self._value_start(node)) - node.start + 1
+
+    def _column(self, position: int) -> int:
+        line_start = self.text.rfind("\n", 0, position) + 1
+        return position - line_start - (1 if self.text[line_start : line_start + 1] == "\ufeff" else 0)
+
+    def _excerpt(self, node: Node) -> str:
+        return repr(self.text[node.start : node.end][:60])
+
+
+def flow_text(value: Value) -> str:
+    """Write a value as JSON, which is YAML's flow style too."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def scalar_text(value: str | float) -> str:
+    """Write one value in block style, plain where every reader takes it for the same string."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    plain = _PLAIN.match(value) is not None and value.lower() not in _NOT_STRINGS
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+def block_entry(key: str, value: Value, indent: str) -> list[str]:
+    """Write ``key: value`` as lines in block style; a list stands at its key's indentation, as kubeadm writes it."""
+    if isinstance(value, dict) and value:
+        return [f"{indent}{key}:", *block_mapping(value, indent + "  ")]
+    if isinstance(value, list) and value:
+        return [f"{indent}{key}:", *(line for item in value for line in block_item(item, indent))]
+    return [f"{indent}{key}: {flow_text(value) if isinstance(value, list | dict) else scalar_text(value)}"]
+
+
+def block_mapping(value: MappingType[str, Value], indent: str) -> list[str]:
+    return [line for key, inner in value.items() for line in block_entry(key, inner, indent)]
+
+
+def block_item(value: Value, indent: str) -> list[str]:
+    """Write one list item as lines, its dash at ``indent``."""
+    if isinstance(value, dict) and value:
+        first, *rest = block_mapping(value, indent + "  ")
+        return [f"{indent}- {first.lstrip()}", *rest]
+    return [f"{indent}- {flow_text(value) if isinstance(value, list | dict) else scalar_text(value)}"]
+
+
+def _quoted_like(style: str, value: str) -> str:
+    if style == "'":
+        return "'" + value.replace("'", "''") + "'"
+    return json.dumps(value, ensure_ascii=False) if style == '"' else scalar_text(value)

@@ -1,0 +1,249 @@
+"""The settings of every command of this program."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from gcushare.config_manager.desired_state import VENDOR_CHOICES, ExtenderOptions
+from gcushare.config_manager.host.probe import WaitLimits
+from gcushare.config_manager.manager import Place
+from gcushare.config_manager.scheduler_config.extender_entry import DEFAULT_TIMEOUT_S
+from gcushare.config_manager.scheduler_config.versions import accepted_versions, parse_version
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import group, setting, settings
+from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+
+_WAIT = WaitLimits()
+
+
+@settings
+class PlaceSettings:
+    """Scheduler."""
+
+    kubernetes_dir: str = setting(
+        parsers.text("DIR", accepted="an absolute path"),
+        default="/etc/kubernetes",
+        help="Where the control plane keeps its files; static pods are looked for in manifests/ below it.",
+    )
+    files_dir: str | None = setting(
+        parsers.optional(
+            parsers.text("DIR", accepted="an absolute path"), "where the last change put them, or --kubernetes-dir"
+        ),
+        default=None,
+        help="Where gcushare's own files go. A directory of its own lets a pod mount that and manifests/, and not the "
+        "cluster's keys beside them; the edited manifest is then made in manifests/, under a name that the kubelet "
+        "passes over.",
+    )
+    manifest: str | None = setting(
+        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "it is looked for"),
+        default=None,
+        help="The static pod manifest that starts kube-scheduler.",
+    )
+    unit: str | None = setting(
+        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "a static pod is meant"),
+        default=None,
+        help="The systemd unit that starts kube-scheduler, such as /etc/systemd/system/kube-scheduler.service.",
+    )
+    restart: bool = setting(
+        parsers.boolean(),
+        default=False,
+        typed=True,
+        help="With --unit: have systemd read its units anew and restart the scheduler, and wait for it. The kubelet "
+        "restarts a static pod by itself.",
+    )
+    host_root: Path = setting(
+        parsers.path("DIR"),
+        default=Path("/"),
+        help="Where the host's filesystem is mounted; all other paths are the host's own.",
+    )
+    scheduler_version: str | None = setting(
+        parsers.optional(parsers.text("VERSION", accepted=accepted_versions()), "it is found out"),
+        default=None,
+        help="Version of kube-scheduler, where neither its image's tag nor the program itself tells.",
+    )
+    wait_timeout: float = setting(
+        parsers.duration_s(1, 3600),
+        default=_WAIT.timeout_s,
+        help="How long to wait for a healthy scheduler before everything is put back. The default leaves the kubelet "
+        "20s to see the change, 30s to end the old pod, and the rest to start the new one.",
+    )
+    wait_settle: float = setting(
+        parsers.duration_s(0, 600),
+        default=_WAIT.settle_s,
+        help="How long it must stay healthy to be believed; one that refuses its configuration ends within a second.",
+    )
+    node_name: str | None = setting(
+        parsers.optional(parsers.text("NAME", accepted="a node's name"), "the process is looked for in /proc"),
+        default=None,
+        env="NODE_NAME",
+        help="This node's name: the scheduler is then also seen through its mirror pod, without access to the host's "
+        "processes.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """One kind of file at a time; a restart only where we do it."""
+        if self.manifest is not None and self.unit is not None:
+            yield f"manifest {self.manifest!r} and unit {self.unit!r} exclude each other: give the one that is used"
+        if self.restart and self.unit is None:
+            yield "restart has a meaning only with unit: the kubelet restarts a static pod by itself"
+
+    def place(self) -> Place:
+        return Place(
+            directory=self.files_dir,
+            usual_directory=self.kubernetes_dir,
+            manifests=f"{self.kubernetes_dir}/manifests",
+            manifest=self.manifest,
+            unit=self.unit,
+            version=None if self.scheduler_version is None else parse_version(self.scheduler_version),
+        )
+
+    def limits(self) -> WaitLimits:
+        return dataclasses.replace(_WAIT, timeout_s=self.wait_timeout, settle_s=self.wait_settle)
+
+
+@settings
+class ExtenderGroup:
+    """Extender."""
+
+    extender_url: str | None = setting(
+        parsers.optional(parsers.text("URL", accepted="http:// or https://, address and port"), "from the Service"),
+        default=None,
+        help="How kube-scheduler reaches the extender, such as http://10.96.1.37:32766.",
+    )
+    extender_service: str = setting(
+        parsers.text("NAMESPACE/NAME", accepted="namespace/name of a Service"),
+        default="kube-system/gcushare-scheduler-extender",
+        help="The Service whose ClusterIP and port are taken when no URL is given; followed when they change.",
+    )
+    vendor: str = setting(
+        parsers.one_of(*VENDOR_CHOICES),
+        default="enflame",
+        help="Whose pods the extender is called for. kube-scheduler accepts one extender that binds, so 'both' is one "
+        "entry for the resources of both.",
+    )
+    whole_cards: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Call the extender for pods that ask for whole cards too (enflame.com/gcu, nvidia.com/gpu): for nodes "
+        "whose plugin runs with --mode both. Such pods then fit only on nodes whose whole cards gcushare serves.",
+    )
+    weight: int = setting(
+        parsers.integer(1, 100_000),
+        default=1,
+        help="Multiplies the extender's scores beside those of the scheduler's own plugins.",
+    )
+    timeout: float = setting(
+        parsers.duration_s(0.1, 60),
+        default=DEFAULT_TIMEOUT_S,
+        # Not GCUSHARE_TIMEOUT: deploy.sh has helm wait so long.
+        env="GCUSHARE_EXTENDER_TIMEOUT",
+        help="How long kube-scheduler waits for one answer; a filter call that takes longer fails the attempt. The "
+        "default is kube-scheduler's own.",
+    )
+    ignorable: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Whether pods are scheduled past an extender that does not answer; they would get no card.",
+    )
+    node_cache_capable: bool = setting(
+        parsers.boolean(),
+        default=True,
+        help="Send the extender names of nodes, not whole nodes.",
+    )
+    tls_ca: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "plain HTTP"),
+        default=None,
+        help="Certificate authorities of the extender in PEM; without them kube-scheduler verifies nothing. Followed "
+        "when they change.",
+    )
+    tls_cert: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "none is shown"),
+        default=None,
+        help="Certificate in PEM that kube-scheduler shows to the extender.",
+    )
+    tls_key: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "none is shown"),
+        default=None,
+        help="Its private key in PEM; the configuration is then readable by its owner alone.",
+    )
+    tls_server_name: str | None = setting(
+        parsers.optional(parsers.text("NAME"), "the Service's name"),
+        default=None,
+        help="Name to expect in the extender's certificate: the URL has only an address.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """A namespace and a name; a certificate needs its key and the other way round, and both need a CA."""
+        if self.extender_service.count("/") != 1 or "" in self.extender_service.split("/"):
+            yield f"extender-service {self.extender_service!r} must be namespace/name"
+        if (self.tls_cert is None) != (self.tls_key is None):
+            yield "tls-cert and tls-key belong together: set both, or neither"
+        if self.tls_ca is None and self.tls_cert is not None:
+            yield "tls-cert has no effect without tls-ca"
+
+    def options(self) -> ExtenderOptions:
+        return ExtenderOptions(
+            url=self.extender_url,
+            service=self.extender_service,
+            vendors=VENDOR_CHOICES[self.vendor],
+            whole_cards=self.whole_cards,
+            weight=self.weight,
+            timeout_s=self.timeout,
+            ignorable=self.ignorable,
+            node_cache_capable=self.node_cache_capable,
+            tls_ca=self.tls_ca,
+            tls_cert=self.tls_cert,
+            tls_key=self.tls_key,
+            tls_server_name=self.tls_server_name,
+        )
+
+
+@settings
+class CommandSettings:
+    """Settings of the commands that speak of one scheduler."""
+
+    place: PlaceSettings = group(PlaceSettings)
+    extender: ExtenderGroup = group(ExtenderGroup)
+    kube: KubeSettings = group(KubeSettings)
+
+
+@settings
+class RunSettings:
+    """Settings of the loop."""
+
+    place: PlaceSettings = group(PlaceSettings)
+    extender: ExtenderGroup = group(ExtenderGroup)
+    kube: KubeSettings = group(KubeSettings)
+    log: LogSettings = group(LogSettings)
+    serve: ServeSettings = group(ServeSettings, listen_port=0)
+    namespace: str = setting(
+        parsers.text("NAME"),
+        default="kube-system",
+        env="POD_NAMESPACE",
+        help="Where the ConfigMap with the wish and the reports, and the Lease that gives turns, are.",
+    )
+    interval: float = setting(
+        parsers.duration_s(0.05, 3600),
+        default=10.0,
+        help="Between two looks at the manifest, the Service and the CA: some file reads and two GETs each.",
+    )
+
+
+@settings
+class UninstallSettings:
+    """Settings of telling every node to recover."""
+
+    kube: KubeSettings = group(KubeSettings)
+    namespace: str = setting(
+        parsers.text("NAME"),
+        default="kube-system",
+        env="POD_NAMESPACE",
+        help="Where the ConfigMap with the wish and the reports is.",
+    )
+    uninstall_timeout: float = setting(
+        parsers.duration_s(1, 3600),
+        default=300.0,
+        help="How long all nodes together may take: one after another, each waits for its scheduler.",
+    )

@@ -1,0 +1,1 @@
+"""Which card a container gets, and how it gets it: the answers to GetPreferredAllocation and Allocate."""

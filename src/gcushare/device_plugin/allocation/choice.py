@@ -1,0 +1,153 @@
+"""Which ids a container gets, and what the ids that it got mean: the plugin's two answers to the kubelet, decided.
+
+Pure. The preferred answer is ids of the pod's recorded card; the answer to Allocate follows from the ids alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.errors import Refused
+from gcushare.core.matching import Candidate, choose_card, match
+from gcushare.core.requests import split_over_cards
+from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The chosen ids of one container, as wire entries, with the cards they belong to and the pod that is meant."""
+
+    entries: list[bytes]
+    card_indexes: tuple[int, ...]
+    candidate: Candidate | None
+    moved_from: tuple[int, ...] = ()
+    """The recorded cards, where they had no room and others were chosen; the record is corrected afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What the node has: units per card that are free, promised and there at all; ``whole`` cards are no choice."""
+
+    free: Mapping[int, int]
+    promised: Mapping[int, int]
+    totals: Mapping[int, int]
+    whole: Collection[int]
+
+    def describe_shortage(self, size: int) -> str:
+        """Say what was asked for and what each card has; the kubelet shows it on the pod."""
+        cards = ", ".join(f"card {index}: {self._state(index)}" for index in sorted(self.totals))
+        return (
+            f"no card of this node has {size} free units ({cards or 'it has no cards'}); "
+            "the pod must be scheduled again"
+        )
+
+    def _state(self, index: int) -> str:
+        return "in use as a whole" if index in self.whole else f"{self.free.get(index, 0)} of {self.totals[index]}"
+
+
+def choose_ids(
+    request: PreferredRequest,
+    candidates: Sequence[Candidate],
+    promised: Mapping[int, int],
+    totals: Mapping[int, int],
+    whole: Collection[int] = (),
+) -> Preference:
+    """Choose a container's ids of those available: of the pod's card, or where that has no room of one that fits.
+
+    ``promised`` are units per card that records of waiting pods name; ``totals`` the units per card, for the message;
+    ``whole`` the cards that are in use as a whole, which the kubelet may not have been told yet.
+
+    Raises:
+        Refused: no card has that many free ids; names the cards and their free units.
+        RemoteContractError: the ids are of another plugin's layout.
+    """
+    check_no_foreign(request.must_include)
+    available = request.available
+    free = {index: count for index, count in available.count_by_card().items() if index not in whole}
+    included = request.must_include.count_by_card()
+    candidate = match(candidates, request.size, free)
+    wanted = tuple(included) or (candidate.card_indexes if candidate else ())
+    shares = split_over_cards(request.size, wanted)
+    if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
+        shares = _other_cards(request, candidate, _Room(free, promised, totals, whole))
+    entries = _entries(request, shares)
+    cards = tuple(sorted(shares))
+    recorded = candidate.card_indexes if candidate else ()
+    return Preference(entries, cards, candidate, recorded if recorded and set(recorded) != set(cards) else ())
+
+
+def card_of_ids(ids: DeviceIds, known: Mapping[int, int], *, cards_per_pod: int = 1) -> tuple[int, ...]:
+    """The card, or cards, that a container's ids name; what Allocate answers follows from this alone.
+
+    Raises:
+        Refused: no ids, more cards than the pod may have, or a card that the node does not have (any more).
+        RemoteContractError: an id is of another plugin's layout.
+    """
+    check_no_foreign(ids)
+    counts = ids.count_by_card()
+    check_there(counts, known)
+    if len(counts) > cards_per_pod:
+        spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
+        raise Refused(
+            f"{len(ids)} units were taken from {len(counts)} cards ({spread}), and the "
+            f"container gets {'one' if cards_per_pod == 1 else cards_per_pod}: the kubelet did not follow the plugin's "
+            "preference; delete the pod to have it placed again"
+        )
+    return tuple(sorted(counts))
+
+
+def check_there(cards: Collection[int], known: Collection[int]) -> None:
+    """Check that an Allocate names cards, and only cards that the node has.
+
+    Raises:
+        Refused: it names none, or one that is gone.
+    """
+    if not cards:
+        raise Refused("the kubelet asked to allocate no device ids; nothing was granted")
+    for index in cards:
+        if index not in known:
+            raise Refused(f"card {index} is not on this node any more; its cards are {sorted(known)}")
+
+
+def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _Room) -> dict[int, int]:
+    """Cards other than the recorded ones: none may be guessed for a pod whose other containers hold ids already."""
+    if request.must_include or (candidate is not None and candidate.served):
+        held = sorted(request.must_include.count_by_card()) or list(candidate.card_indexes if candidate else ())
+        raise Refused(
+            f"the pod holds card {held}, which has no room for {request.size} units more: "
+            f"{room.describe_shortage(request.size)}"
+        )
+    others = _promised_to_others(room.promised, candidate)
+    count = candidate.request.cards.cards if candidate else 1
+    share = request.size // count
+    left = dict(room.free)
+    shares: dict[int, int] = {}
+    for _ in range(count):
+        index = choose_card(left, others, share)
+        if index is None:
+            raise Refused(room.describe_shortage(share))
+        shares[index] = share
+        del left[index]
+    return shares
+
+
+def _promised_to_others(promised: Mapping[int, int], candidate: Candidate | None) -> dict[int, int]:
+    others = dict(promised)
+    if candidate is not None and candidate.card_indexes:
+        for index, share in split_over_cards(candidate.request.total_units, candidate.card_indexes).items():
+            others[index] = others.get(index, 0) - share
+    return others
+
+
+def _entries(request: PreferredRequest, shares: Mapping[int, int]) -> list[bytes]:
+    if not request.must_include:
+        return [entry for index, share in shares.items() for entry in request.available.of_card(index, share)]
+    chosen: list[bytes] = []
+    for index, share in shares.items():
+        included = request.must_include.of_card(index, share)
+        have = set(included)
+        others = (entry for entry in request.available.of_card(index, len(request.available)) if entry not in have)
+        chosen += included
+        chosen += [entry for entry, _ in zip(others, range(share - len(included)), strict=False)]
+    return chosen

@@ -1,0 +1,220 @@
+"""One resource's place with the kubelet: its socket, its registration, and both again whenever the kubelet restarts.
+
+The kubelet removes every socket in its directory when it starts and forgets all plugins; it tells nobody. What shows it
+is a new ``kubelet.sock`` or the loss of our own socket, which two ``stat`` calls twice a second find out: cheaper than
+anything cleverer, and right on file systems without notifications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from gcushare.core.errors import RetryableError
+from gcushare.device_plugin.kubelet.calls import probe_plugin, register_plugin
+from gcushare.device_plugin.kubelet.device_list import DeviceList
+from gcushare.device_plugin.kubelet.server import MAX_REQUEST_BYTES
+from gcushare.runtime.logs import fields
+from gcushare.runtime.safe_directory import UnsafePathError, open_directory
+
+logger = logging.getLogger(__name__)
+
+KUBELET_SOCKET = "kubelet.sock"
+POLL_S = 0.5
+CLOSE_GRACE_S = 1.0
+"""For calls under way when the socket closes; streams are ended by us."""
+STREAM_GRACE_S = 3.0
+"""A registered plugin whose list nobody reads for this long was replaced or dropped, and registers again."""
+_RETRY_S = (0.5, 1.0, 2.0, 5.0)
+
+Identity = tuple[int, int] | None
+"""What tells one socket file from its successor of the same name: inode and change time; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Where the kubelet listens and under which names a resource is registered there."""
+
+    directory: Path
+    resource: str
+    socket_name: str
+
+    @property
+    def kubelet_socket(self) -> Path:
+        return self.directory / KUBELET_SOCKET
+
+    @property
+    def socket(self) -> Path:
+        return self.directory / self.socket_name
+
+
+class Endpoint:
+    """Serves one resource to the kubelet and keeps it registered. ``run`` is its owner task.
+
+    ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list. ``on_turn``
+    is called at every turn of the owner task, at least once in some seconds, as the proof of its progress.
+    ``find_rival`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
+    """
+
+    def __init__(
+        self,
+        settings: EndpointSettings,
+        handler: grpc.GenericRpcHandler,
+        table: DeviceList,
+        *,
+        find_rival: Callable[[], Awaitable[str]] | None = None,
+        on_registered: Callable[[], None] = lambda: None,
+        on_turn: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._handler = handler
+        self._table = table
+        self._find_rival = find_rival
+        self._on_registered = on_registered
+        self._on_turn = on_turn
+        self._server: grpc.aio.Server | None = None
+        self._own: Identity = None
+        self.problem = "not registered with the kubelet yet"
+        self.resource = settings.resource
+        self.registrations = 0
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Register now and after every restart of the kubelet, until cancelled; then close the socket."""
+        try:
+            while True:
+                self._on_turn()
+                kubelet = _identity(self._settings.kubelet_socket)
+                if kubelet is None:
+                    self.problem = f"the kubelet's socket {self._settings.kubelet_socket} is not there"
+                    await asyncio.sleep(POLL_S)
+                    continue
+                try:
+                    await self._serve()
+                    await self._register()
+                except RetryableError as error:
+                    await self._pause(kubelet, str(error))
+                else:
+                    await self._until_lost(kubelet)
+        finally:
+            await self.close()
+
+    async def probe(self) -> str | None:
+        """Call our own socket as the kubelet does; None where it answers, else why not."""
+        if self._server is None:
+            return self.problem or "the plugin's socket is not served"
+        return await probe_plugin(self._settings.socket)
+
+    async def close(self) -> None:
+        """Stop serving; calls under way may end. The socket file goes, so that nobody dials a dead one."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        self._table.hang_up()
+        await server.stop(grace=CLOSE_GRACE_S)
+        # gRPC removes the file by its name; one that another plugin put there meanwhile is its own to remove.
+        if _identity(self._settings.socket) == self._own:
+            self._settings.socket.unlink(missing_ok=True)
+
+    async def _serve(self) -> None:
+        """Listen on the plugin's socket.
+
+        Raises:
+            RetryableError: another program serves it or the resource, it cannot be created, or others could replace it.
+        """
+        await self.close()
+        if self._find_rival is not None and (rival := await self._find_rival()):
+            raise RetryableError(rival)
+        socket = self._settings.socket
+        _check_directory(self._settings.directory)
+        if socket.exists() and await probe_plugin(socket) is None:
+            raise RetryableError(
+                f"another plugin serves {socket}: two would take the resource from each other again and again; "
+                "waiting until it ends"
+            )
+        server = grpc.aio.server(
+            options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.max_send_message_length", -1)]
+        )
+        server.add_generic_rpc_handlers((self._handler,))
+        try:
+            socket.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix:{socket}")
+            await server.start()
+        except (OSError, RuntimeError) as error:  # RuntimeError is gRPC's word for a socket that cannot be bound
+            await server.stop(grace=None)
+            raise RetryableError(f"the socket {socket} cannot be served: {error}") from error
+        self._server, self._own = server, _identity(socket)
+
+    async def _register(self) -> None:
+        settings = self._settings
+        await register_plugin(settings.kubelet_socket, settings.resource, settings.socket_name)
+        self._failures = 0
+        self.registrations += 1
+        self.problem = ""
+        logger.info(
+            "registered with the kubelet %s",
+            fields(resource=settings.resource, devices=self._table.size),
+        )
+        self._on_registered()
+
+    async def _pause(self, kubelet: Identity, problem: str) -> None:
+        """Wait longer after each failure, but not for a kubelet that has started again meanwhile."""
+        delay_s = _RETRY_S[min(self._failures, len(_RETRY_S) - 1)]
+        self._failures += 1
+        if problem != self.problem:
+            facts = fields(resource=self._settings.resource, reason=problem, delay_s=delay_s)
+            logger.warning("not registered; will retry %s", facts)
+        self.problem = problem
+        loop = asyncio.get_running_loop()
+        until = loop.time() + delay_s
+        while loop.time() < until and _identity(self._settings.kubelet_socket) == kubelet:
+            self._on_turn()
+            await asyncio.sleep(POLL_S)
+
+    async def _until_lost(self, kubelet: Identity) -> None:
+        """Return when the kubelet has restarted, our socket is gone, or nobody reads the list any more."""
+        loop = asyncio.get_running_loop()
+        last_stream = loop.time()
+        while True:
+            await asyncio.sleep(POLL_S)
+            self._on_turn()
+            if self._table.streams:
+                last_stream = loop.time()
+            if _identity(self._settings.kubelet_socket) != kubelet:
+                reason = "the kubelet has restarted"
+            elif _identity(self._settings.socket) != self._own:
+                reason = f"the plugin's socket {self._settings.socket} was removed"
+            elif loop.time() - last_stream > STREAM_GRACE_S:
+                reason = "the kubelet does not read the device list; it may have refused it (message too large?)"
+            else:
+                continue
+            self.problem = f"registering again: {reason}"
+            logger.warning("registering again %s", fields(resource=self._settings.resource, reason=reason))
+            return
+
+
+def _check_directory(directory: Path) -> None:
+    """Whoever can write beside the kubelet's socket can answer in our place; the kubelet's own is for root alone.
+
+    Raises:
+        RetryableError: others can write there.
+    """
+    try:
+        with open_directory(directory):
+            return
+    except (OSError, UnsafePathError) as error:
+        raise RetryableError(f"the plugin's socket is not served: {error}") from error
+
+
+def _identity(path: Path) -> Identity:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns

@@ -1,0 +1,126 @@
+"""The kubelet's DevicePlugin service over bytes: protocol in, decisions out, errors as gRPC statuses.
+
+Registered as generic handlers without generated stubs, because the two large messages are handled as bytes
+(docs/adr/0003-bytes-on-the-hot-path.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NoReturn, Protocol
+
+import grpc
+
+from gcushare.core.errors import DeviceError, GcushareError, Refused, RemoteContractError, RetryableError
+from gcushare.device_plugin.kubelet.device_list import DeviceList
+from gcushare.wire.kubelet.device_lists import (
+    DeviceIds,
+    PreferredRequest,
+    decode_allocate_request,
+    decode_preferred_request,
+    encode_preferred_response,
+)
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""GetPreferredAllocation carries every free id to us: 1.3 MB for 262,144 units, more for other layouts' longer ids."""
+
+STATUS_OF_ERROR: tuple[tuple[type[GcushareError], grpc.StatusCode], ...] = (
+    (Refused, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (RemoteContractError, grpc.StatusCode.INVALID_ARGUMENT),
+    (DeviceError, grpc.StatusCode.UNAVAILABLE),
+    (RetryableError, grpc.StatusCode.UNAVAILABLE),
+    (GcushareError, grpc.StatusCode.INTERNAL),
+)
+"""The first row that fits decides; the kubelet shows the text on the pod."""
+
+
+class Context(Protocol):
+    """The part of grpc.aio's servicer context that is used here."""
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
+
+
+class Granting(Protocol):
+    """Who decides: one resource's allocator."""
+
+    async def prefer(self, request: PreferredRequest) -> list[bytes]: ...
+
+    async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse: ...
+
+
+class CallObserver(Protocol):
+    """Who is told of each call: its name, seconds and the error's class name, empty on success."""
+
+    def __call__(self, call: str, seconds: float, error: str) -> None: ...
+
+
+class DevicePluginService:
+    """One resource's DevicePlugin service."""
+
+    def __init__(
+        self, table: DeviceList, granting: Granting, *, clock: Callable[[], float], observe: CallObserver
+    ) -> None:
+        self._table = table
+        self._granting = granting
+        self._clock = clock
+        self._observe = observe
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return the handler to add to a server."""
+        unary = grpc.unary_unary_rpc_method_handler
+        return grpc.method_handlers_generic_handler(
+            "v1beta1.DevicePlugin",
+            {
+                "GetDevicePluginOptions": unary(self._options),
+                "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list_and_watch),
+                "GetPreferredAllocation": unary(self._get_preferred_allocation),
+                "Allocate": unary(self._allocate),
+                "PreStartContainer": unary(self._pre_start_container),
+            },
+        )
+
+    async def _options(self, request: bytes, context: Context) -> bytes:
+        return pb.DevicePluginOptions(get_preferred_allocation_available=True).SerializeToString()
+
+    async def _list_and_watch(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
+        async for message in self._table.follow():
+            yield message
+
+    async def _get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
+        return await self._answer("GetPreferredAllocation", context, lambda: self._prefer(request))
+
+    async def _allocate(self, request: bytes, context: Context) -> bytes:
+        return await self._answer("Allocate", context, lambda: self._grant(request))
+
+    async def _pre_start_container(self, request: bytes, context: Context) -> bytes:
+        return b""
+
+    async def _prefer(self, request: bytes) -> bytes:
+        containers = decode_preferred_request(request)
+        return encode_preferred_response([await self._granting.prefer(container) for container in containers])
+
+    async def _grant(self, request: bytes) -> bytes:
+        response = pb.AllocateResponse()
+        for ids in decode_allocate_request(request):
+            response.container_responses.append(await self._granting.allocate(ids))
+        return response.SerializeToString()
+
+    async def _answer(self, call: str, context: Context, work: Callable[[], Awaitable[bytes]]) -> bytes:
+        started = self._clock()
+        try:
+            answer = await work()
+        except GcushareError as error:
+            self._observe(call, self._clock() - started, type(error).__name__)
+            logger.warning("%s refused: %s", call, error)
+            await _abort(context, error)
+        self._observe(call, self._clock() - started, "")
+        return answer
+
+
+async def _abort(context: Context, error: GcushareError) -> NoReturn:
+    status = next(status for kind, status in STATUS_OF_ERROR if isinstance(error, kind))
+    await context.abort(status, str(error))

@@ -1,0 +1,90 @@
+"""The plugin's ports to the API server, over the kube door: this node's Node, its pods, and events about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gcushare.core.nodes import PodRef
+from gcushare.device_plugin.node.agent import NodeAgent
+from gcushare.kube.client import KubeClient
+from gcushare.kube.events import EventRecorder
+from gcushare.kube.patches import PodIdentity
+from gcushare.wire.objects import NODE, POD, Node, ObjectReference, Pod
+
+
+class ApiPatcher:
+    """Writes on this node and its pods: a ``NodePatcher`` and a ``RecordPatcher``."""
+
+    def __init__(self, client: KubeClient, node_name: str) -> None:
+        self._client = client
+        self._node_name = node_name
+
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+        """Write a pod's record; exactly this uid's."""
+        await self._client.patch_pod_annotations(PodIdentity(pod.namespace, pod.name, pod.uid), annotations)
+
+    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
+        """Write annotations of the Node."""
+        await self._client.patch_node_annotations(self._node_name, annotations)
+
+    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
+        """Write resources into the Node's status."""
+        await self._client.patch_node_capacity(self._node_name, capacity)
+
+
+class EventAnnouncer:
+    """Tells people by Kubernetes events."""
+
+    def __init__(self, recorder: EventRecorder, node_name: str) -> None:
+        self._recorder = recorder
+        # The kubelet's own events name a node by its name in place of the uid; `kubectl describe node` finds these.
+        self._node = ObjectReference(kind="Node", name=node_name, uid=node_name, api_version="v1")
+
+    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
+        """Post an event about this node."""
+        self._recorder.record(self._node, reason, message, warning=warning)
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+        """Post an event about a pod."""
+        about = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
+        self._recorder.record(about, reason, message, warning=warning)
+
+
+class PodSink:
+    """Feeds this node's pods to the agent."""
+
+    def __init__(self, agent: NodeAgent) -> None:
+        self._agent = agent
+
+    def applied(self, obj: Pod) -> None:
+        """Take in a pod's newest state."""
+        self._agent.pod_changed(obj)
+
+    def deleted(self, obj: Pod) -> None:
+        """Take in that a pod is gone."""
+        self._agent.pod_gone(obj)
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Take in that a full list ended."""
+        self._agent.pods_retained(uids)
+
+
+class NodeSink:
+    """Feeds this node's Node object to the agent."""
+
+    def __init__(self, agent: NodeAgent) -> None:
+        self._agent = agent
+
+    def applied(self, obj: Node) -> None:
+        """Take in the Node's newest state."""
+        self._agent.node_changed(obj)
+
+    def deleted(self, obj: Node) -> None:
+        """Wait for it to come back: the kubelet creates its Node again."""
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Nothing else is watched."""
+
+
+decode_node = NODE.read
+decode_pod = POD.read

@@ -1,0 +1,401 @@
+"""Where the node's facts meet: cards, cordons, the kubelet's record and pods; out come the list, records and events.
+
+Synchronous, with one owner task's worth of callers on the loop: each ``..._changed`` takes one fact in and brings
+everything that follows from it up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.errors import Refused
+from gcushare.core.nodes import PodRef
+from gcushare.core.wording import some_names
+from gcushare.device_plugin.allocation.cdi import CdiKeeper
+from gcushare.device_plugin.allocation.memory import Allocator
+from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.kubelet.device_list import DeviceTable, WholeCardTable
+from gcushare.device_plugin.kubelet.held_ids import HeldIds
+from gcushare.device_plugin.node.inventory import AUTO_UNIT, CardStatus, Offer, plan_inventory
+from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.node.unit_change import MAX_NAMES, Holders, UnitDoubt, check_unit_change
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.changes import PodChanges
+from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.unrecorded import closures_of
+from gcushare.runtime.logs import fields
+from gcushare.wire.kubelet.device_ids import explain_foreign_id
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import has_stopped, is_finished
+
+logger = logging.getLogger(__name__)
+
+NO_CARDS: frozenset[int] = frozenset()
+
+
+class Announcer(Protocol):
+    """Who tells people: Kubernetes events on this node and on its pods. Never waited for."""
+
+    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CardsSeen:
+    """What the source of cards says now."""
+
+    statuses: tuple[CardStatus, ...]
+    left_out: tuple[LeftOutCard, ...] = ()
+    driver: str = ""
+    problem: str = ""
+    """Why there are no cards, where the source as a whole does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the agent keeps up to date."""
+
+    book: PodBook
+    pods: PodChanges
+    table: DeviceTable
+    allocator: Allocator
+    whole_table: WholeCardTable
+    whole_allocator: WholeCardAllocator
+    keeper: RecordKeeper
+    publisher: Publisher
+    announcer: Announcer
+    cdi: CdiKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What the kubelet's lists were made from: the cards, those closed to each kind of pod, and what is held there."""
+
+    inventory: Inventory
+    closed: frozenset[int]
+    held: dict[int, frozenset[str]]
+    closed_whole: frozenset[int]
+    held_whole: frozenset[int]
+
+
+class NodeAgent:
+    """One vendor's cards of this node. ``offered`` is set once the kubelet may be told a list."""
+
+    def __init__(self, offer: Offer, parts: Parts, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._offer = offer
+        self._parts = parts
+        self._cards: CardsSeen | None = None
+        self._record: KubeletRecord | None = None
+        self._listed: _Listed | None = None
+        self._held = HeldIds(parts.book, parts.keeper.want_hidden_ids_of)
+        self._foreign: set[tuple[str, str]] = set()
+        self._unknown_cordons: frozenset[str] = frozenset()
+        self._doubt = UnitDoubt()
+        self._has_allocated = False
+        self.inventory: Inventory | None = None
+        self.problem = "the cards were not looked up yet"
+        self.offered = asyncio.Event()
+
+    def cards_changed(self, cards: CardsSeen) -> None:
+        """Take in what the source of cards says."""
+        self._cards = cards
+        self._replan()
+
+    def node_changed(self, node: Node) -> None:
+        """Take in this node's Node object: its cordons, and whether what was published still stands there."""
+        is_first = not self._parts.publisher.has_seen_node
+        before = self._parts.publisher.unreadable
+        self._parts.publisher.node_changed(node)
+        unreadable = self._parts.publisher.unreadable
+        if unreadable and unreadable != before:
+            self._warn("InventoryUnreadable", f"{unreadable}; it is written again")
+        if is_first and self._doubt.begin(self._parts.publisher.former, self.inventory):
+            self._parts.publisher.withdraw()
+            self._replan()
+        if self._parts.publisher.cordoned != self._offer.cordoned:
+            self._offer = replace(self._offer, cordoned=self._parts.publisher.cordoned)
+            self._replan()
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Take in a pod of this node."""
+        if is_finished(pod):
+            self._tell_loser(pod.metadata.uid)
+        if self._parts.book.apply(pod):
+            self._parts.keeper.check_soon()
+        self._parts.keeper.writer.note_pod(pod.metadata.uid)
+        self._pods_changed()
+
+    def pod_gone(self, pod: Pod) -> None:
+        """Take in that a pod of this node is gone, of which this was the last state."""
+        if self._parts.book.forget(pod.metadata.uid, is_over=has_stopped(pod)):
+            self._parts.keeper.check_soon()
+        self._pods_changed()
+
+    def pods_retained(self, uids: frozenset[str]) -> None:
+        """Take in that a full list of this node's pods ended."""
+        self._parts.book.retain(uids)
+        self._parts.keeper.check_soon()
+        self._pods_changed()
+
+    def allocated(self) -> None:
+        """Take in that the kubelet was just given something: a card that is shared now is not given whole any more.
+
+        Without waiting for the kubelet's record, so that the time in which it still offers the card is short.
+        """
+        self._has_allocated = True
+        self._parts.keeper.note_allocation()
+        if self.inventory is not None:
+            self._update_lists(self.inventory)
+
+    def record_written(self, write: RecordWrite) -> None:
+        """Tell people of a correction."""
+        if write.mended:
+            self._parts.announcer.about_pod(
+                write.pod,
+                "RecordMended",
+                f"the record could not be read ({write.mended}); it was written anew: card {_names(write.cards)}",
+                warning=True,
+            )
+        if write.corrected_from:
+            before, after = _names(write.corrected_from), _names(write.cards)
+            self._parts.announcer.about_pod(
+                write.pod,
+                "CardCorrected",
+                f"the record said card {before}, the kubelet gave card {after}; the record was corrected",
+                warning=False,
+            )
+
+    def kubelet_record_read(self, record: KubeletRecord) -> None:
+        """Take in who really holds what."""
+        self._record = record
+        self._parts.pods.note()
+        self._tell_foreign(record)
+        self._parts.cdi.note_holders(len(record.holders))
+        self._replan()
+
+    def _pods_changed(self) -> None:
+        self._parts.pods.note()
+        self._parts.keeper.writer.write_soon()
+        if self.inventory is not None:
+            # A pod that has ended gives its cards back at once; the kubelet's record shows it until the next admission.
+            self._update_lists(self.inventory)
+            self._publish(self.inventory)
+
+    def _publish(self, inventory: Inventory) -> None:
+        """Publish the inventory, unless the Node's own still says what is in doubt.
+
+        With what no pod's record tells: who else holds cards, and which are closed for pods that are gone.
+        """
+        if self._doubt.unit is not None:
+            return
+        full = self.describe(inventory)
+        if full != self._parts.publisher.wanted:
+            self._parts.publisher.publish(full)
+
+    def describe(self, inventory: Inventory) -> Inventory:
+        """The inventory with what is known of its cards' holders beside their pods' records."""
+        gone = self._parts.book.gone.pods
+        cards = (replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards)
+        unrecorded = self._parts.book.unrecorded.lasting(self._clock())
+        return replace(inventory, cards=tuple(cards), unrecorded=unrecorded)
+
+    def _replan(self) -> None:
+        if self._cards is None:
+            return
+        if not self._cards.statuses:
+            self._have_no_cards(self._cards)
+            return
+        try:
+            inventory = self._plan(self._cards)
+        except Refused as refusal:
+            self._refuse("MemoryUnitRefused", str(refusal))
+            return
+        was_doubted, doubt = self._doubt.unit is not None, self._doubt.settle(inventory, self._holders)
+        before, self.inventory = self.inventory, inventory
+        if self._update_lists(inventory) or before != inventory or was_doubted:
+            self._parts.allocator.set_inventory(inventory)
+            self._parts.whole_allocator.set_inventory(inventory)
+            self._parts.keeper.writer.set_inventory(inventory)
+            self._announce_changes(before, inventory)
+            self._tell_unknown_cordons(inventory)
+        self._publish(inventory)
+        if doubt:
+            self._refuse("MemoryUnitRefused", doubt)
+        else:
+            self.problem = ""
+        if self._parts.cdi.offer(inventory):
+            self._parts.announcer.about_node("CdiSpecFailed", self._parts.cdi.problem, warning=True)
+        self.offered.set()
+
+    @property
+    def foreign_containers(self) -> int:
+        """Containers of this node that hold ids of another plugin's layout."""
+        return len(self._foreign)
+
+    def _plan(self, cards: CardsSeen) -> Inventory:
+        published = self._parts.publisher.published_unit()
+        current = self.inventory.unit.name if self.inventory is not None else published
+        if not self._has_allocated and self._offer.unit == AUTO_UNIT:
+            current = self._doubt.unit or current
+        offer = self._offer
+        if offer.unit == AUTO_UNIT and current in offer.vendor.auto_units:
+            # A unit that was chosen stays while it fits, so that a card's coming or going does not change it.
+            kept = replace(offer, unit=current)
+            try:
+                return plan_inventory(cards.statuses, kept, driver=cards.driver, left_out=cards.left_out)
+            except Refused:
+                logger.info("the unit in use does not fit any more, choosing another %s", fields(unit=current))
+        inventory = plan_inventory(cards.statuses, offer, driver=cards.driver, left_out=cards.left_out)
+        check_unit_change(current, inventory.unit.name, self._holders)
+        return inventory
+
+    @property
+    def _holders(self) -> Holders:
+        """Who holds units, as far as the kubelet's record was read."""
+        return Holders(self._record.holdings if self._record is not None else None, self._parts.keeper.problem)
+
+    def _update_lists(self, inventory: Inventory) -> bool:
+        """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
+
+        A cordoned card is closed to all, one in use as a whole to memory, one in shared use to those who want it whole.
+        While the unit is in doubt, all are closed as by a cordon.
+        """
+        record, book = self._record, self._parts.book
+        if record is None:
+            listed = _Listed(inventory, NO_CARDS, {}, NO_CARDS, NO_CARDS)
+        else:
+            indexes = frozenset(card.index for card in inventory.cards)
+            is_doubted = self._doubt.unit is not None
+            cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_doubted)
+            shared, whole = book.cards_in_use(whole=False) & indexes, book.cards_in_use(whole=True) & indexes
+            held = self._held.of_cards(record, cordoned | whole)
+            listed = _Listed(
+                inventory=inventory,
+                closed=frozenset(held),
+                held=held,
+                closed_whole=cordoned | shared,
+                held_whole=record.whole_cards | whole,
+            )
+        if listed == self._listed:
+            return False
+        before, self._listed = self._listed, listed
+        is_told = False
+        if SERVES_MEMORY in inventory.modes and not _is_same_memory(before, listed):
+            is_told = self._parts.table.offer(inventory, closed=listed.closed, held=listed.held)
+        if SERVES_WHOLE in inventory.modes:
+            told = self._parts.whole_table.offer(inventory, closed=listed.closed_whole, held=listed.held_whole)
+            is_told = is_told or told
+        return is_told
+
+    def _have_no_cards(self, cards: CardsSeen) -> None:
+        reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
+        if self.inventory is not None and not cards.problem:
+            empty = replace(self.inventory, cards=(), left_out=cards.left_out)
+            self.inventory = empty
+            self._update_lists(empty)
+            self._parts.allocator.set_inventory(empty)
+            self._parts.whole_allocator.set_inventory(empty)
+            self._parts.keeper.writer.set_inventory(empty)
+            self._publish(empty)
+        self._refuse("NoCards", reason)
+
+    def _refuse(self, reason: str, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            logger.error("cards are not offered %s", fields(reason=reason, problem=problem))
+        self._parts.announcer.about_node(reason, problem, warning=True)
+
+    def _announce_changes(self, before: Inventory | None, now: Inventory) -> None:
+        known = {card.card.uuid: card for card in before.cards} if before is not None else {}
+        for card in now.cards:
+            was = known.pop(card.card.uuid, None)
+            if was is None and card.health is Health.HEALTHY:
+                continue
+            if was is None or was.health is not card.health:
+                self._announce_health(card)
+            if was is not None and was.cordoned != card.cordoned:
+                word = "cordoned: no new pods" if card.cordoned else "uncordoned"
+                self._parts.announcer.about_node("CardCordon", f"card {card.index} is {word}", warning=False)
+        for gone in known.values():
+            self._parts.announcer.about_node(
+                "CardGone", f"card {gone.index} ({gone.card.uuid}) is gone or was replaced", warning=True
+            )
+
+    def _announce_health(self, card: InventoryCard) -> None:
+        is_sick = card.health is Health.UNHEALTHY
+        reason = "CardUnhealthy" if is_sick else "CardRecovered"
+        state = f"unhealthy: {card.reason}" if is_sick else "healthy again"
+        text = f"card {card.index} ({card.card.uuid}) is {state}"
+        logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
+        self._parts.announcer.about_node(reason, text, warning=is_sick)
+        for entry in self._parts.book.entries.values():
+            if card.index in entry.held_cards:
+                self._parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
+
+    def _tell_loser(self, uid: str) -> None:
+        """Tell a pod that ended without ever having been given its card that the card went to the other kind of pod.
+
+        The kubelet, which refused it, says no more than that no device was healthy.
+        """
+        book = self._parts.book
+        entry = book.entries.get(uid)
+        if entry is None or entry.held:
+            return
+        other = not entry.is_whole
+        for index in sorted(book.cards_in_use(whole=other).intersection(entry.promise)):
+            use = "is in use as a whole" if other else "is shared"
+            pods = some_names(book.users_of(index, whole=other), MAX_NAMES) or "a pod of this node"
+            self._parts.announcer.about_pod(
+                entry.ref,
+                "CardInOtherUse",
+                f"card {index}, which was chosen for this pod, {use} by {pods}, so the kubelet refused it: "
+                "the pod must be created again",
+                warning=True,
+            )
+
+    def _tell_foreign(self, record: KubeletRecord) -> None:
+        """Explain each container that holds ids of another plugin, once."""
+        known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in record.foreign}
+        for holding in record.foreign:
+            if (holding.pod, holding.container) not in known:
+                self._warn(
+                    "ForeignDeviceIds",
+                    f"container {holding.container!r} of pod {holding.pod} holds {holding.ids} device ids such as "
+                    f"{holding.example[:60]!r}: {explain_foreign_id(holding.example)}",
+                )
+
+    def _tell_unknown_cordons(self, inventory: Inventory) -> None:
+        """Say where the admin's annotation names a card that is not here: a typing error would go unseen."""
+        names = {word for card in inventory.cards for word in (str(card.index), card.card.uuid)}
+        known, self._unknown_cordons = self._unknown_cordons, self._offer.cordoned - names
+        if self._unknown_cordons - known:
+            words = ", ".join(sorted(self._unknown_cordons))
+            self._warn(
+                "UnknownCordon", f"{self._offer.vendor.cordon_annotation} names {words}, and no card is called so"
+            )
+
+    def _warn(self, reason: str, message: str) -> None:
+        logger.warning("%s %s", reason, message)
+        self._parts.announcer.about_node(reason, message, warning=True)
+
+
+def _is_same_memory(before: _Listed | None, now: _Listed) -> bool:
+    """Whether the list of memory units is as it was, which is large; the other may have changed."""
+    return before is not None and (before.inventory, before.closed, before.held) == (
+        now.inventory,
+        now.closed,
+        now.held,
+    )
+
+
+def _names(indexes: Sequence[int]) -> str:
+    return ",".join(str(index) for index in indexes)

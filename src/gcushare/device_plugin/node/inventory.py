@@ -1,0 +1,135 @@
+"""From the cards that a node has to the units that it offers: unit, reserve, cordons, and what the kubelet can take."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.cards import (
+    BOTH_MODES,
+    SERVES_MEMORY,
+    SERVES_WHOLE,
+    Card,
+    Health,
+    Inventory,
+    InventoryCard,
+    LeftOutCard,
+)
+from gcushare.core.errors import Refused
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
+from gcushare.vendors import Vendor
+from gcushare.wire.kubelet.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet
+from gcushare.wire.nodes import is_named
+
+AUTO_UNIT = "auto"
+
+
+class Mode(enum.Enum):
+    """What a node's cards are granted by: units of memory, whole cards, or both on one ledger."""
+
+    MEMORY = SERVES_MEMORY
+    WHOLE = SERVES_WHOLE
+    BOTH = "both"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The ways, as the inventory names them."""
+        return BOTH_MODES if self is Mode.BOTH else (self.value,)
+
+
+@dataclass(frozen=True, slots=True)
+class CardStatus:
+    """A card as its source sees it now; ``reason`` says why it is not healthy."""
+
+    card: Card
+    health: Health = Health.HEALTHY
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Memory of each card that pods never get: a fixed amount, and a share of the card in percent."""
+
+    bytes: int = 0
+    percent: float = 0.0
+
+    def of(self, memory_bytes: int) -> int:
+        """The reserved bytes of a card of that size, at most all of it."""
+        return min(memory_bytes, self.bytes + -int(-memory_bytes * self.percent // 100))
+
+
+NO_RESERVE = Reserve()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """How a node offers its cards: the unit's name or ``auto``, the reserve, the admin's cordons (indexes, uuids)."""
+
+    vendor: Vendor
+    unit: str
+    reserve: Reserve = NO_RESERVE
+    cordoned: frozenset[str] = frozenset()
+    mode: Mode = Mode.MEMORY
+
+
+def plan_inventory(
+    statuses: Sequence[CardStatus], offer: Offer, *, driver: str = "", left_out: Sequence[LeftOutCard] = ()
+) -> Inventory:
+    """Compute what the node offers.
+
+    Raises:
+        ConfigError: the unit is not known.
+        Refused: the units cannot be told to the kubelet; names unit, cards, bytes, limit and the finest that fits.
+    """
+    memory = {status.card.index: status.card.memory_bytes for status in statuses}
+    unit = _choose_unit(memory, offer)
+    cards = tuple(
+        _offered_card(status, unit, offer) for status in sorted(statuses, key=lambda status: status.card.index)
+    )
+    if SERVES_MEMORY in offer.mode.parts:
+        try:
+            check_fits_kubelet({card.index: card.units for card in cards})
+        except Refused as refusal:
+            raise Refused(_explain(memory, unit, str(refusal))) from refusal
+    else:
+        check_fits_kubelet({card.index: 0 for card in cards})
+    return Inventory(unit=unit, cards=cards, driver=driver, left_out=tuple(left_out), modes=offer.mode.parts)
+
+
+def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
+    if offer.unit != AUTO_UNIT:
+        return parse_memory_unit(offer.unit)
+    unit = finest_unit(list(memory.values()), offer.vendor.auto_units, lambda units: _fit(memory, units))
+    if unit is None:
+        coarsest = parse_memory_unit(offer.vendor.auto_units[0])
+        raise Refused(_explain(memory, coarsest, f"none of the units {', '.join(offer.vendor.auto_units)} fits"))
+    return unit
+
+
+def _offered_card(status: CardStatus, unit: MemoryUnit, offer: Offer) -> InventoryCard:
+    card = status.card
+    total = unit.units_in(card.memory_bytes)
+    reserved = min(total, unit.units_covering(offer.reserve.of(card.memory_bytes)))
+    return InventoryCard(
+        card=card,
+        units=total - reserved,
+        reserved_units=reserved,
+        health=status.health,
+        reason=status.reason,
+        cordoned=is_named(card, offer.cordoned),
+    )
+
+
+def _fit(memory: Mapping[int, int], units: Sequence[int]) -> bool:
+    return fits_kubelet(dict(zip(memory, units, strict=True)))
+
+
+def _explain(memory: Mapping[int, int], unit: MemoryUnit, why: str) -> str:
+    total = sum(unit.units_in(size) for size in memory.values())
+    fitting = finest_unit(list(memory.values()), MEMORY_UNIT_NAMES, lambda units: _fit(memory, units))
+    remedy = f"the finest unit that fits is {fitting.name}" if fitting else "no unit fits: share fewer cards"
+    return (
+        f"memory unit {unit.name!r} with {len(memory)} cards gives {total} units, a message of {total * DEVICE_BYTES} "
+        f"bytes of {KUBELET_MESSAGE_LIMIT_BYTES}: {why}; {remedy} (--memory-unit)"
+    )

@@ -1,0 +1,177 @@
+"""What this node says of its cards on its Node object: their count in the capacity, their inventory as an annotation.
+
+The Node is watched, so that what the kubelet zeroes when it registers anew, or what somebody removed, is written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gcushare.core.cards import Inventory
+from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.core.quantities import parse_count
+from gcushare.runtime.logs import fields
+from gcushare.vendors import Vendor
+from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
+from gcushare.wire.nodes import parse_card_words
+from gcushare.wire.objects import Node
+
+logger = logging.getLogger(__name__)
+
+LEAST_INTERVAL_S = 0.5
+"""Between two writes, so that a fight over the Node with another program stays a quiet one."""
+_RETRY_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
+
+
+class NodePatcher(Protocol):
+    """Who writes on this node's Node object."""
+
+    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None: ...
+
+    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What is known of this node's Node object."""
+
+    annotations: Mapping[str, str]
+    capacity: Mapping[str, object]
+    allocatable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCounts:
+    """What the Node counts of a resource: all that its plugin told, and those of them that can be handed out."""
+
+    capacity: int
+    allocatable: int
+
+
+class Publisher:
+    """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
+
+    def __init__(self, vendor: Vendor, patcher: NodePatcher) -> None:
+        self._vendor = vendor
+        self._patcher = patcher
+        self.wanted: Inventory | None = None
+        """What is to stand on the Node; None before there is anything, and after a withdrawal."""
+        self._node: NodeView | None = None
+        self._wake = asyncio.Event()
+        self.former: Inventory | None = None
+        """What the Node said when it was first seen: the inventory of a plugin before this one."""
+        self._failure = ""
+        self.unreadable = ""
+        """Why the inventory on the Node cannot be read, whoever wrote it: it is written again. "" where it can."""
+
+    @property
+    def problem(self) -> str:
+        """Why the Node does not say what it should; "" where it does, or will in a moment."""
+        if self.wanted is not None and self._node is None:
+            return "the Node was not seen yet, and is not written before; see the log for the API server's answer"
+        return self._failure
+
+    @property
+    def cordoned(self) -> frozenset[str]:
+        """Cards that the admin cordoned by annotation, as indexes or uuids."""
+        if self._node is None:
+            return frozenset()
+        return parse_card_words(self._node.annotations.get(self._vendor.cordon_annotation, ""))
+
+    def published_unit(self) -> str | None:
+        """The unit of the inventory on the Node, perhaps by a plugin before this one; None where none is readable."""
+        inventory = self._published()
+        return inventory.unit.name if inventory is not None else None
+
+    def counts(self, resource: str) -> ResourceCounts | None:
+        """How many of a resource the Node counts; None where it was not seen yet or its figures are unreadable."""
+        if self._node is None:
+            return None
+        try:
+            return ResourceCounts(
+                parse_count(str(self._node.capacity.get(resource, "0"))),
+                parse_count(self._node.allocatable.get(resource, "0")),
+            )
+        except GcushareError:
+            return None
+
+    @property
+    def has_seen_node(self) -> bool:
+        return self._node is not None
+
+    def publish(self, inventory: Inventory) -> None:
+        """Have this inventory written, once the Node was seen."""
+        self.wanted = inventory
+        self._wake.set()
+
+    def withdraw(self) -> None:
+        """Have nothing written until there is another inventory; what stands on the Node stays."""
+        self.wanted = None
+
+    def node_changed(self, node: Node) -> None:
+        """Take the Node's new state in."""
+        is_first = self._node is None
+        self._node = NodeView(node.metadata.annotations, node.status.capacity, node.status.allocatable)
+        published = self._published()
+        if is_first:
+            self.former = published
+        self._wake.set()
+
+    def _published(self) -> Inventory | None:
+        if self._node is None:
+            return None
+        text = self._node.annotations.get(self._vendor.inventory_annotation)
+        if text is None:
+            self.unreadable = ""
+            return None
+        try:
+            inventory = decode_inventory(text)
+        except RemoteContractError as error:
+            self.unreadable = str(error)
+            return None
+        self.unreadable = ""
+        return inventory
+
+    async def run(self) -> None:
+        """Write what differs, whenever something changed, until cancelled."""
+        failures = 0
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                is_written = await self._write()
+            except GcushareError as error:
+                failures += 1
+                self._failure = f"the Node could not be written: {error}"
+                delay_s = _RETRY_DELAYS_S[min(failures, len(_RETRY_DELAYS_S)) - 1]
+                logger.warning("node not written; will retry %s", fields(error=error, delay_s=delay_s))
+                await asyncio.sleep(delay_s)
+                self._wake.set()
+            else:
+                failures, self._failure = 0, ""
+                if is_written:
+                    await asyncio.sleep(LEAST_INTERVAL_S)
+
+    async def _write(self) -> bool:
+        """Write what differs; False where nothing did.
+
+        Nothing before the Node was seen: what stands there tells which unit the pods of before were given.
+        """
+        if self.wanted is None or self._node is None:
+            return False
+        is_written = False
+        text = encode_inventory(self.wanted)
+        count = len(self.wanted.cards)
+        if self._node.annotations.get(self._vendor.inventory_annotation) != text:
+            await self._patcher.patch_annotations({self._vendor.inventory_annotation: text})
+            logger.info("published the inventory %s", fields(cards=count, unit=self.wanted.unit.name))
+            is_written = True
+        if str(self._node.capacity.get(self._vendor.count_resource, "")) != str(count):
+            await self._patcher.patch_capacity({self._vendor.count_resource: count})
+            logger.info("published the card count %s", fields(count=count))
+            is_written = True
+        return is_written

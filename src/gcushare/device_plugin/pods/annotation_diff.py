@@ -1,0 +1,69 @@
+"""What the records of this node's pods must be told: derived from what the plugin knows of each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from gcushare.core.nodes import PodRef
+from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
+from gcushare.vendors import Vendor
+from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED
+from gcushare.wire.annotations.record import PodRecord, encode_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordWrite:
+    """Annotations to write on one pod. ``corrected_from`` are the cards that the record named wrongly, else empty."""
+
+    pod: PodRef
+    annotations: Mapping[str, str]
+    cards: tuple[int, ...]
+    assigned: bool
+    """False for a pod that still waits and whose cards were exchanged for another pod's."""
+    corrected_from: tuple[int, ...] = ()
+    placed_here: bool = False
+    """The pod had no record at all: it was placed by this plugin."""
+    mended: str = ""
+    """Why the record that this one replaces could not be read; "" where it could, or where there was none."""
+
+
+def compute_write(
+    entry: PodEntry, vendor: Vendor, uuids: Mapping[int, str], units: CardCounts, now_ns: int
+) -> RecordWrite | None:
+    """What one pod's record must be told; None where it says the truth, or where that is not known yet.
+
+    Told are pods served completely whose record does not say so, and waiting ones whose kept cards were exchanged.
+    """
+    record = entry.record
+    recorded = record.card_indexes if record is not None else ()
+    is_served = entry.is_complete
+    cards = entry.taken_cards if is_served else entry.promise
+    moved = bool(recorded) and set(recorded) != set(cards)
+    if not cards or not (moved or (is_served and (record is None or not record.assigned))):
+        return None
+    truth = replace(
+        record or PodRecord(card_indexes=cards, card_units=0, pod_units=0, assign_time_ns=now_ns),
+        card_indexes=cards,
+        card_units=max(units.get(index, 0) for index in cards) if entry.is_whole else units.get(cards[0], 0),
+        pod_units=sum(units.get(i, 0) for i in cards) if entry.is_whole else entry.request.total_units,
+        assigned=is_served,
+        whole=entry.is_whole,
+    )
+    annotations = encode_record(vendor, truth)
+    annotations[CARD_UUID] = ",".join(uuids.get(index, "") for index in cards)
+    if moved:
+        annotations[CORRECTED] = f"{_names(recorded)}->{_names(cards)}"
+    return RecordWrite(
+        pod=entry.ref,
+        annotations=annotations,
+        cards=cards,
+        assigned=is_served,
+        corrected_from=recorded if moved else (),
+        placed_here=not recorded and not entry.spoilt,
+        mended=entry.spoilt,
+    )
+
+
+def _names(cards: Iterable[int]) -> str:
+    return ",".join(str(index) for index in cards)

@@ -1,0 +1,251 @@
+"""Writes on this node's pods what their records must say: each pod at a pace of its own.
+
+A pod whose write fails waits alone, the longer the more often it failed; the records of all others go on being written
+at once. Writes are derived from the pod book each time, so nothing is lost while the API server is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gcushare.core.cards import Inventory
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.nodes import PodRef
+from gcushare.core.wording import some_names
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.changes import wait_and_clear
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.runtime.logs import fields
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 60.0
+"""The book is looked through this often even though nobody reported a change."""
+CALM_S = 0.5
+"""Without allocations for this long, exchanged cards of waiting pods are written: within a batch they change often."""
+RESEND_S = 10.0
+"""A record that was written and has not come back by the watch in this time is written again."""
+LEAST_INTERVAL_S = 1.0
+"""Between two equal writes on one pod, so that a fight over its record with another program stays a quiet one."""
+_RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_REFUSED_DELAYS_S = (10.0, 60.0, 180.0)
+"""After an answer that trying again does not change: rights may be granted and webhooks removed, but nobody hurries.
+
+More than three failures in a quarter of an hour are what the alert on failing writes asks for.
+"""
+_TOLD_FAILURES = 5
+"""Failures in a row, some nine seconds, from which on they are a problem and not a hiccup."""
+_MAX_NAMES = 3
+"""Pods named in one message."""
+_WRITERS = 8
+
+
+class RecordPatcher(Protocol):
+    """Who writes on pods: exactly this uid, or a ConflictError."""
+
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None: ...
+
+
+@dataclass(slots=True)
+class WriteCounters:
+    """What became of the writes since the start."""
+
+    writes: int = 0
+    failed_writes: int = 0
+    corrections: int = 0
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The last write on a pod: what it says, and when an equal one may follow. ``failures`` are those in a row."""
+
+    pod: PodRef
+    cards: tuple[int, ...]
+    assigned: bool
+    failures: int
+    sent_at_s: float = float("-inf")
+    due_at_s: float = 0.0
+    is_open: bool = True
+    """Under way: the API server has not answered."""
+    is_echoed: bool = False
+    """The watch has shown the record as it was written; where it differs now, somebody else has changed it since."""
+    is_refused: bool = False
+    error: str = ""
+
+    def says(self, cards: tuple[int, ...], *, assigned: bool) -> bool:
+        return (set(self.cards), self.assigned) == (set(cards), assigned)
+
+
+class RecordWriter:
+    """Writes what the pod book says is due; ``run`` is its owner task. ``on_written`` hears of each record written."""
+
+    def __init__(
+        self,
+        book: PodBook,
+        patcher: RecordPatcher,
+        *,
+        on_written: Callable[[RecordWrite], None],
+        clock: Callable[[], float],
+        wall_clock_ns: Callable[[], int],
+    ) -> None:
+        self._book = book
+        self._patcher = patcher
+        self._on_written = on_written
+        self._clock = clock
+        self._wall_clock_ns = wall_clock_ns
+        self._inventory: Inventory | None = None
+        self._soon = asyncio.Event()
+        self._gate = asyncio.Semaphore(_WRITERS)
+        self._attempts: dict[str, _Attempt] = {}
+        self._allocated_at_s = float("-inf")
+        self.counters = WriteCounters()
+
+    @property
+    def problem(self) -> str:
+        """Which pods' records cannot be written, and why; "" where all can, or where it failed a few times only."""
+        failed = sorted(
+            (each for each in self._attempts.values() if each.is_refused or each.failures >= _TOLD_FAILURES),
+            key=lambda each: (str(each.pod), each.pod.uid),
+        )
+        if not failed:
+            return ""
+        names = some_names([str(each.pod) for each in failed], _MAX_NAMES)
+        return f"the records of {len(failed)} pods ({names}) cannot be written: {failed[0].error}"
+
+    def set_inventory(self, inventory: Inventory) -> None:
+        """Use these cards' uuids and sizes in records."""
+        self._inventory = inventory
+        self._soon.set()
+
+    def note_allocation(self) -> None:
+        """Take in that something was allocated now: a batch of pods is being admitted."""
+        self._allocated_at_s = self._clock()
+
+    def note_pod(self, uid: str) -> None:
+        """Take in that the watch has shown a pod: perhaps the echo of a write, after which others may change it."""
+        entry, attempt = self._book.entries.get(uid), self._attempts.get(uid)
+        if entry is None or attempt is None or entry.record is None:
+            return
+        if attempt.says(entry.record.card_indexes, assigned=entry.record.assigned):
+            attempt.is_echoed = True
+            if not attempt.is_open:
+                attempt.due_at_s = min(attempt.due_at_s, attempt.sent_at_s + LEAST_INTERVAL_S)
+
+    def write_soon(self) -> None:
+        """Have due records written now: a pod's record changed."""
+        self._soon.set()
+
+    async def run(self) -> None:
+        """Write due records, each pod's again after a failure, later and later, until cancelled."""
+        async with asyncio.TaskGroup() as writers:
+            while True:
+                pause_s = self.start_due(writers)
+                await wait_and_clear(self._soon, pause_s)
+
+    def start_due(self, writers: asyncio.TaskGroup) -> float:
+        """Start everything that is due now; returns in how many seconds the next write will be due."""
+        if self._inventory is None:
+            return LOOK_S
+        uuids = {card.index: card.card.uuid for card in self._inventory.cards}
+        units = {card.index: card.units for card in self._inventory.cards}
+        writes = self._book.writes(uuids, units, self._wall_clock_ns())
+        self._forget_settled({write.pod.uid for write in writes})
+        now_s = self._clock()
+        next_s = now_s + LOOK_S
+        for write in writes:
+            due_at_s = self._due_at_s(write)
+            if due_at_s <= now_s:
+                self._start(write, writers)
+            else:
+                next_s = min(next_s, due_at_s)
+        return next_s - now_s
+
+    def _due_at_s(self, write: RecordWrite) -> float:
+        """When it may be written; never while another write on that pod is under way, whose end wakes us."""
+        attempt = self._attempts.get(write.pod.uid)
+        calm_at_s = float("-inf") if write.assigned else self._allocated_at_s + CALM_S
+        if attempt is None:
+            return calm_at_s
+        if attempt.is_open:
+            return float("inf")
+        is_news = not attempt.says(write.cards, assigned=write.assigned)
+        return calm_at_s if is_news else max(calm_at_s, attempt.due_at_s)
+
+    def _forget_settled(self, due: set[str]) -> None:
+        """Forget attempts that nothing depends on any more; a fresh echo is kept, so that fights stay quiet."""
+        now_s = self._clock()
+        self._attempts = {
+            uid: attempt
+            for uid, attempt in self._attempts.items()
+            if attempt.is_open
+            or uid in due
+            or (uid in self._book.entries and not attempt.failures and attempt.due_at_s > now_s)
+        }
+
+    def _start(self, write: RecordWrite, writers: asyncio.TaskGroup) -> None:
+        before = self._attempts.get(write.pod.uid)
+        is_same = before is not None and before.says(write.cards, assigned=write.assigned)
+        attempt = _Attempt(write.pod, write.cards, write.assigned, before.failures if before and is_same else 0)
+        if before is not None and is_same:
+            attempt.is_refused, attempt.error = before.is_refused, before.error
+        self._attempts[write.pod.uid] = attempt
+        writers.create_task(self._write(write, attempt), name=f"record of {write.pod}")
+
+    async def _write(self, write: RecordWrite, attempt: _Attempt) -> None:
+        async with self._gate:
+            attempt.sent_at_s = self._clock()
+            self._book.note_written(write)
+            try:
+                await self._patcher.patch_record(write.pod, write.annotations)
+            except (ConflictError, NotFoundError) as error:
+                # Gone, or another pod of that name: the watch will say so, and the record dies with its pod.
+                logger.info("pod is gone, its record is not written %s", fields(pod=write.pod, error=error))
+                self._wait_after(attempt, error, _RETRY_DELAYS_S)
+            except GcushareError as error:
+                self._note_failure(attempt, error)
+            else:
+                self._note_success(attempt, write)
+        self._soon.set()
+
+    def _note_success(self, attempt: _Attempt, write: RecordWrite) -> None:
+        attempt.is_open, attempt.is_refused, attempt.error, attempt.failures = False, False, "", 0
+        attempt.due_at_s = attempt.sent_at_s + (LEAST_INTERVAL_S if attempt.is_echoed else RESEND_S)
+        self.counters.writes += 1
+        self.counters.corrections += bool(write.corrected_from or write.mended)
+        _log_write(write)
+        self._on_written(write)
+
+    def _note_failure(self, attempt: _Attempt, error: GcushareError) -> None:
+        """Decide when the pod is tried again; the log hears of each cause once."""
+        self.counters.failed_writes += 1
+        level = logging.DEBUG if attempt.error == str(error) else logging.WARNING
+        attempt.is_refused = not isinstance(error, RetryableError)
+        delay_s = self._wait_after(attempt, error, _REFUSED_DELAYS_S if attempt.is_refused else _RETRY_DELAYS_S)
+        logger.log(level, "record not written; will retry %s", fields(pod=attempt.pod, delay_s=delay_s, error=error))
+
+    def _wait_after(self, attempt: _Attempt, error: GcushareError, delays_s: Sequence[float]) -> float:
+        """Let the pod wait, the longer the more often it failed, and at least as long as the API server asked for."""
+        asked_s = error.delay_s if isinstance(error, RetryableError) else None
+        delay_s = max(asked_s or 0.0, delays_s[min(attempt.failures, len(delays_s) - 1)])
+        attempt.failures += 1
+        attempt.is_open, attempt.error = False, str(error)
+        attempt.due_at_s = self._clock() + delay_s
+        return delay_s
+
+
+def _log_write(write: RecordWrite) -> None:
+    facts = fields(pod=write.pod, uid=write.pod.uid, card=_names(write.cards))
+    if write.mended:
+        logger.warning("record that could not be read written anew reason=%r %s", write.mended, facts)
+    elif write.corrected_from:
+        logger.warning("record corrected from=%s %s", _names(write.corrected_from), facts)
+    else:
+        logger.info("%s %s", "placed and recorded" if write.placed_here else "marked assigned", facts)
+
+
+def _names(cards: tuple[int, ...]) -> str:
+    return ",".join(str(index) for index in cards)

@@ -1,0 +1,120 @@
+"""How much memory of the cards each pod really uses: a card's processes, and the pods that they belong to.
+
+After every look at the cards; what was found stands until the next look, as the cards' other readings do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gcushare.cards.process_owners import ProcessOwners
+from gcushare.cards.roster import CardState
+from gcushare.core.cards import Inventory
+from gcushare.device_plugin.pods.pod import STATIC_POD_UID, PodEntry, peak_per_card
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.runtime.logs import fields
+
+logger = logging.getLogger(__name__)
+
+Processes = Mapping[int, int]
+"""Bytes of one card by process id."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """Bytes in use by pod uid and card index, and by card those of processes that belong to no pod with cards.
+
+    A card that is in neither is one whose library does not list processes, or whose use was not read.
+    """
+
+    by_pod: Mapping[str, Mapping[int, int]]
+    unattributed: Mapping[int, int]
+
+
+class Looks(Protocol):
+    """The cards as they were seen last."""
+
+    @property
+    def states(self) -> tuple[CardState, ...]: ...
+
+    async def wait_look(self, after: int = 0) -> int: ...
+
+
+def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: Iterable[PodEntry]) -> PodUse:
+    """Add each pod's processes up, by card; ``owners`` are pods' uids by process id.
+
+    A pod that has a card and no process on it uses none of it; one that uses a card that it does not have is told too.
+    """
+    entries = tuple(pods)
+    known = {hash_: entry.ref.uid for entry in entries if (hash_ := entry.annotations.get(STATIC_POD_UID))}
+    # An author may write any annotation, another pod's uid too: the real one counts.
+    known |= {entry.ref.uid: entry.ref.uid for entry in entries}
+    by_pod: dict[str, dict[int, int]] = {
+        entry.ref.uid: {index: 0 for index in entry.taken_cards if index in cards} for entry in entries
+    }
+    unattributed = dict.fromkeys(cards, 0)
+    for index, processes in cards.items():
+        for pid, size in processes.items():
+            uid = known.get(owners.get(pid, ""))
+            if uid is None:
+                unattributed[index] += size
+            else:
+                by_pod[uid][index] = by_pod[uid].get(index, 0) + size
+    return PodUse({uid: found for uid, found in by_pod.items() if found}, unattributed)
+
+
+def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int]:
+    """The bytes that a pod may use of each card that it holds; of a whole card also what no unit stands for."""
+    if inventory is None:
+        return {}
+    cards = {card.index: card for card in inventory.cards}
+    if entry.is_whole:
+        return {index: cards[index].card.memory_bytes for index in entry.taken_cards if index in cards}
+    return {index: inventory.unit.bytes_of(units) for index, units in peak_per_card(entry).items()}
+
+
+class PodUseKeeper:
+    """Keeps what pods use. ``problem`` is why it cannot be told, with ``latest`` None then as before the first look."""
+
+    def __init__(self, looks: Looks, book: PodBook, owners: ProcessOwners) -> None:
+        self._looks = looks
+        self._book = book
+        self._owners = owners
+        self._latest: PodUse | None = None
+        self.problem = ""
+
+    @property
+    def latest(self) -> PodUse | None:
+        """What was found last, of pods that are still here."""
+        if self._latest is None:
+            return None
+        by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._book.entries}
+        return PodUse(by_pod, self._latest.unattributed)
+
+    async def run(self) -> None:
+        """Look the processes up after each look at the cards, until cancelled."""
+        looks = 0
+        while True:
+            looks = await self._looks.wait_look(looks)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Look up whose the processes of now are.
+
+        The files of /proc are read in a thread: the kernel may make their reader wait for its lock on control groups.
+        """
+        cards = {
+            state.card.index: state.use.processes
+            for state in self._looks.states
+            if not state.is_gone and state.use is not None and state.use.processes is not None
+        }
+        pids = {pid for processes in cards.values() for pid in processes}
+        problem, owners = await asyncio.to_thread(lambda: (self._owners.problem(), self._owners.find(pids)))
+        if problem and problem != self.problem:
+            logger.warning("use per pod is not told %s", fields(reason=problem))
+        self.problem = problem
+        self._latest = None if problem else divide_use(cards, owners, self._book.entries.values())

@@ -1,0 +1,67 @@
+"""What was handed out since the kubelet's record was read last, and for whom it probably was. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gcushare.device_plugin.pods.pod import CardCounts
+from gcushare.wire.kubelet.device_lists import DeviceIds
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """One Allocate, and for whom it probably was."""
+
+    uid: str
+    container: str
+    counts: CardCounts
+    made_at_s: float
+    whole: bool = False
+    ids: DeviceIds | None = None
+    """The units of memory themselves, where they are known."""
+
+
+class Guesses:
+    """The guesses that nothing has settled yet, oldest first."""
+
+    def __init__(self) -> None:
+        self._open: list[Guess] = []
+        self._believed: list[DeviceIds] = []
+
+    def __iter__(self) -> Iterator[Guess]:
+        return iter(self._open)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, guess: Guess) -> None:
+        """Remember one."""
+        self._open.append(guess)
+
+    def settle(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[Guess], bool]) -> None:
+        """End the guess that the record has answered by showing these: one that ``is_exact``, else the oldest."""
+        meant = [guess for guess in self._open if guess.whole == whole and guess.counts == counts]
+        if meant:
+            self._open.remove(min(meant, key=lambda guess: (not is_exact(guess), guess.made_at_s)))
+
+    def note_record(self, is_past: Callable[[Guess], bool]) -> None:
+        """Take in that the kubelet's record was read: those that it will never show are over."""
+        self._open = [guess for guess in self._open if not is_past(guess)]
+        self._believed.clear()
+
+    def end(self, made_before_s: float, *, believe: bool) -> list[Guess]:
+        """End and return those made before; ``believe`` them where no record can be read."""
+        ended = [guess for guess in self._open if guess.made_at_s < made_before_s]
+        self._open = [guess for guess in self._open if guess.made_at_s >= made_before_s]
+        if believe:
+            self._believed += [guess.ids for guess in ended if guess.ids is not None]
+        return ended
+
+    def cards(self, *, whole: bool) -> frozenset[int]:
+        """The cards of which memory, or which as a whole, were handed out."""
+        return frozenset(index for guess in self._open if guess.whole == whole for index in guess.counts)
+
+    def ids(self) -> list[DeviceIds]:
+        """The units of memory that were handed out and that no record has shown, believed ones among them."""
+        return [*self._believed, *(guess.ids for guess in self._open if guess.ids is not None)]

@@ -1,0 +1,191 @@
+"""One pod as the plugin knows it: what it asks for, what its record says, what is kept for it, what it really holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gcushare.core.errors import GcushareError
+from gcushare.core.matching import Candidate
+from gcushare.core.nodes import PodRef
+from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
+from gcushare.vendors import Vendor
+from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import NO_WISHES, PodWishes, pod_request
+
+CardCounts = Mapping[int, int]
+"""Units (ids) per card index; 1 per card that is held whole."""
+NO_SIZES: CardCounts = {}
+STATIC_POD_UID = "kubernetes.io/config.hash"
+"""Annotation of a static pod's mirror: the uid that the kubelet knows the pod by, the API server's is the mirror's."""
+DEFAULT_GRACE_S = 30.0
+"""Kubernetes' own default of ``terminationGracePeriodSeconds``."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePod:
+    """A pod whose request or record cannot be read, or whose request is none that is granted, and why."""
+
+    pod: PodRef
+    reason: str
+
+
+@dataclass(slots=True)
+class PodEntry:
+    """One bound, unfinished pod of this node that asks for cards."""
+
+    ref: PodRef
+    request: PodRequest
+    record: PodRecord | None
+    annotations: Mapping[str, str]
+    promise: tuple[int, ...] = ()
+    """The cards that are kept for it: its record's, or those of a pod of its kind that was given its own."""
+    written: tuple[int, ...] = ()
+    """The cards that were last written into its record from here: their echo is no news."""
+    held: dict[str, CardCounts] = field(default_factory=dict)
+    guessed: set[str] = field(default_factory=set)
+    spoilt: str = ""
+    """Why its record cannot be read; it is then as good as none, and is written anew once the truth is known."""
+    is_checked: bool = False
+    """Whether the kubelet's record was asked about this pod since it is here."""
+    grace_s: float = DEFAULT_GRACE_S
+    """How long its containers may take to end."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it asks for whole cards, not for memory."""
+        return self.request.cards.whole
+
+    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str], *, spoilt: str = "") -> None:
+        """Take the record's newest state in; cards that somebody else wrote into a waiting pod's are kept from now on.
+
+        Of a pod that was served completely, and of a ``spoilt`` record, nothing that somebody wrote changes a promise.
+        """
+        cards = record.card_indexes if record is not None else ()
+        is_news = cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written
+        if is_news and not spoilt and not self.is_complete:
+            self.promise = cards
+        self.record, self.annotations, self.spoilt = record, annotations, spoilt
+
+    @property
+    def claims_cards(self) -> bool:
+        """Whether its record says that it was given its cards, or may have said so before somebody spoilt it."""
+        return bool(self.spoilt) or (self.record is not None and self.record.assigned)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it may hold what it claims, which the kubelet's record has not been asked about yet."""
+        return self.claims_cards and not self.is_checked and not self.held
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether cards are kept for it of which it was given nothing yet."""
+        return bool(self.promise) and not self.held and not self.is_in_doubt
+
+    @property
+    def served(self) -> int:
+        """How many of its asking containers were served, in the kubelet's order.
+
+        One that holds ids proves that all before it were: podresources never shows ordinary init containers.
+        """
+        positions = [at for at, container in enumerate(self.request.containers, start=1) if container.name in self.held]
+        return max(positions, default=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every asking container was served, confirmed by the kubelet."""
+        return self.served == len(self.request.containers) and not self.guessed
+
+    def is_init(self, name: str) -> bool:
+        """Whether a container is an ordinary init container."""
+        return any(c.name == name and c.kind is ContainerKind.INIT for c in self.request.containers)
+
+    @property
+    def held_cards(self) -> tuple[int, ...]:
+        return tuple(sorted({index for counts in self.held.values() for index in counts}))
+
+    @property
+    def taken_cards(self) -> tuple[int, ...]:
+        """The cards that it has: those it holds, and of whole ones those too that its init containers held.
+
+        The kubelet keeps an ordinary init container's whole cards for the pod, and podresources does not show them.
+        """
+        held = self.held_cards
+        if self.is_whole and held and len(self.promise) == self.request.cards.cards and set(held) <= set(self.promise):
+            return tuple(sorted(self.promise))
+        return held
+
+    @property
+    def hidden_cards(self) -> tuple[int, ...]:
+        """The cards of which it may hold more than podresources tells: it leaves ordinary init containers out."""
+        if self.is_in_doubt:
+            return self.promise
+        return self.held_cards if any(c.kind is ContainerKind.INIT for c in self.request.containers) else ()
+
+    @property
+    def first_share(self) -> CardCounts:
+        """What the kubelet hands out first of what is kept for it."""
+        first = self.request.containers[0]
+        if self.is_whole:
+            return dict.fromkeys(sorted(self.promise)[: first.whole_cards], 1)
+        return split_over_cards(first.units, self.promise)
+
+    def as_candidate(self, *, is_unsettled: bool = False) -> Candidate:
+        """The pod as matching sees it; one of memory that is half served is bound to the card that it already holds."""
+        cards = self.promise if self.is_whole else self.held_cards or self.promise
+        assume_time = self.record.assign_time_ns if self.record else 0
+        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_unsettled)
+
+
+def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
+    """What the kubelet gives a bound pod, whether or not it would have been granted; None where it asks for no card.
+
+    Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
+    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
+    that can be read, wishes that can be read are the best guess, and others are left out: they decide nothing any more.
+
+    Raises:
+        RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.
+    """
+    if record is None:
+        try:
+            return pod_request(pod, vendor, is_bound=True)
+        except GcushareError:
+            return pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
+    request = pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
+    count = len(record.card_indexes)
+    if request is None or request.cards.whole or any(container.units % count for container in request.containers):
+        return request
+    return pod_request(pod, vendor, wishes=PodWishes(cards=count), is_bound=True)
+
+
+def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
+    """Why a bound pod's request is none that the extender grants; "" where it is one, or where it asks for no card."""
+    try:
+        pod_request(pod, vendor, wishes=None if record is None else NO_WISHES)
+    except GcushareError as error:
+        return str(error)
+    return ""
+
+
+def age(entry: PodEntry) -> tuple[int, str, str]:
+    """A sort key: when its cards were chosen, then its creation."""
+    return (entry.record.assign_time_ns if entry.record is not None else 0, entry.ref.created, entry.ref.uid)
+
+
+def peak_per_card(entry: PodEntry, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
+    """Units per card that a pod holds; ``sizes`` are the cards' units, all of which a pod has that holds one whole.
+
+    Its containers' ids overlap where init containers' are used again.
+    """
+    cards = entry.taken_cards
+    if entry.is_whole:
+        return {index: sizes.get(index, 0) for index in cards}
+    if len(cards) == 1 and entry.served == len(entry.request.containers):
+        return {cards[0]: entry.request.total_units}
+    sums: dict[int, int] = {}
+    for counts in entry.held.values():
+        for index, units in counts.items():
+            sums[index] = sums.get(index, 0) + units
+    return sums

@@ -1,0 +1,1 @@
+"""What the plugin says about itself: health, metrics and the status document."""

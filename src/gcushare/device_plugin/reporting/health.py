@@ -1,0 +1,67 @@
+"""Is the plugin well? Readiness asks its own socket as the kubelet does; liveness asks whether its tasks go round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gcushare.device_plugin.pods.reconciler import PERIOD_S
+from gcushare.device_plugin.reporting.metrics import Observed
+from gcushare.device_plugin.reporting.status import POD_RECORDS, problems
+from gcushare.runtime.health import Health, Heartbeat
+
+REGISTRATION_AGE_S = 60.0
+"""The registration's task goes round twice a second, and waits at most some seconds for the kubelet's answer."""
+RECORD_AGE_S = 3 * PERIOD_S
+LOOK_GRACE_S = 300.0
+"""A library may take a minute to open, and rests between attempts."""
+
+
+class Progress:
+    """A counter that must move: its standing still for ``max_age_s`` is what a restart would help against."""
+
+    def __init__(
+        self, task: str, read: Callable[[], int], max_age_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read = read
+        self._heartbeat = Heartbeat(task, max_age_s, clock)
+        self._last = read()
+
+    async def check(self) -> str | None:
+        """Name the task whose counter stands still."""
+        now = self._read()
+        if now != self._last:
+            self._last = now
+            self._heartbeat.beat()
+        return await self._heartbeat.check()
+
+
+@dataclass(frozen=True, slots=True)
+class Pulses:
+    """What proves progress: the registrations' heartbeats, and how often records were read and cards looked at."""
+
+    registrations: Mapping[str, Heartbeat]
+    record_reads: Callable[[], int]
+    card_looks: Callable[[], int]
+    poll_interval_s: float
+
+
+def make_health(observed: Observed, pulses: Pulses) -> Health:
+    """Return the checks behind /healthz and /readyz."""
+    health = Health()
+    for part, pulse in pulses.registrations.items():
+        health.add_live(f"{part} registration task", pulse.check)
+    health.add_live("record task", Progress("kubelet record", pulses.record_reads, RECORD_AGE_S).check)
+    look_age_s = 3 * pulses.poll_interval_s + LOOK_GRACE_S
+    health.add_live("cards task", Progress("cards", pulses.card_looks, look_age_s).check)
+    for part, endpoint in observed.endpoints.items():
+        health.add_ready(f"{part} socket", endpoint.probe)
+
+    async def check_problems() -> str | None:
+        # A pod whose record a webhook refuses says nothing about the next one: its author must not stop a rollout.
+        found = {part: problem for part, problem in problems(observed).items() if part != POD_RECORDS}
+        return "; ".join(f"{part}: {problem}" for part, problem in found.items()) or None
+
+    health.add_ready("plugin", check_problems)
+    return health

@@ -1,0 +1,276 @@
+"""What Prometheus sees of one node: a collector that reads the plugin's state when it is scraped.
+
+Nothing is counted twice: gauges are read from the inventory, the pod book and the monitor at that moment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gcushare._version import __version__
+from gcushare.cards.roster import CardState
+from gcushare.core.cards import Health, Inventory
+from gcushare.device_plugin.allocation.cdi import CdiKeeper
+from gcushare.device_plugin.kubelet.registration import Endpoint
+from gcushare.device_plugin.node.agent import NodeAgent
+from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.pods.memory_use import PodUseKeeper, granted_bytes
+from gcushare.device_plugin.pods.pod import peak_per_card
+from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.kube.connection.transport import RequestReport
+from gcushare.runtime.metrics import make_registry
+
+_CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
+_POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
+"""Prometheus puts ``namespace`` and ``pod`` of the scraped pod itself over labels of these names."""
+_LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The parts whose state is shown. ``states`` is what the card monitor knows now, ``endpoints`` are by mode's part.
+
+    ``watch_age_s`` are the seconds since the API server last proved that the picture of the pods is current, None
+    before the first list. ``pod_use`` is None where it was not asked for.
+    """
+
+    vendor: str
+    node: str
+    agent: NodeAgent
+    book: PodBook
+    keeper: RecordKeeper
+    endpoints: Mapping[str, Endpoint]
+    publisher: Publisher
+    cdi: CdiKeeper
+    states: Callable[[], tuple[CardState, ...]]
+    watch_age_s: Callable[[], float | None]
+    pod_use: PodUseKeeper | None
+
+
+class PluginMetrics(Collector):
+    """The plugin's metrics; calls and requests are taken in as they end, the rest is read at each scrape."""
+
+    def __init__(self) -> None:
+        self.registry = make_registry("gcushare-device-plugin", __version__)
+        self._calls = Histogram(
+            "gcushare_plugin_call_seconds",
+            "Time of the kubelet's calls, the wait for a pod included, by call and outcome (ok or the error's family).",
+            ("call", "outcome"),
+            buckets=_LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            "gcushare_plugin_api_requests",
+            "Requests to the API server, by verb, resource and status code (0: no answer).",
+            ("verb", "resource", "code"),
+            registry=self.registry,
+        )
+        self._observed: Observed | None = None
+
+    def observe_request(self, report: RequestReport) -> None:
+        """Take one request to the API server in."""
+        self._requests.labels(report.verb, report.resource, str(report.code)).inc()
+
+    def observe_call(self, call: str, seconds: float, error: str) -> None:
+        """Take one call of the kubelet in."""
+        self._calls.labels(call, error or "ok").observe(seconds)
+
+    def follow(self, observed: Observed) -> None:
+        """Show these parts from now on."""
+        self._observed = observed
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the state of now."""
+        if self._observed is None:
+            return
+        yield from _card_metrics(self._observed)
+        yield _pod_metric(self._observed)
+        yield from _use_metrics(self._observed)
+        yield from _pod_use_metrics(self._observed)
+        yield from _registration_metrics(self._observed)
+        yield from _record_metrics(self._observed)
+
+
+def _card_metrics(observed: Observed) -> Iterator[Metric]:
+    total = GaugeMetricFamily("gcushare_card_units", "Units that a card offers.", labels=_CARD_LABELS)
+    granted = GaugeMetricFamily("gcushare_card_granted_units", "Units that pods hold.", labels=_CARD_LABELS)
+    granted_bytes = GaugeMetricFamily("gcushare_card_granted_bytes", "Bytes that pods hold.", labels=_CARD_LABELS)
+    memory = GaugeMetricFamily("gcushare_card_memory_bytes", "The card's whole memory.", labels=_CARD_LABELS)
+    reserved = GaugeMetricFamily("gcushare_card_reserved_units", "Units kept back.", labels=_CARD_LABELS)
+    reserved_bytes = GaugeMetricFamily("gcushare_card_reserved_bytes", "Bytes kept back.", labels=_CARD_LABELS)
+    healthy = GaugeMetricFamily("gcushare_card_healthy", "1 where new pods may come as to health.", labels=_CARD_LABELS)
+    cordoned = GaugeMetricFamily("gcushare_card_cordoned", "1 where an admin cordoned the card.", labels=_CARD_LABELS)
+    unrecorded = GaugeMetricFamily(
+        "gcushare_card_unrecorded_units",
+        "Units that the kubelet gave to pods of which no record tells: their request is none that is granted, or they "
+        "are not seen.",
+        labels=_CARD_LABELS,
+    )
+    closed = GaugeMetricFamily(
+        "gcushare_card_closed_until_timestamp_seconds",
+        "When a card opens to a use (memory, whole) at the latest, which containers of a pod deleted by force close it "
+        "to; 0 while that cannot be said. No series: it is open.",
+        labels=(*_CARD_LABELS, "use", "pod_namespace", "pod_name"),
+    )
+    inventory = observed.agent.inventory
+    held, of_others = observed.book.held_units(_sizes(inventory)), observed.book.unrecorded.units(_sizes(inventory))
+    for card in observed.agent.describe(inventory).cards if inventory is not None else ():
+        labels = _labels(observed, card.index, card.card.uuid, card.card.model)
+        units = held.get(card.index, 0)
+        total.add_metric(labels, card.units)
+        granted.add_metric(labels, units)
+        granted_bytes.add_metric(labels, inventory.unit.bytes_of(units) if inventory is not None else 0)
+        memory.add_metric(labels, card.card.memory_bytes)
+        reserved.add_metric(labels, card.reserved_units)
+        reserved_bytes.add_metric(labels, inventory.unit.bytes_of(card.reserved_units) if inventory is not None else 0)
+        healthy.add_metric(labels, card.health is Health.HEALTHY)
+        cordoned.add_metric(labels, card.cordoned)
+        unrecorded.add_metric(labels, of_others.get(card.index, 0))
+        for closure in card.closures:
+            namespace, _, name = closure.pod.partition("/")
+            closed.add_metric((*labels, closure.use, namespace, name), closure.until)
+    yield from (total, granted, granted_bytes, memory, reserved, reserved_bytes, healthy, cordoned, unrecorded, closed)
+
+
+def _pod_metric(observed: Observed) -> Metric:
+    family = GaugeMetricFamily("gcushare_pod_granted_bytes", "Bytes that a pod holds of a card.", labels=_POD_LABELS)
+    inventory = observed.agent.inventory
+    if inventory is None:
+        return family
+    held: dict[tuple[str, str, str], int] = {}
+    sizes = _sizes(inventory)
+    for entry in observed.book.entries.values():
+        for index, units in peak_per_card(entry, sizes).items():
+            key = (str(index), entry.ref.namespace, entry.ref.name)
+            held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
+    for (card, namespace, name), size in held.items():
+        family.add_metric((observed.vendor, observed.node, card, namespace, name), size)
+    return family
+
+
+def _use_metrics(observed: Observed) -> Iterator[Metric]:
+    memory = GaugeMetricFamily("gcushare_card_memory_used_bytes", "Bytes really in use.", labels=_CARD_LABELS)
+    temperature = GaugeMetricFamily("gcushare_card_temperature_celsius", "Temperature.", labels=_CARD_LABELS)
+    power = GaugeMetricFamily("gcushare_card_power_watts", "Power draw.", labels=_CARD_LABELS)
+    utilization = GaugeMetricFamily("gcushare_card_utilization_percent", "Utilization.", labels=_CARD_LABELS)
+    for state in observed.states():
+        if state.use is None:
+            continue
+        labels = _labels(observed, state.card.index, state.card.uuid, state.card.model)
+        for family, value in (
+            (memory, state.use.memory_used_bytes),
+            (temperature, state.use.temperature_celsius),
+            (power, state.use.power_watts),
+            (utilization, state.use.utilization_percent),
+        ):
+            if value is not None:
+                family.add_metric(labels, value)
+    yield from (memory, temperature, power, utilization)
+
+
+def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
+    """What pods really use, each figure beside one of the same labels that says what the pod may use.
+
+    Unlike what the ledger counts, that is all the bytes of a whole card, and 0 of a card that the pod does not hold.
+    """
+    found = observed.pod_use.latest if observed.pod_use is not None else None
+    if found is None:
+        return
+    used = GaugeMetricFamily(
+        "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", labels=_POD_LABELS
+    )
+    granted = GaugeMetricFamily(
+        "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", labels=_POD_LABELS
+    )
+    unattributed = GaugeMetricFamily(
+        "gcushare_card_memory_unattributed_bytes",
+        "Bytes used by processes that belong to no pod with cards.",
+        labels=_CARD_LABELS,
+    )
+    # Two pods of one name are one series: the first's end may be seen after the second's start.
+    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for uid, cards in found.by_pod.items():
+        entry = observed.book.entries[uid]
+        may_use = granted_bytes(entry, observed.agent.inventory)
+        for index, size in cards.items():
+            key = (str(index), entry.ref.namespace, entry.ref.name)
+            before = sums.get(key, (0, 0))
+            sums[key] = (before[0] + size, before[1] + may_use.get(index, 0))
+    for (card, namespace, name), (size, allowed) in sums.items():
+        of_pod = (observed.vendor, observed.node, card, namespace, name)
+        used.add_metric(of_pod, size)
+        granted.add_metric(of_pod, allowed)
+    for state in observed.states():
+        if not state.is_gone and state.card.index in found.unattributed:
+            labels = _labels(observed, state.card.index, state.card.uuid, state.card.model)
+            unattributed.add_metric(labels, found.unattributed[state.card.index])
+    yield from (used, granted, unattributed)
+
+
+def _registration_metrics(observed: Observed) -> Iterator[Metric]:
+    names = ("vendor", "node", "resource")
+    registered = GaugeMetricFamily("gcushare_plugin_registered", "1 while the kubelet reads the list.", labels=names)
+    times = CounterMetricFamily("gcushare_plugin_registrations", "Registrations with the kubelet.", labels=names)
+    for endpoint in observed.endpoints.values():
+        labels = (observed.vendor, observed.node, endpoint.resource)
+        registered.add_metric(labels, not endpoint.problem)
+        times.add_metric(labels, endpoint.registrations)
+    yield from (registered, times)
+
+
+def _record_metrics(observed: Observed) -> Iterator[Metric]:
+    labels = (observed.vendor, observed.node)
+    names = ("vendor", "node")
+    counters, written = observed.keeper.counters, observed.keeper.writer.counters
+    for name, text, value in (
+        ("gcushare_plugin_record_writes", "Records written on pods.", written.writes),
+        (
+            "gcushare_plugin_record_corrections",
+            "Records that were corrected.",
+            written.corrections,
+        ),
+        ("gcushare_plugin_record_write_failures", "Record writes that failed.", written.failed_writes),
+        ("gcushare_plugin_kubelet_record_reads", "Looks at the kubelet's own record.", counters.checks),
+        ("gcushare_plugin_kubelet_record_failures", "Looks that failed.", counters.failed_checks),
+    ):
+        family = CounterMetricFamily(name, text, labels=names)
+        family.add_metric(labels, value)
+        yield family
+    age_s = observed.watch_age_s()
+    for name, text, number in (
+        ("gcushare_plugin_pods", "Pods of this node that ask for cards.", len(observed.book.entries)),
+        (
+            "gcushare_plugin_unconfirmed_allocations",
+            "Allocations that the kubelet's record has not shown yet.",
+            observed.book.open_guesses,
+        ),
+        (
+            "gcushare_plugin_foreign_containers",
+            "Containers that hold device ids of another plugin.",
+            observed.agent.foreign_containers,
+        ),
+        (
+            "gcushare_plugin_watch_age_seconds",
+            "Since the API server last proved that the picture of the pods is current; NaN before the first list.",
+            math.nan if age_s is None else age_s,
+        ),
+    ):
+        gauge = GaugeMetricFamily(name, text, labels=names)
+        gauge.add_metric(labels, number)
+        yield gauge
+
+
+def _sizes(inventory: Inventory | None) -> dict[int, int]:
+    return {card.index: card.units for card in inventory.cards} if inventory is not None else {}
+
+
+def _labels(observed: Observed, index: int, uuid: str, model: str) -> tuple[str, ...]:
+    return (observed.vendor, observed.node, str(index), uuid, model)

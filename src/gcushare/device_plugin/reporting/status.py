@@ -1,0 +1,180 @@
+"""What this node believes, as one document: cards, units, pods with what the kubelet gave them, and every problem.
+
+Served as JSON on /status and shown by ``--status`` and ``gcushare cards``; its form is
+``gcushare.wire.documents.node_status``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gcushare._version import __version__
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, CardUse, Inventory
+from gcushare.core.nodes import CardMode
+from gcushare.device_plugin.pods.memory_use import PodUse
+from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak_per_card
+from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.reporting.metrics import Observed
+from gcushare.wire.documents.node_status import (
+    CardStatus,
+    ClosureStatus,
+    LeftOutStatus,
+    NodeStatus,
+    PodStatus,
+    UnreadableStatus,
+    UseStatus,
+)
+
+_REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
+POD_RECORDS = "podRecords"
+"""The problem that concerns pods one by one, and not whether the node can serve."""
+WATCH_STALE_S = 150.0
+"""Twice the silence after which a watch counts as dead: it was opened anew by then, had anybody answered."""
+
+
+def describe_node(observed: Observed) -> NodeStatus:
+    """Describe the plugin's state of now."""
+    inventory = observed.agent.inventory
+    age_s = observed.watch_age_s()
+    sizes = _sizes(inventory) if inventory is not None else NO_SIZES
+    used = observed.pod_use.latest if observed.pod_use is not None else None
+    return NodeStatus(
+        version=__version__,
+        vendor=observed.vendor,
+        node=observed.node,
+        problems=problems(observed),
+        unit=inventory.unit.name if inventory is not None else None,
+        driver=inventory.driver if inventory is not None else "",
+        modes=inventory.modes if inventory is not None else (),
+        cards=_cards(inventory, observed, used) if inventory is not None else (),
+        left_out=tuple(
+            LeftOutStatus(index=card.index, uuid=card.uuid, reason=card.reason)
+            for card in (inventory.left_out if inventory is not None else ())
+        ),
+        pods=tuple(_pod(entry, sizes, used) for _, entry in sorted(observed.book.entries.items())),
+        unreadable_pods=tuple(
+            UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.book.unreadable
+        ),
+        foreign_containers=observed.agent.foreign_containers,
+        unconfirmed_allocations=observed.book.open_guesses,
+        watch_age_seconds=None if age_s is None else round(age_s, 1),
+        registrations=sum(endpoint.registrations for endpoint in observed.endpoints.values()),
+        corrections=observed.keeper.writer.counters.corrections,
+        pod_use=observed.pod_use.problem if observed.pod_use is not None else None,
+    )
+
+
+def problems(observed: Observed) -> dict[str, str]:
+    """Everything that is wrong now, by the part that says so; empty when all is well."""
+    parts: Mapping[str, str] = {
+        "cards": observed.agent.problem,
+        **{_REGISTRATION[part]: endpoint.problem for part, endpoint in observed.endpoints.items()},
+        "kubeletRecord": observed.keeper.problem,
+        "node": observed.publisher.problem,
+        "pods": _watch_problem(observed.watch_age_s()),
+        POD_RECORDS: observed.keeper.writer.problem,
+        "cdi": observed.cdi.problem,
+    }
+    return {name: problem for name, problem in parts.items() if problem}
+
+
+def _watch_problem(age_s: float | None) -> str:
+    if age_s is None:
+        return "this node's pods were not listed yet; see the log for the API server's answer"
+    if age_s > WATCH_STALE_S:
+        return f"nothing was heard from the API server for {age_s:.0f}s; pods already seen are served"
+    return ""
+
+
+def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tuple[CardStatus, ...]:
+    held, promised = observed.book.held_units(_sizes(inventory)), observed.book.promised()
+    unrecorded = observed.book.unrecorded.units(_sizes(inventory))
+    holders = _holders(observed.book)
+    # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
+    uses = {state.card.uuid: state.use for state in observed.states() if not state.is_gone}
+    return tuple(
+        CardStatus(
+            index=card.index,
+            uuid=card.card.uuid,
+            model=card.card.model,
+            serial=card.card.serial,
+            pci=card.card.pci_address,
+            numa_node=card.card.numa_node,
+            memory_bytes=card.card.memory_bytes,
+            units=card.units,
+            reserved_units=card.reserved_units,
+            lost_bytes=inventory.unit.remainder_bytes(card.card.memory_bytes),
+            held_units=held.get(card.index, 0),
+            promised_units=promised.get(card.index, 0),
+            health=card.health.value,
+            reason=card.reason,
+            cordoned=card.cordoned,
+            mode=_mode(card.index, holders.get(card.index, ()), observed.book).value,
+            holders=tuple(
+                sorted({*(str(e.ref) for e in holders.get(card.index, ())), *_others(card.index, observed.book)})
+            ),
+            use=_use(uses.get(card.card.uuid)),
+            unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
+            closed=tuple(ClosureStatus(use=c.use, pod=c.pod, until=c.until) for c in card.closures),
+            unrecorded_units=unrecorded.get(card.index, 0),
+        )
+        for card in observed.agent.describe(inventory).cards
+    )
+
+
+def _sizes(inventory: Inventory) -> CardCounts:
+    """The cards' units, all of which a pod has that holds one whole."""
+    return {card.index: card.units for card in inventory.cards}
+
+
+def _cards_of(entry: PodEntry) -> tuple[int, ...]:
+    """The cards that a pod holds, else those that are kept for it."""
+    return entry.taken_cards or tuple(sorted(entry.promise))
+
+
+def _holders(book: PodBook) -> dict[int, list[PodEntry]]:
+    """The pods of each card, by name."""
+    found: dict[int, list[PodEntry]] = {}
+    for entry in sorted(book.entries.values(), key=lambda entry: (str(entry.ref), entry.ref.uid)):
+        for index in _cards_of(entry):
+            found.setdefault(index, []).append(entry)
+    return found
+
+
+def _others(index: int, book: PodBook) -> set[str]:
+    """Who has a card beside the pods of the book."""
+    return {*book.unrecorded.users_of(index, whole=True), *book.unrecorded.users_of(index, whole=False)}
+
+
+def _mode(index: int, holders: Sequence[PodEntry], book: PodBook) -> CardMode:
+    if any(entry.is_whole for entry in holders) or book.unrecorded.users_of(index, whole=True):
+        return CardMode.WHOLE
+    return CardMode.SHARED if holders or _others(index, book) else CardMode.FREE
+
+
+def _use(use: CardUse | None) -> UseStatus | None:
+    if use is None:
+        return None
+    return UseStatus(
+        memory_used_bytes=use.memory_used_bytes,
+        temperature_celsius=use.temperature_celsius,
+        power_watts=use.power_watts,
+        utilization_percent=use.utilization_percent,
+        processes=dict(sorted((use.processes or {}).items())),
+    )
+
+
+def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None) -> PodStatus:
+    return PodStatus(
+        pod=str(entry.ref),
+        uid=entry.ref.uid,
+        units=entry.request.total_units,
+        recorded_cards=entry.record.card_indexes if entry.record is not None else (),
+        assigned=entry.record.assigned if entry.record is not None else False,
+        held_by_card=dict(sorted(peak_per_card(entry, sizes).items())),
+        containers={name: dict(sorted(counts.items())) for name, counts in entry.held.items()},
+        unconfirmed=tuple(sorted(entry.guessed)),
+        cards=_cards_of(entry),
+        whole=entry.is_whole,
+        used_by_card=dict(sorted(used.by_pod.get(entry.ref.uid, {}).items())) if used is not None else None,
+    )

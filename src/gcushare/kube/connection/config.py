@@ -1,0 +1,218 @@
+"""Where the API server is and how to speak to it: one frozen value, found once at start."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gcushare.core.errors import ConfigError
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.connection.auth_provider import ProviderCredentials
+from gcushare.kube.connection.credentials import Anonymous, Credentials, FixedHeader, TokenFile, require_fresh
+from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
+from gcushare.kube.connection.kubeconfig import Kubeconfig, Placed, Resolved, User, read_kubeconfig, resolve_context
+from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
+from gcushare.kube.connection.tls import client_context, load_client_certificate
+
+SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class KubeConfig:
+    """An API server, who we are to it, and where that was found (``source``, for messages)."""
+
+    server: str
+    source: str
+    credentials: Credentials = field(default_factory=Anonymous)
+    ssl: ssl.SSLContext | None = None
+    namespace: str = "default"
+    tls_server_name: str | None = None
+    """Name to expect in the server's certificate; None expects the host of ``server``."""
+    proxy: str | None = field(default=None, repr=False)
+    """HTTP proxy; out of the repr, it may carry a password."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Sent with every request: whom to act as."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSources:
+    """Where to look: the two flags of the programs, then the surroundings, which tests replace."""
+
+    server: str | None = None
+    """Plain HTTP address without any credentials; for tests and the playground."""
+    kubeconfig: Path | None = None
+    context: str | None = None
+    overrides: Overrides = NO_OVERRIDES
+    """What kubectl's other flags say instead of the kubeconfig."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    home: Path = field(default_factory=Path.home)
+    service_account_dir: Path = SERVICE_ACCOUNT_DIR
+    clock: Clock = field(default_factory=SystemClock)
+
+
+def load_config(sources: ConfigSources) -> KubeConfig:
+    """Find the API server: ``server``, ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config.
+
+    The service account comes before the home directory, so that a file left in an image's or a node's home never sends
+    a program in a pod to another cluster. ``context`` asks for a kubeconfig and so passes the service account over.
+
+    Raises:
+        ConfigError: nothing was found, or what was found cannot be used.
+    """
+    if sources.server is not None:
+        if sources.kubeconfig is not None or sources.context is not None:
+            raise ConfigError("a server address excludes a kubeconfig and a context: give one or the other")
+        return _from_server(sources.server)
+    if sources.kubeconfig is not None:
+        return _from_kubeconfig([sources.kubeconfig], sources)
+    listed = [Path(each) for each in sources.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    if listed:
+        return _from_kubeconfig(listed, sources)
+    if sources.environ.get("KUBERNETES_SERVICE_HOST") and sources.context is None:
+        return _from_service_account(sources)
+    default = sources.home / ".kube" / "config"
+    if default.exists():
+        return _from_kubeconfig([default], sources)
+    if sources.overrides.server is not None:
+        return _from_files(no_kubeconfig(sources.home), sources)
+    raise ConfigError(
+        "no way to the API server found: looked at --kubeconfig, $KUBECONFIG, the pod's service account "
+        f"($KUBERNETES_SERVICE_HOST is not set) and {str(default)!r}; give --kubeconfig FILE"
+    )
+
+
+def _from_server(server: str) -> KubeConfig:
+    if not server.startswith("http://"):
+        raise ConfigError(f"the server address {server!r} must start with 'http://'; for https use a kubeconfig")
+    return KubeConfig(server=_require_address(server, "the server address"), source="server address")
+
+
+def _from_service_account(sources: ConfigSources) -> KubeConfig:
+    folder = sources.service_account_dir
+    where = f"service account in {folder}"
+    host = sources.environ["KUBERNETES_SERVICE_HOST"]
+    port = sources.environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or sources.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    token = folder / "token"
+    if not token.exists():
+        raise ConfigError(
+            f"this is a pod (KUBERNETES_SERVICE_HOST={host!r}), but {str(token)!r} does not exist: "
+            "set automountServiceAccountToken: true, or give --kubeconfig FILE"
+        )
+    authority = _read_file(folder / "ca.crt", where)
+    namespace = folder / "namespace"
+    address = f"[{host}]" if ":" in host else host
+    return KubeConfig(
+        server=_require_address(f"https://{address}:{port}", where),
+        source=where,
+        credentials=TokenFile(token),
+        ssl=client_context(authority, where),
+        namespace=_read_file(namespace, where).decode().strip() if namespace.exists() else "default",
+    )
+
+
+def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
+    return _from_files(read_kubeconfig([path.expanduser() for path in paths]), sources)
+
+
+def _from_files(files: Kubeconfig, sources: ConfigSources) -> KubeConfig:
+    resolved = resolve_context(override(files, sources.context, sources.overrides), sources.context)
+    cluster = resolved.cluster.value
+    server = _require_address(cluster.server, f"cluster in {resolved.cluster.file}")
+    context = _tls(resolved) if server.startswith("https://") else None
+    return KubeConfig(
+        server=server,
+        source=resolved.where,
+        credentials=_credentials(resolved, context, sources.clock),
+        ssl=context,
+        namespace=resolved.namespace,
+        tls_server_name=cluster.tls_server_name,
+        proxy=cluster.proxy_url,
+        headers=sources.overrides.headers,
+    )
+
+
+def _tls(resolved: Resolved) -> ssl.SSLContext:
+    placed, where = resolved.cluster, resolved.where
+    authority = _data_or_file(
+        placed.value.certificate_authority_data, placed.value.certificate_authority, placed.file, where
+    )
+    context = client_context(authority, where, verify=not placed.value.insecure_skip_tls_verify)
+    user, user_file = resolved.user.value, resolved.user.file
+    certificate = _data_or_file(user.client_certificate_data, user.client_certificate, user_file, where)
+    key = _data_or_file(user.client_key_data, user.client_key, user_file, where)
+    if (certificate is None) != (key is None):
+        raise ConfigError(
+            f"{where}: a client certificate needs its key and the other way round; one of them is missing"
+        )
+    if certificate is not None and key is not None:
+        load_client_certificate(context, certificate, key, where)
+    return context
+
+
+def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Clock) -> Credentials:
+    """Choose as kubectl does: a token file before a token, either before a password, a program, a provider."""
+    placed: Placed[User] = resolved.user
+    user = placed.value
+    where = f"user {resolved.user_name!r} of {resolved.where}"
+    if user.token_file:
+        return TokenFile(placed.file.parent / user.token_file)
+    if user.token:
+        require_fresh(user.token, where, clock.now)
+        return FixedHeader(_header_text(f"Bearer {user.token.strip()}", where))
+    if user.username is not None and user.password is not None:
+        pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
+        return FixedHeader(f"Basic {pair}")
+    if user.exec is not None:
+        cluster = msgspec.to_builtins(resolved.cluster.value)
+        return ExecCredentials(user.exec, ExecPlace(where, placed.file.parent, cluster, context), clock)
+    if user.auth_provider is not None:
+        return ProviderCredentials(user.auth_provider, where)
+    return Anonymous()
+
+
+def _header_text(text: str, where: str) -> str:
+    if any(not 32 <= ord(char) < 127 for char in text):
+        raise ConfigError(f"the token of {where} holds characters that no token has (a line break?)")
+    return text
+
+
+def _data_or_file(data: str | None, file: str | None, base: Path, where: str) -> bytes | None:
+    if data:
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise ConfigError(f"{where}: certificate or key data is no base64: {error}") from error
+    return _read_file(base.parent / file, where) if file else None
+
+
+def _read_file(path: Path, where: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def _require_address(server: str, where: str) -> str:
+    """Check an address and drop a trailing slash.
+
+    Raises:
+        ConfigError: it is no address of an API server; a password inside is not repeated.
+    """
+    try:
+        parts = urlsplit(server)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        raise ConfigError(f"{where}: {server!r} is no address: expected 'https://host:port'") from None
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"{where}: an address with a user name inside is not accepted: expected 'https://host:port'")
+    if not usable or parts.query or parts.fragment:
+        raise ConfigError(f"{where}: {server!r} is no address of an API server: expected 'https://host:port'")
+    return server.rstrip("/")

@@ -1,0 +1,186 @@
+"""Credentials from a program named in the kubeconfig (``users[].user.exec``), as every cloud's login works today.
+
+Source: client.authentication.k8s.io v1 and v1beta1, kind ExecCredential.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.kube.clock import Clock
+from gcushare.kube.connection.tls import load_client_certificate
+from gcushare.wire.foreign import JsonDoor
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+PLUGIN_TIMEOUT_S = 120.0
+"""Longest wait for the program; one that opens a browser needs a person's minute or two."""
+
+_EARLY = timedelta(seconds=60)
+"""A credential is asked for again this long before it expires, so that none expires on its way."""
+
+_MAX_STDERR_CHARS = 400
+
+
+class EnvEntry(msgspec.Struct, frozen=True):
+    """A variable that the kubeconfig sets for the program."""
+
+    name: str
+    value: str
+
+
+class ExecSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The program and how to call it."""
+
+    command: str
+    api_version: str
+    args: tuple[str, ...] | None = None
+    env: tuple[EnvEntry, ...] | None = None
+    install_hint: str | None = None
+    provide_cluster_info: bool = False
+
+
+class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+    token: str | None = None
+    expiration_timestamp: datetime | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+
+
+class _Credential(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Answer
+
+
+CREDENTIAL = JsonDoor(_Credential, "an ExecCredential", limit_bytes=1024 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlace:
+    """Where the program is called for: its kubeconfig (relative commands start there) and the cluster it is to open."""
+
+    where: str
+    directory: Path
+    cluster: Mapping[str, Any]
+    tls: ssl.SSLContext | None
+
+
+class ExecCredentials:
+    """Runs the program when there is no credential, it is about to expire, or the server refused it.
+
+    A client certificate that it answers with goes into the TLS context and counts from the next connection.
+    """
+
+    def __init__(self, spec: ExecSpec, place: ExecPlace, clock: Clock) -> None:
+        if spec.api_version not in API_VERSIONS:
+            raise ConfigError(
+                f"{place.where}: exec apiVersion {spec.api_version!r} is not known, accepted: {', '.join(API_VERSIONS)}"
+            )
+        self._spec = spec
+        self._place = place
+        self._clock = clock
+        self._answer: _Answer | None = None
+        self._running = asyncio.Lock()
+
+    async def header(self) -> str | None:
+        """Return the current credential's header, running the program first when needed; callers share one run."""
+        async with self._running:
+            if self._answer is None or self._is_expiring(self._answer):
+                self._answer = await self._ask()
+            return self._header(self._answer)
+
+    def reject(self, header: str | None) -> None:
+        """Run the program again next time, unless it did already since ``header`` was sent."""
+        if self._answer is not None and self._header(self._answer) == header:
+            self._answer = None
+
+    def _is_expiring(self, answer: _Answer) -> bool:
+        return answer.expiration_timestamp is not None and answer.expiration_timestamp <= self._clock.now() + _EARLY
+
+    @staticmethod
+    def _header(answer: _Answer) -> str | None:
+        return None if answer.token is None else f"Bearer {answer.token}"
+
+    async def _ask(self) -> _Answer:
+        answer = self._parse(await self._run())
+        if answer.client_certificate_data and answer.client_key_data:
+            if self._place.tls is None:
+                raise ConfigError(
+                    f"{self._words} answered with a client certificate, but the server's address is no https"
+                )
+            load_client_certificate(
+                self._place.tls, answer.client_certificate_data.encode(), answer.client_key_data.encode(), self._words
+            )
+        elif answer.token is None:
+            raise ConfigError(f"{self._words} answered with neither a token nor a client certificate and its key")
+        return answer
+
+    @property
+    def _words(self) -> str:
+        return f"{self._place.where}: credential program {self._spec.command!r}"
+
+    def _parse(self, output: bytes) -> _Answer:
+        try:
+            credential = CREDENTIAL.read(output)
+        except RemoteContractError as error:
+            # The error names a place and a type, never the token.
+            raise ConfigError(f"{self._words} printed no ExecCredential: {error}") from error
+        if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:
+            raise ConfigError(
+                f"{self._words} answered kind {credential.kind!r} of {credential.api_version!r}, "
+                f"expected 'ExecCredential' of {self._spec.api_version!r}"
+            )
+        expiry = credential.status.expiration_timestamp
+        if expiry is not None and expiry.tzinfo is None:
+            return msgspec.structs.replace(credential.status, expiration_timestamp=expiry.replace(tzinfo=UTC))
+        return credential.status
+
+    async def _run(self) -> bytes:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._command(), *(self._spec.args or ()), env=self._environment(), stdout=PIPE, stderr=PIPE
+            )
+        except OSError as error:
+            hint = f"; {self._spec.install_hint.strip()}" if self._spec.install_hint else ""
+            raise ConfigError(f"{self._words} cannot be run: {error.strerror or error}{hint}") from error
+        output, complaint = await self._communicate(process)
+        if process.returncode != 0:
+            text = " ".join(complaint.decode("utf-8", errors="replace").split())[:_MAX_STDERR_CHARS]
+            raise ConfigError(f"{self._words} ended with status {process.returncode}: {text}")
+        return output
+
+    async def _communicate(self, process: Process) -> tuple[bytes, bytes]:
+        try:
+            async with asyncio.timeout(PLUGIN_TIMEOUT_S):
+                return await process.communicate()
+        except TimeoutError as error:
+            raise ConfigError(f"{self._words} did not answer within {PLUGIN_TIMEOUT_S:.0f} s") from error
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    def _command(self) -> str:
+        # As kubectl: a bare name is looked up in PATH, a path with a slash is relative to its kubeconfig.
+        command = self._spec.command
+        return str(self._place.directory / command) if "/" in command else command
+
+    def _environment(self) -> dict[str, str]:
+        info: dict[str, Any] = {"interactive": sys.stdin is not None and sys.stdin.isatty()}
+        if self._spec.provide_cluster_info:
+            info["cluster"] = self._place.cluster
+        document = {"apiVersion": self._spec.api_version, "kind": "ExecCredential", "spec": info}
+        extra = {each.name: each.value for each in self._spec.env or ()}
+        return {**os.environ, **extra, "KUBERNETES_EXEC_INFO": msgspec.json.encode(document).decode()}

@@ -1,0 +1,200 @@
+"""Kubeconfig files: read, merged as kubectl merges them, and resolved to one context's cluster and user.
+
+The rules: the first file that defines a name (or the current context) wins; relative paths start at the file that holds
+them; data beside a file of the same meaning wins; files of a list that do not exist are skipped. Nothing here opens a
+connection, and messages name places and never values of a user.
+
+Source: kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from gcushare.core.errors import ConfigError, RemoteContractError
+from gcushare.kube.connection.exec_plugin import ExecSpec
+from gcushare.wire.foreign import read_bounded
+from gcushare.wire.foreign_yaml import MAX_YAML_BYTES, load_as
+
+
+class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+    """Where an API server is and how to trust it."""
+
+    server: str = ""
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+
+
+class User(msgspec.Struct, frozen=True, rename="kebab"):
+    """How to say who we are."""
+
+    token: str | None = None
+    token_file: str | None = msgspec.field(default=None, name="tokenFile")
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+    username: str | None = None
+    password: str | None = None
+    exec: ExecSpec | None = None
+    auth_provider: dict[str, Any] | None = None
+
+
+class Context(msgspec.Struct, frozen=True, rename="kebab"):
+    """A cluster and a user under one name."""
+
+    cluster: str = ""
+    user: str | None = None
+    namespace: str | None = None
+
+
+class _NamedCluster(msgspec.Struct, frozen=True):
+    name: str
+    cluster: Cluster
+
+
+class _NamedUser(msgspec.Struct, frozen=True):
+    name: str
+    user: User
+
+
+class _NamedContext(msgspec.Struct, frozen=True):
+    name: str
+    context: Context
+
+
+class _Document(msgspec.Struct, frozen=True, rename="kebab"):
+    clusters: tuple[_NamedCluster, ...] | None = None
+    users: tuple[_NamedUser, ...] | None = None
+    contexts: tuple[_NamedContext, ...] | None = None
+    current_context: str | None = None
+
+
+E = TypeVar("E", Cluster, User, Context)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Generic[E]):
+    """An entry and the file that it came from."""
+
+    value: E
+    file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """Every file of one list, merged."""
+
+    files: tuple[Path, ...]
+    current_context: str
+    clusters: dict[str, Placed[Cluster]]
+    users: dict[str, Placed[User]]
+    contexts: dict[str, Placed[Context]]
+
+    @property
+    def words(self) -> str:
+        """The files, for messages."""
+        return ":".join(str(each) for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """One context's parts; ``where`` names file and context in messages."""
+
+    where: str
+    cluster: Placed[Cluster]
+    user: Placed[User]
+    namespace: str
+    user_name: str
+
+
+def read_kubeconfig(paths: Sequence[Path]) -> Kubeconfig:
+    """Read and merge the files of a list.
+
+    Raises:
+        ConfigError: none of them exists, or one cannot be read or is no kubeconfig.
+    """
+    documents = [(path, _read_document(path)) for path in paths if path.exists()]
+    if not documents:
+        raise ConfigError(f"no kubeconfig found at {':'.join(map(str, paths))!r}: name an existing file")
+    return Kubeconfig(
+        files=tuple(path for path, _ in documents),
+        current_context=next((doc.current_context for _, doc in documents if doc.current_context), ""),
+        clusters=_first({e.name: Placed(e.cluster, path) for e in doc.clusters or ()} for path, doc in documents),
+        users=_first({e.name: Placed(e.user, path) for e in doc.users or ()} for path, doc in documents),
+        contexts=_first({e.name: Placed(e.context, path) for e in doc.contexts or ()} for path, doc in documents),
+    )
+
+
+def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
+    """Find a context's cluster and user; None takes the current context.
+
+    Raises:
+        ConfigError: the context, or what it refers to, is not there; lists what is.
+    """
+    name = context or config.current_context
+    if not name:
+        raise ConfigError(f"{config.words} sets no current-context: choose one of {_known(config.contexts)}")
+    entry = _find("context", name, config.contexts, config)
+    chosen = entry.value
+    cluster = _find("cluster", chosen.cluster, config.clusters, config)
+    if not cluster.value.server:
+        raise ConfigError(f"cluster {chosen.cluster!r} in {cluster.file} names no server")
+    # kubectl too takes a context without a user, or whose user is nowhere defined, as anonymous.
+    user = config.users.get(chosen.user or "", Placed(User(), entry.file))
+    where = f"{entry.file} (context {name!r})"
+    return Resolved(where, cluster, user, chosen.namespace or "default", chosen.user or "")
+
+
+def _first(parts: Iterable[dict[str, Placed[E]]]) -> dict[str, Placed[E]]:
+    merged: dict[str, Placed[E]] = {}
+    for part in parts:
+        merged = {**part, **merged}
+    return merged
+
+
+def _find(kind: str, name: str, entries: dict[str, Placed[E]], config: Kubeconfig) -> Placed[E]:
+    found = entries.get(name)
+    if found is None:
+        raise ConfigError(f"{kind} {name!r} is not in {config.words}; known: {_known(entries)}")
+    return found
+
+
+def _known(entries: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(entries)) or "none"
+
+
+def _read_document(path: Path) -> _Document:
+    what = f"kubeconfig {str(path)!r}"
+    try:
+        with path.open("rb") as file:
+            text = read_bounded(file, MAX_YAML_BYTES, what).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {what}: {_reason(error)}") from error
+    except RemoteContractError as error:
+        raise ConfigError(str(error)) from error
+    return parse_kubeconfig(text, what)
+
+
+def parse_kubeconfig(text: str, what: str) -> _Document:
+    """Read one file's text.
+
+    Raises:
+        ConfigError: it is no kubeconfig; its text is not quoted, which may be a token.
+    """
+    try:
+        return load_as(_Document, text, what)
+    except RemoteContractError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"

@@ -1,0 +1,118 @@
+"""What a command line says instead of a kubeconfig, in the words of kubectl's own flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from gcushare.core.errors import ConfigError
+from gcushare.kube.connection.kubeconfig import Cluster, Context, Kubeconfig, Placed, User
+
+_BY_FLAGS = "flags"
+"""The context's name in messages where the flags alone say where the server is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Parts of a kubeconfig that flags replace; None leaves the file's. Files are relative to the working directory."""
+
+    cluster: str | None = None
+    user: str | None = None
+    server: str | None = None
+    tls_server_name: str | None = None
+    certificate_authority: Path | None = None
+    insecure_skip_tls_verify: bool = False
+    token: str | None = None
+    client_certificate: Path | None = None
+    client_key: Path | None = None
+    impersonate: str | None = None
+    impersonate_groups: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """The headers by which the API server lets somebody act as somebody else."""
+        if self.impersonate is None:
+            return ()
+        return (
+            ("Impersonate-User", self.impersonate),
+            *(("Impersonate-Group", each) for each in self.impersonate_groups),
+        )
+
+
+NO_OVERRIDES = Overrides()
+
+
+def no_kubeconfig(folder: Path) -> Kubeconfig:
+    """The kubeconfig of somebody who has none: flags may still name a server."""
+    return Kubeconfig(files=(folder / "(no kubeconfig)",), current_context="", clusters={}, users={}, contexts={})
+
+
+def override(config: Kubeconfig, context: str | None, wanted: Overrides) -> Kubeconfig:
+    """Put the wishes into the context that is chosen.
+
+    Raises:
+        ConfigError: groups are named without whom to act as.
+    """
+    if wanted.impersonate_groups and wanted.impersonate is None:
+        raise ConfigError("--as-group has a meaning only with --as: name whom to act as")
+    if wanted == NO_OVERRIDES:
+        return config
+    name = context or config.current_context or (_BY_FLAGS if wanted.server or wanted.cluster else "")
+    if not name or (name not in config.contexts and name != _BY_FLAGS):
+        return config  # resolving says which contexts there are
+    before = config.contexts.get(name, Placed(Context(), config.files[0]))
+    chosen = msgspec.structs.replace(
+        before.value,
+        cluster=wanted.cluster or before.value.cluster or _BY_FLAGS,
+        user=wanted.user or before.value.user or _BY_FLAGS,
+    )
+    if wanted.user is not None and wanted.user not in config.users:
+        raise ConfigError(f"user {wanted.user!r} is not in {config.words}; known: {_known(config.users)}")
+    return replace(
+        config,
+        current_context=config.current_context or name,
+        contexts={**config.contexts, name: Placed(chosen, before.file)},
+        clusters=_with_cluster(config, chosen.cluster, wanted),
+        users=_with_user(config, chosen.user or _BY_FLAGS, wanted),
+    )
+
+
+def _with_cluster(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str, Placed[Cluster]]:
+    placed = config.clusters.get(name)
+    if placed is None:
+        if wanted.server is None or wanted.cluster is not None:
+            return config.clusters  # resolving says which clusters there are
+        placed = Placed(Cluster(), config.files[0])
+    value = placed.value
+    if wanted.server is not None:
+        value = msgspec.structs.replace(value, server=wanted.server)
+    if wanted.tls_server_name is not None:
+        value = msgspec.structs.replace(value, tls_server_name=wanted.tls_server_name)
+    if wanted.certificate_authority is not None:
+        path = str(wanted.certificate_authority.absolute())
+        value = msgspec.structs.replace(value, certificate_authority=path, certificate_authority_data=None)
+    if wanted.insecure_skip_tls_verify:
+        value = msgspec.structs.replace(
+            value, insecure_skip_tls_verify=True, certificate_authority=None, certificate_authority_data=None
+        )
+    return {**config.clusters, name: Placed(value, placed.file)}
+
+
+def _with_user(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str, Placed[User]]:
+    placed = config.users.get(name, Placed(User(), config.files[0]))
+    value = placed.value
+    if wanted.token is not None:
+        value = msgspec.structs.replace(value, token=wanted.token, token_file=None)
+    if wanted.client_certificate is not None:
+        path = str(wanted.client_certificate.absolute())
+        value = msgspec.structs.replace(value, client_certificate=path, client_certificate_data=None)
+    if wanted.client_key is not None:
+        path = str(wanted.client_key.absolute())
+        value = msgspec.structs.replace(value, client_key=path, client_key_data=None)
+    return {**config.users, name: Placed(value, placed.file)}
+
+
+def _known(names: dict[str, Placed[User]]) -> str:
+    return ", ".join(repr(name) for name in sorted(names)) or "none"

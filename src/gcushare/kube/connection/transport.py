@@ -1,0 +1,280 @@
+"""HTTP to the API server: one request or one stream, with fresh credentials, deadlines, bounds and our own errors.
+
+aiohttp stops here. Redirects are not followed: an API server sends none, and a token must not follow one.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.direct import DirectPosts, Target
+from gcushare.kube.errors import (
+    TRANSPORT_FAILURES,
+    Attempt,
+    HttpFailure,
+    UnauthorizedError,
+    error_of_answer,
+    error_of_transport,
+)
+
+_MAX_ERROR_BYTES = 64 * 1024
+_READ_CHUNK_BYTES = 256 * 1024
+MAX_ANSWER_BYTES = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Deadlines, and bounds of what is opened and read."""
+
+    request_s: float = 10.0
+    """Whole time of one request, without finding credentials; a healthy server answers in milliseconds."""
+    list_page_s: float = 60.0
+    """Whole time of one page of a list: megabytes, and the server may be reading them from etcd."""
+    connect_s: float = 5.0
+    connections: int = 64
+    """Connections at once; each watch keeps one. The rest bounds what a burst of binds opens."""
+    answer_bytes: int = MAX_ANSWER_BYTES
+    """Largest answer read: a list of 50,000 pods that an old server could not page is about half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; ``path`` includes the query. ``verb`` and ``resource`` are the words of metrics."""
+
+    method: str
+    path: str
+    verb: str
+    resource: str
+    body: bytes | None = None
+    content_type: str | None = None
+    timeout_s: float | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        """The request as errors name it; the query stays out, a continue token is long."""
+        return Attempt(f"{self.method} {self.path.partition('?')[0]}", writes=self.method != "GET")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReport:
+    """What became of a request; ``duration_s`` ends with the answer's headers, ``code`` is 0 when none came."""
+
+    verb: str
+    resource: str
+    code: int
+    duration_s: float
+
+
+Observer = Callable[[RequestReport], None]
+
+
+class Transport:
+    """Sends requests to one API server over a pool of kept connections. Open it with ``async with``."""
+
+    def __init__(self, config: KubeConfig, user_agent: str, limits: Limits, observer: Observer | None) -> None:
+        self._config = config
+        self._user_agent = user_agent
+        self._limits = limits
+        self._observer = observer
+        self._session: aiohttp.ClientSession | None = None
+        self._direct: DirectPosts | None = None
+
+    async def open(self) -> None:
+        """Make the connection pools; nothing is sent."""
+        headers = (
+            ("User-Agent", self._user_agent),
+            ("Accept", "application/json"),
+            # identity: on a cluster's network, compressing lists costs the API server more than sending them.
+            ("Accept-Encoding", "identity"),
+            *self._config.headers,
+        )
+        if self._config.proxy is None:
+            config, limits = self._config, self._limits
+            context = None
+            if config.server.startswith("https://"):
+                context = config.ssl if config.ssl is not None else ssl.create_default_context()
+            target = Target(config.server, context, config.tls_server_name, headers)
+            self._direct = DirectPosts(target, limits.connect_s, limits.connections)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._limits.connections,
+                ssl=self._config.ssl if self._config.ssl is not None else True,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            read_bufsize=_READ_CHUNK_BYTES,
+        )
+
+    async def close(self) -> None:
+        """Close every connection; repeatable."""
+        session, self._session = self._session, None
+        direct, self._direct = self._direct, None
+        if direct is not None:
+            await direct.close()
+        if session is not None:
+            await session.close()
+
+    async def send(self, request: Request) -> bytes:
+        """Send a request and return the body of its success.
+
+        Raises:
+            GcushareError: any failure, by the tables of ``gcushare.kube.errors``.
+        """
+        body, _ = await self.send_dated(request)
+        return body
+
+    async def send_dated(self, request: Request) -> tuple[bytes, str]:
+        """Send a request as ``send`` does, and return its Date header too, empty where there is none."""
+        response = await self._answer(request, self._timeout(total_s=request.timeout_s or self._limits.request_s))
+        async with response, aclosing(_chunks(response, request.attempt)) as chunks:
+            body = await _read_bounded(chunks, self._limits.answer_bytes, request.attempt)
+        return body, response.headers.get("Date", "")
+
+    async def post(self, request: Request) -> None:
+        """Send a POST whose success needs no reading, at the least cost.
+
+        Raises:
+            GcushareError: as ``send``.
+        """
+        if self._direct is None:
+            await self.send(request)
+            return
+        header = await self._config.credentials.header()
+        try:
+            await self._post_once(self._direct, request, header)
+        except UnauthorizedError:
+            self._config.credentials.reject(header)
+            fresh = await self._config.credentials.header()
+            if fresh == header:
+                raise
+            await self._post_once(self._direct, request, fresh)
+
+    async def _post_once(self, direct: DirectPosts, request: Request, header: str | None) -> None:
+        started = time.monotonic()
+        timeout_s = request.timeout_s or self._limits.request_s
+        try:
+            code, failure = await direct.post(request.path, request.body or b"", _headers(request, header), timeout_s)
+        except TRANSPORT_FAILURES as error:
+            self._report(request, 0, started)
+            raise error_of_transport(request.attempt, error) from error
+        self._report(request, code, started)
+        if failure is not None:
+            raise self._error_of(request, failure)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Send a GET whose answer has no end, and yield its chunks; ``stall_s`` without a byte ends it with an error.
+
+        Raises:
+            GcushareError: any failure, on entering or while iterating; ``RetryableError`` for a stall or a cut.
+        """
+        response = await self._answer(request, self._timeout(stall_s=stall_s))
+        async with response, aclosing(_chunks(response, request.attempt)) as chunks:
+            yield chunks
+
+    async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Return an answer that is a success, its body unread; after a 401 look for newer credentials once."""
+        header = await self._config.credentials.header()
+        try:
+            return await self._once(request, timeout, header)
+        except UnauthorizedError:
+            # A 401 comes before anything is done, so that even a write may be sent again.
+            self._config.credentials.reject(header)
+            fresh = await self._config.credentials.header()
+            if fresh == header:
+                raise
+        return await self._once(request, timeout, fresh)
+
+    async def _once(
+        self, request: Request, timeout: aiohttp.ClientTimeout, header: str | None
+    ) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise RuntimeError("the client is not open: use it inside 'async with KubeClient(...)'")
+        started = time.monotonic()
+        try:
+            response = await self._session.request(
+                request.method,
+                URL(self._config.server + request.path, encoded=True),
+                data=request.body,
+                headers=_headers(request, header),
+                timeout=timeout,
+                allow_redirects=False,
+                proxy=self._config.proxy,
+                server_hostname=self._config.tls_server_name,
+            )
+        except TRANSPORT_FAILURES as error:
+            self._report(request, 0, started)
+            raise error_of_transport(request.attempt, error) from error
+        self._report(request, response.status, started)
+        if 200 <= response.status < 300:
+            return response
+        async with response:
+            raise await self._refusal(request, response)
+
+    async def _refusal(self, request: Request, response: aiohttp.ClientResponse) -> GcushareError:
+        async with aclosing(_chunks(response, request.attempt)) as chunks:
+            body = await _read_start(chunks, _MAX_ERROR_BYTES)
+        return self._error_of(request, HttpFailure(response.status, body, response.headers.get("Retry-After")))
+
+    def _error_of(self, request: Request, failure: HttpFailure) -> GcushareError:
+        error = error_of_answer(request.attempt, failure)
+        if isinstance(error, UnauthorizedError):
+            return UnauthorizedError(f"{error}; who we are came from {self._config.source}")
+        return error
+
+    def _timeout(self, *, total_s: float | None = None, stall_s: float | None = None) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=total_s, sock_connect=self._limits.connect_s, sock_read=stall_s)
+
+    def _report(self, request: Request, code: int, started: float) -> None:
+        if self._observer is not None:
+            self._observer(RequestReport(request.verb, request.resource, code, time.monotonic() - started))
+
+
+def _headers(request: Request, authorization: str | None) -> dict[str, str]:
+    headers = {} if authorization is None else {"Authorization": authorization}
+    if request.content_type is not None:
+        headers["Content-Type"] = request.content_type
+    return headers
+
+
+async def _chunks(response: aiohttp.ClientResponse, attempt: Attempt) -> AsyncGenerator[bytes, None]:
+    # Only reading is wrapped: what the consumer of a chunk raises is its own.
+    chunks = response.content.iter_any()
+    while True:
+        try:
+            chunk = await anext(chunks, b"")
+        except TRANSPORT_FAILURES as error:
+            raise error_of_transport(attempt, error) from error
+        if not chunk:
+            return
+        yield chunk
+
+
+async def _read_bounded(chunks: AsyncIterator[bytes], limit_bytes: int, attempt: Attempt) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > limit_bytes:
+            raise RemoteContractError(f"{attempt.words} was answered with more than {limit_bytes} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+async def _read_start(chunks: AsyncIterator[bytes], limit_bytes: int) -> bytes:
+    """Read at most the first ``limit_bytes`` of an answer that is only quoted."""
+    start = b""
+    async for chunk in chunks:
+        start += chunk
+        if len(start) >= limit_bytes:
+            break
+    return start[:limit_bytes]

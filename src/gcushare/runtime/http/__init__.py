@@ -1,0 +1,1 @@
+"""HTTP servers: bounds, TLS, errors, and a short path for the scheduler's calls."""

@@ -1,0 +1,315 @@
+"""Guard a server's connections: how many there are, and how long a slow client may hold one.
+
+The guard sits in asyncio's protocol callbacks, below HTTP, where a client that never finishes a request is visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aiohttp import web
+
+from gcushare.runtime.http.rejected import Cause, TurnedAway
+from gcushare.runtime.http.scheduler_fast_path import ExpressDesk, ExpressLane
+from gcushare.runtime.logs import fields
+
+log = logging.getLogger(__name__)
+
+# How long a refused client may take to read its 503 before the connection is cut.
+_REFUSAL_LINGER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What clients may hold: connections in all, seconds for the head of a request and for reading an answer.
+
+    With ``client_name`` only a client whose certificate carries that name is served at all.
+    """
+
+    count: int
+    slow_client_s: float
+    client_name: str = ""
+
+
+def names_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
+    """Whom a verified certificate names, in the form of `ssl.SSLObject.getpeercert`: DNS names, then common names."""
+    alternatives = tuple(name for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS")
+    subject = [pair for part in certificate.get("subject", ()) for pair in part]
+    return alternatives + tuple(value for key, value in subject if key == "commonName")
+
+
+class ConnectionTable:
+    """The connections of one server, the idle ones in the order in which they fell idle."""
+
+    def __init__(self, limits: ConnectionLimits, turned_away: TurnedAway) -> None:
+        self.limits = limits
+        self._turned_away = turned_away
+        self._idle: dict[GuardedConnection, None] = {}
+        self._busy: set[GuardedConnection] = set()
+        self._arriving: dict[GuardedConnection, None] = {}
+        self._open: set[GuardedConnection] = set()
+        self._none_busy = asyncio.Event()
+        self._none_busy.set()
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+
+    def __len__(self) -> int:
+        return len(self._idle) + len(self._busy)
+
+    @property
+    def busy_count(self) -> int:
+        return len(self._busy)
+
+    def is_idle(self, connection: GuardedConnection) -> bool:
+        return connection in self._idle
+
+    def is_busy(self, connection: GuardedConnection) -> bool:
+        return connection in self._busy
+
+    def admit(self, connection: GuardedConnection) -> bool:
+        """Take a new connection in. When the table is full the longest idle one makes room, then the one whose body
+        arrives longest: a slow client is not to keep others out.
+        """
+        self._open.add(connection)
+        self._none_open.clear()
+        if len(self) >= self.limits.count and not self._make_room():
+            self._turned_away.note(Cause.CONNECTIONS)
+            log.warning("connection refused %s", fields(limit=self.limits.count))
+            return False
+        self._idle[connection] = None
+        return True
+
+    def find_stranger(self, wire: asyncio.Transport) -> str | None:
+        """Say why whoever connected is not the client that this server is for; None for that client."""
+        wanted = self.limits.client_name
+        names = names_of(wire.get_extra_info("peercert") or {}) if wanted else ()
+        if not wanted or wanted in names:
+            return None
+        self._turned_away.note(Cause.CERTIFICATE)
+        log.warning("client refused %s", fields(peer=wire.get_extra_info("peername"), names=names, accepted=wanted))
+        return f"this port is for {wanted!r} alone; your certificate names {', '.join(names) or 'nobody'}"
+
+    def _make_room(self) -> bool:
+        if self._idle:
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            log.debug("idle connection closed to make room %s", fields(limit=self.limits.count))
+            longest.force_close()
+            return True
+        if self._arriving:
+            longest = next(iter(self._arriving))
+            self._end_busy(longest)
+            self._turned_away.note(Cause.SLOW)
+            log.info("slow body cut off to make room %s", fields(limit=self.limits.count))
+            longest.abort()
+            return True
+        return False
+
+    def mark_busy(self, connection: GuardedConnection) -> None:
+        if connection in self._idle:
+            del self._idle[connection]
+            self._busy.add(connection)
+            self._none_busy.clear()
+
+    def mark_arriving(self, connection: GuardedConnection) -> None:
+        """Its request's body is awaited."""
+        if connection in self._busy:
+            self._arriving[connection] = None
+
+    def mark_arrived(self, connection: GuardedConnection) -> None:
+        self._arriving.pop(connection, None)
+
+    def mark_idle(self, connection: GuardedConnection) -> None:
+        if connection in self._busy:
+            self._end_busy(connection)
+            self._idle[connection] = None
+
+    def forget(self, connection: GuardedConnection) -> None:
+        """The connection is gone."""
+        self._idle.pop(connection, None)
+        self._end_busy(connection)
+        self._open.discard(connection)
+        if not self._open:
+            self._none_open.set()
+
+    def _end_busy(self, connection: GuardedConnection) -> None:
+        self._busy.discard(connection)
+        self._arriving.pop(connection, None)
+        if not self._busy:
+            self._none_busy.set()
+
+    async def wait_quiet(self) -> None:
+        """Return once no connection has a request in work."""
+        await self._none_busy.wait()
+
+    async def cut_all(self) -> None:
+        """Abort every connection and return once the event loop has let go of them."""
+        for connection in tuple(self._open):
+            connection.abort()
+        await self._none_open.wait()
+
+
+class GuardedConnection(web.RequestHandler):
+    """One client's connection: aiohttp's, with deadlines for the head of a request and for the reading of answers.
+
+    The body's deadline is where it is read, see `request_gate`; a silent connection is closed by aiohttp's keep-alive.
+    """
+
+    __slots__ = ("_head_timer", "_is_refused", "_lane", "_stall_timer", "_table", "closes_after_answer", "wire")
+
+    def __init__(
+        self, table: ConnectionTable, manager: web.Server, express: ExpressDesk | None = None, **options: Any
+    ) -> None:
+        super().__init__(manager, **options)
+        self._table = table
+        self._lane = None if express is None else ExpressLane(express, self)
+        self._is_refused = False
+        self.closes_after_answer = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        # Kept beside aiohttp's own, which forgets the transport when it closes it with output still waiting.
+        self.wire: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.wire = cast(asyncio.Transport, transport)
+        if not self._table.admit(self):
+            text = "too many connections, try again later"
+            self._refuse(self.wire, "503 Service Unavailable\r\nRetry-After: 1", 503, text)
+        elif (problem := self._table.find_stranger(self.wire)) is not None:
+            self._refuse(self.wire, "403 Forbidden", 403, problem)
+        else:
+            super().connection_made(transport)
+
+    def _refuse(self, wire: asyncio.Transport, first_lines: str, status: int, text: str) -> None:
+        self._is_refused = True
+        body = json.dumps({"error": text, "status": status}).encode()
+        head = (
+            f"HTTP/1.1 {first_lines}\r\nContent-Type: application/json\r\n"
+            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        wire.write(head.encode() + body)
+        # Not closed at once: closing on unread input resets the connection, and the client would never see why.
+        self._stall_timer = self._loop.call_later(_REFUSAL_LINGER_S, wire.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused or (self._lane is not None and self._lane.take(data)):
+            return
+        if self._head_timer is None and self._table.is_idle(self):
+            self._head_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "head of a request")
+        super().data_received(data)
+
+    def begin_request(self) -> None:
+        """The head of a request is complete and its handler begins."""
+        self._stop_head_timer()
+        self._table.mark_busy(self)
+
+    def begin_express(self) -> None:
+        """A request begins that aiohttp does not see; from now on the lane watches for silence, not aiohttp."""
+        self.keep_alive(True)
+        self._table.mark_busy(self)
+
+    def begin_body(self) -> None:
+        """The request's body is awaited."""
+        self._table.mark_arriving(self)
+
+    def end_body(self) -> None:
+        """It came, or is awaited no longer."""
+        self._table.mark_arrived(self)
+
+    def end_express(self) -> None:
+        """Its answer was written."""
+        self._table.mark_idle(self)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        if self.closes_after_answer and not resp.prepared:
+            resp.force_close()
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            # Not before: an idle connection may be closed to make room, and this one still had an answer to give.
+            self._table.mark_idle(self)
+            if self.closes_after_answer:
+                self.close()
+
+    def close(self) -> None:
+        """Close now if idle, else once the request in work is answered.
+
+        aiohttp's own leaves an idle connection open until the drain is over, and stops reading the body of a request
+        in work, which then can never be answered.
+        """
+        if self._table.is_busy(self):
+            self.closes_after_answer = True
+        else:
+            self.force_close()
+
+    def abort(self) -> None:
+        """Cut the connection; what was not sent yet is lost."""
+        if self.wire is not None:
+            self.wire.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "reading of an answer")
+
+    def resume_writing(self) -> None:
+        self._stop_stall_timer()
+        super().resume_writing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_head_timer()
+        self._stop_stall_timer()
+        if self._lane is not None:
+            self._lane.close()
+        self._table.forget(self)
+        self.wire = None
+        if not self._is_refused:
+            super().connection_lost(exc)
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP: the same JSON as every error, without a stack in the log or in the answer."""
+        if status != 400 or request.writer.output_size > 0:
+            return super().handle_error(request, status, exc, message)
+        reason = next(iter((message or "").splitlines()), "")[:200]
+        log.info("malformed request %s", fields(peer=self._peer(), status=status, reason=reason))
+        response = web.json_response({"error": f"malformed HTTP request: {reason}", "status": status}, status=status)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log what aiohttp could not handle, but without a stack where it is the client's doing and not ours: a body
+        that is malformed to its end, or a connection that was closed, or half closed, in the middle of a request.
+        """
+        error = kw.get("exc_info")
+        if isinstance(error, web.RequestPayloadError):
+            log.debug("malformed body dropped %s", fields(peer=self._peer()))
+        elif isinstance(error, ConnectionError) and (self.wire is None or self.wire.is_closing()):
+            log.debug("client gone in the middle of a request %s", fields(reason=error))
+        else:
+            super().log_exception(*args, **kw)
+
+    def _cut(self, what: str) -> None:
+        limit_s = self._table.limits.slow_client_s
+        log.info("slow client cut off %s", fields(peer=self._peer(), slow=what, limit_s=limit_s))
+        self.abort()
+
+    def _peer(self) -> object:
+        return None if self.wire is None else self.wire.get_extra_info("peername")
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None

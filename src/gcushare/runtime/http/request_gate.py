@@ -1,0 +1,159 @@
+"""The gate in front of every handler: who may call, how much and how slowly they may send, how errors are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from gcushare.runtime.http.connections import GuardedConnection
+from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure, respond_to_http
+from gcushare.runtime.http.rejected import Cause, TurnedAway
+from gcushare.runtime.http.request_memory import BodyBudget, BodyShare
+from gcushare.runtime.http.turn_budget import TurnBudget
+from gcushare.runtime.logs import fields
+from gcushare.runtime.settings.groups import ServeSettings
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Paths that answer without a client certificate even where one is required: the kubelet's probes have none."""
+
+
+class _Rejected(Exception):
+    """The request is turned away before any handler sees it."""
+
+    def __init__(self, status: int, cause: Cause, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.cause = cause
+
+
+class _Gate:
+    def __init__(self, settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway, turns: TurnBudget) -> None:
+        self._budget = budget
+        self._turns = turns
+        self._turned_away = turned_away
+        self._timeout_s = settings.request_timeout
+        self._needs_certificate = settings.tls_client_ca_file is not None
+
+    async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = time.perf_counter()
+        if isinstance(request.protocol, GuardedConnection):
+            request.protocol.begin_request()
+        response = await self._answer(request, handler)
+        if log.isEnabledFor(logging.DEBUG):
+            taken_ms = round((time.perf_counter() - started) * 1000, 1)
+            facts = fields(method=request.method, path=request.path, status=response.status, ms=taken_ms)
+            log.debug("answered %s", facts)
+        return response
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._check_client(request)
+            if not request.body_exists:
+                return await handler(request)
+            return await self._answer_body(request, handler)
+        except _Rejected as error:
+            self._turned_away.note(error.cause)
+            log.info("request turned away %s", _facts(request, error))
+            return error_response(error.status, str(error), close=True)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return respond_to_http(error, request.path)
+        except ConnectionError:
+            raise  # the client has gone; aiohttp ends the connection quietly
+        except Exception as error:  # the root of a request: nothing that a handler raises may end the server
+            return _respond_to_failure(request, error)
+
+    def _check_client(self, request: web.Request) -> None:
+        if not self._needs_certificate or request.path in OPEN_PATHS:
+            return
+        transport = request.transport
+        if transport is None or not transport.get_extra_info("peercert"):
+            raise _Rejected(
+                403,
+                Cause.CERTIFICATE,
+                "a client certificate is required; present one that the configured authority signed",
+            )
+
+    async def _answer_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request with a body, whose memory is held until the handler is done."""
+        declared, largest = request.content_length, self._budget.largest_of(request.path)
+        if declared is not None and declared > largest:
+            raise _too_large(f"{declared} bytes", largest)
+        limit = asyncio.timeout(self._timeout_s)
+
+        def give_up() -> None:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        with closing(self._budget.open(give_up)) as share:
+            connection = request.protocol
+            if isinstance(connection, GuardedConnection):
+                connection.begin_body()
+            await self._read_body(request, share, limit, largest)
+            if isinstance(connection, GuardedConnection):
+                connection.end_body()
+            await self._turns.admit(share.size)
+            return await handler(request)
+
+    async def _read_body(self, request: web.Request, share: BodyShare, limit: asyncio.Timeout, largest: int) -> None:
+        """Read the body into the request, so that no handler waits for a slow client; it is paid for as it arrives."""
+        body = bytearray()
+        try:
+            async with limit:
+                while chunk := await request.content.readany():
+                    if len(body) + len(chunk) > largest:
+                        raise _too_large("more", largest)
+                    if not share.grow(len(chunk)):
+                        raise _Rejected(503, Cause.MEMORY, NO_MEMORY)
+                    body += chunk
+        except TimeoutError:
+            if share.is_cut:
+                raise _Rejected(503, Cause.MEMORY, CUT_FOR_OTHERS) from None
+            raise _Rejected(408, Cause.SLOW, f"the request's body did not arrive within {self._timeout_s:g}s") from None
+        except web.RequestPayloadError as error:
+            raise _Rejected(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
+        share.complete()
+        # Where aiohttp's own read() keeps it: that one takes a whole body before anybody could count it.
+        request._read_bytes = bytes(body)
+
+
+def _too_large(size: str, largest: int) -> _Rejected:
+    text = f"the request's body has {size}; accepted: at most {largest} bytes"
+    return _Rejected(413, Cause.SIZE, text)
+
+
+def _facts(request: web.Request, error: Exception) -> object:
+    return fields(peer=request.remote, method=request.method, path=request.path, reason=error)
+
+
+def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamResponse:
+    response = respond_to_failure(error, _facts(request, error))
+    if request.writer.output_size > 0:
+        # A stream that has begun cannot become an error any more: cutting it is what its reader can notice.
+        raise ConnectionResetError("the answer had begun when its handler failed")
+    return response
+
+
+def make_gate(settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway, turns: TurnBudget) -> Middleware:
+    """Return the middleware that must stand before all others.
+
+    ``budget`` bounds the memory of bodies, ``turns`` the time in a row in which those with a body are handled.
+    """
+    gate = _Gate(settings, budget, turned_away, turns)
+
+    @web.middleware
+    async def pass_gate(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        return await gate.handle(request, handler)
+
+    return pass_gate

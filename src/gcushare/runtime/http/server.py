@@ -1,0 +1,209 @@
+"""Serve an aiohttp application as every program needs it: bounded, over TLS where asked, and drained at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+
+from gcushare.core.errors import ConfigError
+from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
+from gcushare.runtime.http.rejected import Cause, TurnedAway
+from gcushare.runtime.http.request_gate import make_gate
+from gcushare.runtime.http.request_memory import LARGEST, BodyBudget
+from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressDesk
+from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
+from gcushare.runtime.http.turn_budget import TurnBudget
+from gcushare.runtime.logs import fields
+from gcushare.runtime.settings.groups import ServeSettings
+
+log = logging.getLogger(__name__)
+
+# How long a body that nobody reads any more is taken in, so that its sender sees the answer instead of a reset.
+_LINGER_S = 2.0
+# What requests in work get after the drain, once to end and once to take in that they are cancelled.
+_CANCEL_S = 0.1
+# How long a TLS connection may take to say goodbye.
+_TLS_GOODBYE_S = 1.0
+# Connections that the kernel completes while the loop is busy; Linux caps it at net.core.somaxconn.
+_BACKLOG = 1024
+# Below the deadline of a health check, so that the reason is ours.
+_PROBE_TIMEOUT_S = 0.7
+
+
+class RunningServer:
+    """A server that listens; made by `start_server`, ended by `stop`."""
+
+    def __init__(
+        self, runner: web.AppRunner, connections: ConnectionTable, express: ExpressDesk, tls: FollowedTls | None
+    ) -> None:
+        self._runner = runner
+        self._connections = connections
+        self._express = express
+        self._tls = tls
+        self._drain_s = 0.0
+        self._stopping = asyncio.Event()
+        self._listener: asyncio.Server | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self.host = ""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where the server answers; a wildcard address is shown as the loopback, so that it can be dialled."""
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{_dialable(self.host)}:{self.port}"
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now, for metrics."""
+        return len(self._connections)
+
+    @property
+    def busy_count(self) -> int:
+        """Connections with a request in work, for metrics."""
+        return self._connections.busy_count
+
+    @property
+    def turned_away(self) -> dict[Cause, int]:
+        """Connections and requests that no handler saw, since the start, for metrics."""
+        return self._express.turned_away.by_cause()
+
+    @property
+    def certificate_ends(self) -> tuple[CertificateEnd, ...]:
+        """When the certificates in use end, for metrics; none over plain HTTP."""
+        return () if self._tls is None else self._tls.ends
+
+    async def listen(self, settings: ServeSettings, options: dict[str, Any]) -> None:
+        """Open the socket; raises ConfigError when the address cannot be had."""
+        manager = self._runner.server
+        if manager is None:
+            raise RuntimeError("the application's runner is not set up")
+        loop = asyncio.get_running_loop()
+        sock = _open_socket(settings.listen_address, settings.listen_port)
+        self.host, self.port = sock.getsockname()[:2]
+        tls = self._tls
+        self._listener = await loop.create_server(
+            lambda: GuardedConnection(self._connections, manager, self._express, loop=loop, **options),
+            sock=sock,
+            backlog=_BACKLOG,
+            ssl=None if tls is None else tls.context,
+            ssl_handshake_timeout=None if tls is None else settings.request_timeout,
+            ssl_shutdown_timeout=None if tls is None else _TLS_GOODBYE_S,
+        )
+        if tls is not None:
+            self._follower = asyncio.create_task(tls.follow(self._stopping), name="follow TLS files")
+            self._follower.add_done_callback(_report_follower)
+        log.info("listening %s", fields(url=self.url, address=self.host))
+
+    async def stop(self, drain_s: float) -> None:
+        """Stop accepting, let requests in work end within ``drain_s`` seconds, then cut what is left; repeatable."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._drain_s = drain_s
+        if self._listener is not None:
+            self._listener.close()
+        await self._runner.cleanup()
+        await self._express.end()
+        await self._connections.cut_all()
+        if self._follower is not None:
+            await self._follower
+        log.info("stopped serving %s", fields(url=self.url))
+
+    async def drain(self, _app: web.Application) -> None:
+        """Wait for requests in work; called by the application's shutdown, after the program's own hooks."""
+        try:
+            async with asyncio.timeout(self._drain_s):
+                await self._connections.wait_quiet()
+        except TimeoutError:
+            log.warning("requests cancelled %s", fields(drain_s=self._drain_s, connections=self.connection_count))
+
+    async def probe(self, path: str = "/healthz") -> str | None:
+        """Call ourselves over our own port, for readiness: None when it answers 200, else what went wrong."""
+        # Our own certificate names the service, not the loopback; who answers here is not in doubt.
+        connector = TCPConnector(ssl=False, force_close=True)
+        timeout = ClientTimeout(total=_PROBE_TIMEOUT_S)
+        try:
+            async with (
+                ClientSession(connector=connector, timeout=timeout) as session,
+                session.get(self.url + path) as got,
+            ):
+                return None if got.status == 200 else f"{path} answers {got.status}"
+        except (ClientError, TimeoutError) as error:
+            return f"{path} does not answer: {type(error).__name__}: {error}"
+
+
+async def start_server(app: web.Application, settings: ServeSettings, *, only_client: str = "") -> RunningServer:
+    """Serve ``app`` as the settings say; port 0 is read back as ``RunningServer.port``.
+
+    With ``only_client`` a client is served only if its certificate, from ``tls_client_ca_file``, carries that name; a
+    client without certificate does not get past the handshake, on whatever path.
+
+    Bounds every client: connections, size and time of head and body, time to read the answer. Handlers see a body that
+    is complete; errors of our families become JSON answers (see `http_errors`), anything else a 500 without details.
+    The paths under ``app[EXPRESS]`` are answered without aiohttp where a request is plain (see `express`).
+
+    Effects: puts a middleware before the application's own and freezes it.
+
+    Raises:
+        ConfigError: the address cannot be listened on, or the TLS files cannot be used.
+    """
+    files = TlsFiles.from_settings(settings, requires_client=bool(only_client))
+    if only_client and (files is None or files.client_ca is None):
+        raise ConfigError(f"only {only_client!r} may call, which needs tls-cert-file, tls-key-file, tls-client-ca-file")
+    tls = None if files is None else FollowedTls(files)
+    turned_away = TurnedAway()
+    limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
+    connections = ConnectionTable(limits, turned_away)
+    budget = BodyBudget(settings.max_request_size, app.get(LARGEST))
+    needs_certificate = settings.tls_client_ca_file is not None
+    turns = TurnBudget()
+    handlers = app.get(EXPRESS, {})
+    express = ExpressDesk(handlers, budget, settings.request_timeout, needs_certificate, turned_away, turns)
+    app.middlewares.insert(0, make_gate(settings, budget, turned_away, turns))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
+    server = RunningServer(runner, connections, express, tls)
+    app.on_shutdown.append(server.drain)
+    await runner.setup()
+    options: dict[str, Any] = {
+        "keepalive_timeout": settings.idle_timeout,
+        "lingering_time": _LINGER_S,
+        "access_log": None,
+        "logger": log,
+    }
+    try:
+        await server.listen(settings, options)
+    except BaseException:
+        await runner.cleanup()
+        raise
+    return server
+
+
+def _open_socket(address: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, where = found[0]
+        is_dual = family == socket.AF_INET6 and address == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(where[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
+    except OSError as error:
+        raise ConfigError(
+            f"listen-address {address!r} with listen-port {port}: cannot listen: {error.strerror or error}; "
+            "give an address of this machine and a free port, or port 0 for any"
+        ) from error
+
+
+def _dialable(host: str) -> str:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if address.is_unspecified:
+        return "127.0.0.1"
+    return f"[{host}]" if address.version == 6 else host
+
+
+def _report_follower(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("TLS files are no longer followed, restart to load new ones", exc_info=task.exception())

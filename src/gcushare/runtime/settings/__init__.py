@@ -1,0 +1,1 @@
+"""Settings: flag over environment over file over default, with help and every problem at once."""

@@ -1,0 +1,214 @@
+"""Declare a program's settings: frozen dataclasses by concern whose fields know their words, parser and help.
+
+A setting has one name in three places: the field ``listen_port`` is ``--listen-port`` on the command line,
+``GCUSHARE_LISTEN_PORT`` in the environment and ``listen-port`` in the file. Reading them is `loading`'s business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast, dataclass_transform, runtime_checkable
+
+from gcushare.runtime.settings.parsers import Parser
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+_SETTING = "gcushare.setting"
+_GROUP = "gcushare.group"
+ENV_PREFIX = "GCUSHARE_"
+
+_WORDS_OF_CHANGE = frozenset(
+    {
+        *("apply", "approve", "confirm", "delete", "drain", "erase", "fix", "force", "overwrite", "purge"),
+        *("remove", "reset", "restart", "uninstall", "wipe", "yes"),
+    }
+)
+"""A switch whose name has one of these changes something, or agrees to it. Only whoever types it may mean it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a field's declaration says about one setting, before its name and default are known."""
+
+    parser: Parser[Any]
+    help: str
+    env: str | None
+    short: str | None
+    is_argument: bool
+    is_secret: bool
+    alias: str | None = None
+    is_typed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A nested settings class, the prefix of its names here, and the defaults that this program changes."""
+
+    cls: type
+    prefix: str
+    defaults: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One setting of a program with everything needed to read it, explain it and put it into its place."""
+
+    field_path: tuple[str, ...]
+    name: str
+    concern: str
+    declared: Declared
+    default: Any
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+    @property
+    def is_argument(self) -> bool:
+        return self.declared.is_argument
+
+    @property
+    def flag(self) -> str:
+        return self.name.upper() if self.is_argument else f"--{self.name}"
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether only the command line gives it, by its position or by its flag."""
+        return self.is_argument or self.declared.is_typed
+
+    @property
+    def env(self) -> str:
+        """The variable that gives it; empty where only the command line does."""
+        return "" if self.is_typed else self.declared.env or ENV_PREFIX + self.name.replace("-", "_").upper()
+
+    @property
+    def parser(self) -> Parser[Any]:
+        return self.declared.parser
+
+
+@runtime_checkable
+class CrossChecked(Protocol):
+    """A settings class whose values must also fit each other."""
+
+    def find_conflicts(self) -> Iterable[str]:
+        """Yield one sentence per conflict: the settings, their values, what to do."""
+
+
+def setting(
+    parser: Parser[T],
+    *,
+    help: str,
+    default: Any = dataclasses.MISSING,
+    env: str | None = None,
+    short: str | None = None,
+    argument: bool = False,
+    secret: bool = False,
+    alias: str | None = None,
+    typed: bool = False,
+) -> Any:
+    """Declare one setting as a dataclass field.
+
+    Args:
+        parser: how its text becomes a value, see `parsers`.
+        help: meaning, unit, the reason of the default, and what None or 0 does; shown by ``--help``.
+        default: its value when no source names it; without one the setting is required.
+        env: a variable's full name where a custom of the field beats ``GCUSHARE_<NAME>`` (KUBECONFIG).
+        short: a one-letter flag beside the long one, for example ``-o``.
+        argument: read it from the command line's position instead of from a flag.
+        secret: never show its value.
+        alias: another long flag that means the same, dashes included: the word that people know from other commands.
+        typed: read it from the command line alone: a variable that is left over from elsewhere, or a settings file
+            that a variable names, must not change a cluster. Switches that change something have to be.
+    """
+    declared = Declared(parser, help, env, short, argument, secret, alias, typed)
+    return dataclasses.field(default=default, metadata={_SETTING: declared})
+
+
+def group(cls: type[T], *, prefix: str = "", **defaults: Any) -> T:
+    """Nest a shared settings class; ``prefix`` goes before its names, ``defaults`` replace its own by field name.
+
+    Raises:
+        TypeError: a default names no field of ``cls``.
+    """
+    factory = lambda: cls(**defaults)  # noqa: E731 - dataclasses want a callable, and a def has no better name
+    unknown = sorted(set(defaults) - {field.name for field in _fields(cls)})
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no setting {', '.join(unknown)}")
+    field: Any = dataclasses.field(default_factory=factory, metadata={_GROUP: Group(cls, prefix, defaults)})
+    return cast(T, field)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+def settings(cls: C) -> C:
+    """Make a class a frozen group of settings; the first line of its docstring heads its part of ``--help``."""
+    return cast(C, dataclass(frozen=True, slots=True, kw_only=True)(cls))
+
+
+def group_of(field: dataclasses.Field[Any]) -> Group | None:
+    """Return what a field nests, None where it is a setting itself."""
+    found: Group | None = field.metadata.get(_GROUP)
+    return found
+
+
+def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls)
+
+
+def _concern_of(cls: type) -> str:
+    return (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")
+
+
+def list_specs(cls: type) -> tuple[Spec, ...]:
+    """List every setting of a settings class and of the classes nested in it, in the order of declaration.
+
+    Raises:
+        TypeError: two settings share a name or variable, a field is neither a setting nor a group, or a switch that
+            changes something may be given by the environment.
+    """
+    specs = tuple(_walk(Group(cls, "", {}), ()))
+    aliases = [spec.declared.alias.removeprefix("--") for spec in specs if spec.declared.alias]
+    for words in ([*(spec.name for spec in specs), *aliases], [spec.env for spec in specs if spec.env]):
+        doubled = sorted({word for word in words if words.count(word) > 1})
+        if doubled:
+            raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once; give a group a prefix")
+    for spec in specs:
+        if spec.parser.is_switch and not spec.is_typed and _WORDS_OF_CHANGE & set(spec.name.split("-")):
+            raise TypeError(f"{cls.__name__} lets {spec.env} change something: declare {spec.name} with typed=True")
+    return specs
+
+
+def _walk(node: Group, field_path: tuple[str, ...]) -> Iterable[Spec]:
+    for field in _fields(node.cls):
+        here = (*field_path, field.name)
+        inner = group_of(field)
+        declared: Declared | None = field.metadata.get(_SETTING)
+        if inner is not None:
+            prefix = "-".join(filter(None, (node.prefix, inner.prefix)))
+            yield from _walk(dataclasses.replace(inner, prefix=prefix), here)
+        elif declared is not None:
+            name = "-".join(filter(None, (node.prefix, field.name.replace("_", "-"))))
+            default = node.defaults.get(field.name, field.default)
+            yield Spec(here, name, _concern_of(node.cls), declared, default)
+        else:
+            raise TypeError(f"{node.cls.__name__}.{field.name} is neither a setting nor a group of settings")
+
+
+@dataclass(frozen=True, slots=True)
+class Program(Generic[T]):
+    """A program as its command line shows it: its name, what it does, its settings and examples of use."""
+
+    name: str
+    summary: str
+    version: str
+    settings: type[T]
+    examples: tuple[tuple[str, str], ...] = ()
+    """Pairs of a command line and what it does."""
+    commands: tuple[tuple[str, str], ...] = ()
+    """Pairs of a command word and what it does, shown above the flags."""
+    legends: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """Tables after the examples: a heading, and pairs of a sign and its meaning."""
+    notes: str = ""
+    """Paragraphs at the end: files, endpoints, what else a reader of ``--help`` needs."""

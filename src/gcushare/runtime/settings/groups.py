@@ -1,0 +1,181 @@
+"""The groups of settings that several programs share, so that a flag means the same in each of them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from pathlib import Path
+
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting, settings
+
+
+class LogLevel(enum.Enum):
+    """How much a program tells."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(enum.Enum):
+    """What a log line looks like."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@settings
+class LogSettings:
+    """Log."""
+
+    log_level: LogLevel = setting(
+        parsers.choice(LogLevel),
+        default=LogLevel.INFO,
+        help="The least important lines that are written; debug adds the rejected candidates of every decision.",
+    )
+    log_format: LogFormat = setting(
+        parsers.choice(LogFormat),
+        default=LogFormat.TEXT,
+        help="Lines for people (time, level, place, message, key=value) or one JSON object per line for collectors.",
+    )
+    log_dir: Path | None = setting(
+        parsers.optional(parsers.path("DIR"), "no file is written"),
+        default=Path("/var/log/topscloud/gcushare"),
+        help="Directory of the local log file, which survives the container; the file is named after the program. "
+        "A directory that cannot be written, or that others can write, is a warning, not an error.",
+    )
+    log_file_size: int = setting(
+        parsers.size_bytes(64 * 1024, 1 << 30),
+        default=16 << 20,
+        help="Size at which the local log file is rotated. With the default count a program keeps at most 80Mi.",
+    )
+    log_file_count: int = setting(
+        parsers.integer(1, 100),
+        default=4,
+        help="How many rotated log files are kept beside the current one.",
+    )
+
+
+@settings
+class KubeSettings:
+    """Kubernetes API."""
+
+    kubeconfig: str | None = setting(
+        parsers.optional(
+            parsers.text("FILE", accepted="a kubeconfig file, or several joined by colons"),
+            "in a pod its service account, elsewhere ~/.kube/config",
+        ),
+        default=None,
+        env="KUBECONFIG",
+        help="How to reach the API server, in the form that kubectl reads.",
+    )
+    kube_context: str | None = setting(
+        parsers.optional(parsers.text("NAME", accepted="a context of the kubeconfig"), "its current context"),
+        default=None,
+        alias="--context",
+        help="Which of the kubeconfig's contexts to use; either word will do.",
+    )
+    kube_api_timeout: float = setting(
+        parsers.duration_s(0.1, 600),
+        default=10.0,
+        help="How long one request to the API server may take; lists and watches have their own times. A healthy "
+        "server answers in milliseconds.",
+    )
+
+
+@settings
+class PluginPodSettings:
+    """Device plugins in the cluster."""
+
+    plugin_namespace: str = setting(
+        parsers.text("NAME"), default="kube-system", help="Where the device plugins' pods are."
+    )
+    plugin_port: int | None = setting(
+        parsers.optional(parsers.integer(1, 65535, "PORT"), "the one that each pod declares, or 32767"),
+        default=None,
+        help="Port on which they answer HTTP.",
+    )
+    plugin_tls: bool | None = setting(
+        parsers.maybe_boolean(),
+        default=None,
+        help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
+    )
+    plugin_selector: str | None = setting(
+        parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),
+        default=None,
+        help="Labels of the device plugins' pods.",
+    )
+
+
+@settings
+class ServeSettings:
+    """Serving."""
+
+    # Not plain `host` and `port`: Kubernetes sets GCUSHARE_PORT=tcp://... in every pod beside a Service named gcushare.
+    listen_address: str = setting(
+        parsers.text("ADDRESS", accepted="an IP address or a host name of this machine"),
+        default="0.0.0.0",
+        help="Address to listen on; :: listens on IPv4 and IPv6.",
+    )
+    listen_port: int = setting(
+        parsers.integer(0, 65535, "PORT"),
+        default=0,
+        help="Port to listen on; 0 takes a free one and logs which.",
+    )
+    tls_cert_file: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "plain HTTP"),
+        default=None,
+        help="Certificate chain in PEM; followed live, so a renewed certificate needs no restart.",
+    )
+    tls_key_file: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "plain HTTP"),
+        default=None,
+        help="Private key of the certificate in PEM; followed live.",
+    )
+    tls_client_ca_file: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "clients need no certificate"),
+        default=None,
+        help="Certificate authorities in PEM whose clients may call; /healthz and /readyz stay open for the kubelet. "
+        "Followed live.",
+    )
+    max_connections: int = setting(
+        parsers.integer(1, 100_000),
+        default=512,
+        help="Connections at once. At the limit the longest idle one makes room; with none idle the answer is 503.",
+    )
+    max_request_size: int = setting(
+        parsers.size_bytes(1024, 1 << 30),
+        default=8 << 20,
+        help="Largest request body. The default holds a pod of etcd's size limit and the names of 15,000 nodes.",
+    )
+    request_timeout: float = setting(
+        parsers.duration_s(0.05, 3600),
+        default=10.0,
+        help="How long a client may take to send the head of a request, then its body, then to go on reading the "
+        "answer; slower ones are cut off.",
+    )
+    idle_timeout: float = setting(
+        parsers.duration_s(0.05, 86400),
+        default=120.0,
+        help="How long a connection without requests stays open; above the 90s after which Go clients close theirs, "
+        "so that no request meets a closing connection.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """A certificate needs its key and the other way round; client certificates need both."""
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            yield (
+                f"tls-cert-file {_show(self.tls_cert_file)} and tls-key-file {_show(self.tls_key_file)} belong "
+                "together: set both, or neither"
+            )
+        elif self.tls_client_ca_file is not None and self.tls_cert_file is None:
+            yield (
+                f"tls-client-ca-file {_show(self.tls_client_ca_file)} has no effect without TLS: set tls-cert-file and "
+                "tls-key-file as well"
+            )
+
+
+def _show(path: Path | None) -> str:
+    return "(empty)" if path is None else repr(str(path))

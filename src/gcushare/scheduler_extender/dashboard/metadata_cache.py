@@ -1,0 +1,146 @@
+"""What the page tells beyond the ledger: labels, readiness, corrections, owners, the scheduler's own words.
+
+Fed by the same watches as the ledger, after it. Only nodes and pods that the ledger knows are kept, and of their
+labels only what people look for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from gcushare.scheduler_extender.dashboard.documents import NodeNote, PodNote
+from gcushare.scheduler_extender.state.vendor_state import VendorState, WaitingPod
+from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.objects import Node, Pod
+
+MAX_LABELS = 24
+_MAX_MESSAGE = 600
+
+_NOISE = frozenset(
+    {
+        "pod-template-hash",
+        "controller-revision-hash",
+        "pod-template-generation",
+        "statefulset.kubernetes.io/pod-name",
+        "batch.kubernetes.io/controller-uid",
+        "controller-uid",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+    }
+)
+"""Labels that controllers write for themselves, and old names of others."""
+
+
+class Notes:
+    """An observer of Nodes and Pods, called after the states. ``touch_node`` and ``touch_pod`` say what changed."""
+
+    def __init__(
+        self,
+        states: Sequence[VendorState],
+        touch_node: Callable[[str, str], None],
+        touch_pod: Callable[[str], None],
+    ) -> None:
+        self._states = states
+        self._touch_node = touch_node
+        self._touch_pod = touch_pod
+        self.nodes: dict[str, NodeNote] = {}
+        self.pods: dict[str, PodNote] = {}
+        self._problems: dict[str, str] = {}
+        self._waiting: dict[str, WaitingPod] = {}
+
+    # Nodes
+
+    def see_node(self, node: Node) -> None:
+        """Take a node as it is now."""
+        name = node.metadata.name
+        holders = [state for state in self._states if name in state.ledger.nodes]
+        if not holders:
+            self.lose_node(name)
+            return
+        note = NodeNote(
+            labels=_keep(node.metadata.labels),
+            unready=not node.is_ready,
+            unschedulable=node.spec.unschedulable,
+            address=node.internal_ip or "",
+            uncounted=frozenset(state.vendor.name for state in holders if name in state.nodes_without_units),
+        )
+        if self.nodes.get(name) != note:
+            self.nodes[name] = note
+            for state in holders:
+                self._touch_node(state.vendor.name, name)
+
+    def lose_node(self, name: str) -> None:
+        """Take note that a node is gone; the ledger tells the readers."""
+        self.nodes.pop(name, None)
+
+    # Pods
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now."""
+        uid = pod.metadata.uid
+        waiting = next((state.waiting[uid] for state in self._states if uid in state.waiting), None)
+        holders = [state for state in self._states if uid in state.bound]
+        if waiting is None and not holders:
+            self.lose_pod(uid)
+            return
+        note = _note_of(pod, waits=waiting is not None)
+        is_new = self.pods.get(uid) != note
+        self.pods[uid] = note
+        if waiting is not None:
+            if is_new or self._waiting.get(uid) != waiting:
+                self._waiting[uid] = waiting
+                self._touch_pod(uid)
+            return
+        was_waiting = self._waiting.pop(uid, None) is not None
+        if was_waiting:
+            self._touch_pod(uid)
+        # A confirmed reservation changes no figure, so the ledger tells nobody; the page shows the difference.
+        for state in holders:
+            self._follow_holder(state, uid, is_new=is_new or was_waiting)
+
+    def _follow_holder(self, state: VendorState, uid: str, *, is_new: bool) -> None:
+        problem = state.pod_problems.get(uid, "")
+        if is_new or self._problems.get(uid, "") != problem:
+            self._touch_node(state.vendor.name, state.bound[uid].node)
+        if problem:
+            self._problems[uid] = problem
+        else:
+            self._problems.pop(uid, None)
+
+    def lose_pod(self, uid: str) -> None:
+        """Take note that a pod is gone, or holds nothing and waits for nothing; repeatable."""
+        self.pods.pop(uid, None)
+        self._problems.pop(uid, None)
+        if self._waiting.pop(uid, None) is not None:
+            self._touch_pod(uid)
+
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+        """Lose every pod that is not among ``uids``."""
+        for uid in self.pods.keys() - uids:
+            self.lose_pod(uid)
+
+
+def _note_of(pod: Pod, *, waits: bool) -> PodNote:
+    meta = pod.metadata
+    owner = next((each for each in meta.owner_references if each.controller), None)
+    return PodNote(
+        labels=_keep(meta.labels),
+        corrected=meta.annotations.get(CORRECTED, "")[:80],
+        owner=f"{owner.kind} {owner.name}" if owner is not None else "",
+        ending=pod.is_being_deleted,
+        scheduler=_scheduler_words(pod) if waits else "",
+    )
+
+
+def _scheduler_words(pod: Pod) -> str:
+    for each in pod.status.conditions:
+        if each.type == "PodScheduled" and each.status == "False":
+            return each.message[:_MAX_MESSAGE]
+    return ""
+
+
+def _keep(labels: Mapping[str, str]) -> dict[str, str]:
+    """Choose the labels worth showing; keys are interned, they repeat on every object."""
+    kept = sorted((key, value) for key, value in labels.items() if key not in _NOISE)
+    return {sys.intern(key): value for key, value in kept[:MAX_LABELS]}

@@ -1,0 +1,127 @@
+"""Why the pods that wait do so, as counts for the metrics; a single pod's own reasons are ``explaining``'s."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+
+from gcushare.core.fit_index import Shape
+from gcushare.core.totals import ClusterTotals, UnitTotals
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+
+MAX_SEARCHED_SHAPES = 16
+"""Shapes whose indexes are asked for one answer; after a change of many nodes each takes milliseconds to follow."""
+
+MAX_CHANGED_NODES = 64
+"""Nodes added up anew for the reason of one refusal: a millisecond or two."""
+
+MAX_SEARCHED_SETS = 16
+"""Sets of nodes, each for a shape, that are searched for one answer."""
+
+
+class WaitReason(enum.Enum):
+    """Why a pod is not bound; the values are the metric's label."""
+
+    FITS = "fits"
+    """A node has room: the scheduler has not asked yet, or something else than card memory keeps the pod."""
+    ELSEWHERE = "elsewhere"
+    """A node has room, but the scheduler did not ask about it the last time: a nodeSelector, an affinity, a taint or
+    another resource keeps the pod from there, or it took a sample. None of those that it asked about has room."""
+    FRAGMENTED = "fragmented"
+    """The cluster has enough free units, but no node has them where one pod could use them."""
+    FULL = "full"
+    """Too little is free, or too little of the cards that the pod's annotations allow."""
+    NEVER = "never"
+    """No node could hold it even if every pod ended."""
+    UNREADABLE = "unreadable"
+    """The request is malformed, or asks for what nobody grants."""
+    UNJUDGED = "unjudged"
+    """It is choosy or wants several cards, which only the scheduler's own indexes can tell, and has none lately."""
+
+
+def count_waiting(state: VendorState, totals: Iterable[UnitTotals]) -> dict[WaitReason, int]:
+    """Count the waiting pods by reason, every reason included; pods whose binding is under way wait no more.
+
+    Costs no look at any node for plain requests: a scrape must not hold the scheduler's calls up.
+    """
+    counts = dict.fromkeys(WaitReason, 0)
+    shapes: dict[Shape, Counter[frozenset[str] | None]] = {}
+    reserved = state.ledger.reserved
+    for uid, waiting in state.waiting.items():
+        if uid in reserved:
+            continue
+        if waiting.asking is None:
+            counts[WaitReason.UNREADABLE] += 1
+        else:
+            shapes.setdefault(waiting.asking.shape, Counter())[state.asked.get(uid)] += 1
+    sums, search = list(totals), _Search(state)
+    for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):
+        reason = _judge_plain(shape, sums) if _is_plain(shape) else search.judge(shape, sums)
+        for asked, number in pods.items():
+            if asked is None or reason is not WaitReason.FITS:
+                counts[reason] += number
+            else:
+                counts[search.narrow(shape, asked)] += number
+    return counts
+
+
+def judge_refusal(state: VendorState, shape: Shape, totals: ClusterTotals) -> WaitReason:
+    """Why filter found no room on the nodes asked about, from the sums and the index that filter has just used.
+
+    Where many nodes changed since somebody scraped, the sums would hold filter's answer up: then it is not judged.
+    """
+    found = totals.by_unit_within(MAX_CHANGED_NODES)
+    if found is None:
+        return WaitReason.UNJUDGED
+    sums = list(found.values())
+    reason = _judge_plain(shape, sums) if _is_plain(shape) else _Search(state).judge(shape, sums)
+    return WaitReason.ELSEWHERE if reason is WaitReason.FITS else reason
+
+
+def _is_plain(shape: Shape) -> bool:
+    """Whether the sums over all nodes tell if a node has room: for whole cards, and for memory of one card, any."""
+    request = shape.request
+    return request.selection is None and (request.whole or request.cards == 1)
+
+
+def _judge_plain(shape: Shape, totals: list[UnitTotals]) -> WaitReason:
+    request = shape.request
+    if any(each.fits(request) for each in totals):
+        return WaitReason.FITS
+    if not any(each.can_ever_fit(request) for each in totals):
+        return WaitReason.NEVER
+    return WaitReason.FRAGMENTED if any(each.would_do(request) for each in totals) else WaitReason.FULL
+
+
+class _Search:
+    """Looks into the indexes of the scheduler's own shapes, so far as one answer may take."""
+
+    def __init__(self, state: VendorState) -> None:
+        self._state = state
+        self._shapes = 0
+        self._sets = 0
+
+    def judge(self, shape: Shape, totals: list[UnitTotals]) -> WaitReason:
+        """Why pods of a shape wait that the sums cannot tell of."""
+        self._shapes += 1
+        request = shape.request
+        index = self._state.indexes.find(shape) if self._shapes <= MAX_SEARCHED_SHAPES else None
+        if index is None:
+            return WaitReason.UNJUDGED
+        if index.fitting:
+            return WaitReason.FITS
+        if not index.hopeful:
+            return WaitReason.NEVER
+        # A choosy pod may use a part of the free units only: which, the sums cannot tell.
+        is_free = request.selection is None and any(each.would_do(request) for each in totals)
+        return WaitReason.FRAGMENTED if is_free else WaitReason.FULL
+
+    def narrow(self, shape: Shape, asked: frozenset[str]) -> WaitReason:
+        """Why a pod waits although some node has room: whether that is one of those asked about."""
+        self._sets += 1
+        index = self._state.indexes.find(shape) if self._sets <= MAX_SEARCHED_SETS else None
+        if index is None:
+            return WaitReason.UNJUDGED
+        few, many = sorted((asked, index.fitting), key=len)
+        return WaitReason.FITS if any(name in many for name in few) else WaitReason.ELSEWHERE

@@ -1,0 +1,167 @@
+"""explain: why this pod has no card, or which it has; among the nodes that kube-scheduler asked about, if it did."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from gcushare.core.errors import NotFoundError
+from gcushare.core.explanations import MAX_EXAMPLES, Asked, Explainer, Explanation
+from gcushare.core.fit_index import Shape
+from gcushare.core.nodes import Assignment, NodeState
+from gcushare.scheduler_extender.cooperative_yield import Turns
+from gcushare.scheduler_extender.state.vendor_state import VendorState, WaitingPod
+from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.wire.documents.explain import (
+    ExplainDocument,
+    RequestDocument,
+    explain_bound,
+    explain_refused,
+    explain_waiting,
+)
+
+_NODES_PER_TURN = 16
+"""Nodes looked at between two turns of others: less than half a millisecond with 8 cards each."""
+
+_MAX_KEPT = 16
+"""Explanations kept until a node changes, with the names of the nodes asked about: up to a megabyte each."""
+
+_MAX_UNREADABLE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What decides on an explanation: equal questions have one answer until a node changes.
+
+    ``asked``: the nodes that kube-scheduler asked about; None where it asked about none yet, or nobody remembers.
+    """
+
+    shape: Shape
+    priority: int
+    asked: frozenset[str] | None
+
+
+class ExplainService:
+    """Explains one vendor's pods, one after the other: explaining must not take a core from the scheduler's calls."""
+
+    def __init__(self, state: VendorState) -> None:
+        self._state = state
+        self._kept: OrderedDict[Question, tuple[int, Explanation]] = OrderedDict()
+        self._at_work = asyncio.Lock()
+
+    async def explain(self, namespace: str, name: str) -> ExplainDocument:
+        """Say where a pod is, or why it is nowhere.
+
+        Raises:
+            NotFoundError: no such pod asks for cards of this vendor.
+        """
+        waiting = self._find_waiting(namespace, name)
+        if waiting is not None:
+            return await self._explain_waiting(waiting)
+        holding = self._find_holding(namespace, name)
+        if holding is None:
+            vendor = self._state.vendor
+            raise NotFoundError(
+                f"no pod {namespace}/{name} asks for {vendor.memory_resource} or {vendor.whole_card_resource}, "
+                "or holds any"
+            )
+        return explain_bound(holding, self._state.pod_problems.get(holding.pod.uid, ""))
+
+    def knows(self, namespace: str, name: str) -> bool:
+        """Whether there is such a pod."""
+        return self._find_waiting(namespace, name) is not None or self._find_holding(namespace, name) is not None
+
+    def waits(self, asking: Asking) -> bool:
+        """Whether a pod that was refused is still there, without cards."""
+        uid = asking.pod.uid
+        return self._state.find_asking(uid) is not None and self._state.ledger.assignment(uid) is None
+
+    def question_of(self, asking: Asking) -> Question:
+        """What there is to explain about a pod now."""
+        return Question(asking.shape, asking.pod.priority, self._state.asked.get(asking.pod.uid))
+
+    def cost_of(self, question: Question) -> int:
+        """How many nodes have to be looked at for it; 0 where the answer is known."""
+        if self._recall(question) is not None:
+            return 0
+        return len(self._state.ledger.nodes) if question.asked is None else len(question.asked)
+
+    async def gather(self, question: Question) -> Explanation:
+        """Look at the nodes, giving others their turn; or recall what was found, while nothing changed since."""
+        async with self._at_work:
+            if (known := self._recall(question)) is not None:
+                return known
+            position = self._state.changes.position
+            found = await self._look(question)
+            self._kept[question] = (position, found)
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+            return found
+
+    def _recall(self, question: Question) -> Explanation | None:
+        known = self._kept.get(question)
+        if known is None or known[0] != self._state.changes.position:
+            return None
+        self._kept.move_to_end(question)
+        return known[1]
+
+    async def _look(self, question: Question) -> Explanation:
+        nodes, request = self._state.ledger.nodes, question.shape.request
+        asked = question.asked
+        others = [] if asked is None else [n for n, node in nodes.items() if node.known and n not in asked]
+        looked_at: Collection[str] = asked if asked is not None and others else list(nodes)
+        explainer, turns = Explainer(request, priority=question.priority), Turns(_NODES_PER_TURN)
+        for name in looked_at:
+            explainer.add(nodes.get(name) or NodeState(name))
+            await turns.did()
+        weighing = Turns(1)
+        while explainer.weigh_next():
+            await weighing.did()
+        return explainer.finish(self._tell_others(question.shape, len(looked_at), others) if others else None)
+
+    def _tell_others(self, shape: Shape, asked: int, others: list[str]) -> Asked:
+        index = self._state.indexes.get(shape)
+        fitting = {name: None for name in others if index.fits(name)}
+        hopeful = index.hopeful
+        return Asked(
+            nodes=asked,
+            known=asked + len(others),
+            fit_elsewhere=len(fitting),
+            hopeful_elsewhere=sum(name in hopeful for name in others),
+            examples=tuple(index.best(fitting, MAX_EXAMPLES)) if fitting else (),
+        )
+
+    def _find_holding(self, namespace: str, name: str) -> Assignment | None:
+        ledger = self._state.ledger
+        # A pod that is bound before its watch event arrives has a reservation only.
+        uids = [*self._state.names.find(namespace, name), *ledger.reserved]
+        held = (ledger.assignment(uid) for uid in uids)
+        wanted = (namespace, name)
+        return next((each for each in held if each and (each.pod.namespace, each.pod.name) == wanted), None)
+
+    def _find_waiting(self, namespace: str, name: str) -> WaitingPod | None:
+        state = self._state
+        uids = [uid for uid in state.names.find(namespace, name) if not state.ledger.is_reserved(uid)]
+        found = (state.waiting.get(uid) or state.parked.get(uid) for uid in uids)
+        return next((waiting for waiting in found if waiting is not None), None)
+
+    async def _explain_waiting(self, waiting: WaitingPod) -> ExplainDocument:
+        asking = waiting.asking
+        if asking is None:
+            return explain_refused(waiting.pod, waiting.problem)
+        found = await self.gather(self.question_of(asking))
+        selection = asking.shape.request.selection
+        request = RequestDocument(
+            asking.shape.request.units,
+            asking.shape.request.cards,
+            asking.shape.request.whole,
+            asking.shape.node_policy,
+            asking.card_policy_name,
+            selection.use if selection else (),
+            selection.avoid if selection else (),
+            asking.shape.request.whole_policy if asking.shape.request.whole else "",
+        )
+        unreadable = dict(sorted(self._state.node_problems.items())[:_MAX_UNREADABLE])
+        return explain_waiting(waiting.pod, request, found, unreadable)

@@ -1,0 +1,98 @@
+"""inspect: the documents of who uses what, whole or one node, once or followed as it changes.
+
+A document of 5,000 nodes is megabytes. It is written node by node with turns for everybody else in between, so that
+somebody's curl never delays the scheduler; each node is true by itself, the whole is not one instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from gcushare.core.errors import NotFoundError
+from gcushare.core.nodes import NodeState
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node
+
+_SLICE_BYTES = 64 * 1024
+"""Written between two turns of others: well below a millisecond of encoding."""
+
+WATCH_PAUSE_S = 0.1
+"""Changes of a node within this time are told once."""
+
+
+class InspectService:
+    """Describes one vendor's nodes."""
+
+    def __init__(self, state: VendorState) -> None:
+        self._state = state
+        self._wake = asyncio.Event()
+        state.ledger.listen(lambda _: self._wake.set())
+
+    def require(self, name: str) -> None:
+        """Make sure that there is something to say about a node.
+
+        Raises:
+            NotFoundError: there is no such node, or it has no cards of this vendor.
+        """
+        node = self._state.ledger.nodes.get(name)
+        if node is None or not node.known:
+            raise NotFoundError(
+                f"node {name!r} has no {self._state.vendor.device_word} cards that the scheduler extender knows of"
+            )
+
+    async def document(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
+        """Write the document in pieces: every node by name, or only one."""
+        names = self._names() if node_name is None else [node_name]
+        piece = bytearray(OPENING)
+        separator = b""
+        for name in names:
+            node = self._state.ledger.nodes.get(name)
+            if node is None or not node.known:
+                continue
+            piece += separator + encode_node(self._state.vendor, node)
+            separator = b","
+            if len(piece) >= _SLICE_BYTES:
+                yield bytes(piece)
+                piece.clear()
+                await asyncio.sleep(0)
+        yield bytes(piece + CLOSING)
+
+    async def watch(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
+        """Write one JSON line per node as it is now (ADDED), then one for each change, without end.
+
+        A reader that is slow gets fewer lines, not a longer queue: a node that changed twice is told once.
+        """
+        position = self._state.changes.position
+        known: set[str] = set()
+        changed = set(self._names())
+        while True:
+            for name in sorted(changed):
+                if (node_name is None or name == node_name) and (line := self._line(name, known)):
+                    yield line
+                    await asyncio.sleep(0)
+            await self._wait_for_change(position)
+            news = self._state.changes.since(position)
+            position = self._state.changes.position
+            changed = set(self._names()) | known if news is None else news
+
+    async def _wait_for_change(self, position: int) -> None:
+        while self._state.changes.position == position:
+            self._wake.clear()
+            await self._wake.wait()
+        await asyncio.sleep(WATCH_PAUSE_S)
+
+    def _line(self, name: str, known: set[str]) -> bytes | None:
+        """Say what became of a node since its last line; None when there is nothing to say."""
+        node = self._state.ledger.nodes.get(name)
+        if node is None or not node.known:
+            if name not in known:
+                return None
+            known.discard(name)
+            return b'{"type":"DELETED","object":%b}\n' % encode_node(self._state.vendor, NodeState(name))
+        word = b"MODIFIED" if name in known else b"ADDED"
+        known.add(name)
+        return b'{"type":"%b","object":%b}\n' % (word, encode_node(self._state.vendor, node))
+
+    def _names(self) -> list[str]:
+        return sorted(name for name, node in self._state.ledger.nodes.items() if node.known)

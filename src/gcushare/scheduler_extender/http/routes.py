@@ -1,0 +1,319 @@
+"""The HTTP surface: which path answers what. Decisions are the services'; errors become answers in ``runtime``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from gcushare._version import __version__
+from gcushare.core.errors import RetryableError
+from gcushare.runtime.http.scheduler_fast_path import ExpressHandler
+from gcushare.scheduler_extender.metrics import Count
+from gcushare.scheduler_extender.ports import Leadership
+from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, reason_of, result_of
+from gcushare.scheduler_extender.verbs.filter import Answer
+from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
+from gcushare.wire.documents.inspect import indent
+from gcushare.wire.extender_api import MAX_BIND_BYTES, MAX_PREEMPT_BYTES, largest_filter
+
+_JSON = CIMultiDict({"Content-Type": "application/json"})
+_MAX_WATCHERS = 64
+"""Followers of inspect at once; each is a connection and a set of names."""
+
+_GONE_AFTER_S = 5.0
+"""How often a quiet follower is looked at, whether it is still there."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class NotReady(RetryableError):
+    """The picture of the cluster is not complete yet."""
+
+
+class Serving:
+    """Whether the scheduler's calls are answered here: the picture is complete, and this replica leads.
+
+    ``is_catching_up``: whether this replica was elected and reads what the leader before it did.
+    """
+
+    def __init__(self, leadership: Leadership, is_catching_up: Callable[[], bool] = lambda: False) -> None:
+        self._leadership = leadership
+        self._is_catching_up = is_catching_up
+        self.is_synced = False
+        self.stopping = asyncio.Event()
+
+    def require(self) -> None:
+        """Let a call of the scheduler pass.
+
+        Raises:
+            NotReady, NotLeader: answered with 503; the scheduler tries the pod again.
+        """
+        self.require_synced()
+        obstacle = self.find_obstacle()
+        if obstacle is not None:
+            raise NotReady(obstacle) if self._is_catching_up() else NotLeader(obstacle)
+
+    def find_obstacle(self) -> str | None:
+        """Why this replica does not answer the scheduler although its picture is complete; None where it does."""
+        if self._leadership.is_leader:
+            return None
+        if self._is_catching_up():
+            return "this replica was elected and reads what the leader before it did; try again in a moment"
+        return f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
+
+    def require_synced(self) -> None:
+        """Let a question of anybody pass; followers answer it as well.
+
+        Raises:
+            NotReady: answered with 503.
+        """
+        if not self.is_synced:
+            raise NotReady("nodes and pods are not read yet; try again in a moment")
+
+
+class VendorRoutes:
+    """The endpoints under one vendor's prefix."""
+
+    def __init__(
+        self, services: Services, dispatcher: Dispatcher, serving: Serving, counts: Mapping[tuple[str, str], Count]
+    ) -> None:
+        self._services = services
+        self._dispatcher = dispatcher
+        self._serving = serving
+        self._counts = counts
+        self._watchers = 0
+        prefix = services.state.vendor.url_prefix
+        self.express: Mapping[str, ExpressHandler] = {
+            f"{prefix}/filter": self._filter,
+            f"{prefix}/prioritize": self._prioritize,
+            f"{prefix}/preempt": self._preempt,
+            f"{prefix}/bind": self._bind,
+        }
+        """The scheduler's calls by path; `ordinary_routes` makes routes of them."""
+        self.largest: Mapping[str, Callable[[], int]] = {
+            f"{prefix}/filter": self._largest_filter,
+            f"{prefix}/prioritize": self._largest_filter,
+            f"{prefix}/preempt": lambda: MAX_PREEMPT_BYTES,
+            f"{prefix}/bind": lambda: MAX_BIND_BYTES,
+        }
+        """The bytes of their largest bodies: what is longer is refused before it has arrived."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes of people and programs that only read."""
+        prefix = self._services.state.vendor.url_prefix
+        return [
+            web.get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
+            web.get(f"{prefix}/inspect", self._inspect),
+            web.get(f"{prefix}/inspect/{{node}}", self._inspect),
+        ]
+
+    def _largest_filter(self) -> int:
+        return largest_filter(self._services.state.most_nodes_asked)
+
+    def _count(self, verb: str, answer: Answer, started: float) -> None:
+        self._counts[answer.vendor, verb](answer.result, time.perf_counter() - started, answer.reason)
+
+    @contextmanager
+    def _counting_failures(self, verb: str, started: float) -> Iterator[None]:
+        """Count what has no place in the verb's answer, and becomes one of HTTP."""
+        try:
+            yield
+        except (NotLeader, NotReady) as error:
+            # Without its time: a thousand of a microsecond would make the answers look quick.
+            reason = "not_leader" if isinstance(error, NotLeader) else "not_ready"
+            self._counts[self._services.vendor_name, verb]("turned_away", None, reason)
+            raise
+        except Exception as error:
+            taken_s = time.perf_counter() - started
+            self._counts[self._services.vendor_name, verb](result_of(error), taken_s, reason_of(error))
+            raise
+
+    def _filter(self, body: bytes) -> bytes | Awaitable[bytes]:
+        started = time.perf_counter()
+        with self._counting_failures("filter", started):
+            self._serving.require()
+            answer = self._dispatcher.filter(body)
+        if not isinstance(answer, Answer):
+            return self._filter_unseen(answer, started)
+        self._count("filter", answer, started)
+        return answer.body
+
+    async def _filter_unseen(self, coming: Awaitable[Answer], started: float) -> bytes:
+        with self._counting_failures("filter", started):
+            answer = await coming
+            self._serving.require()
+        self._count("filter", answer, started)
+        return answer.body
+
+    def _prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
+        started = time.perf_counter()
+        with self._counting_failures("prioritize", started):
+            self._serving.require()
+            answer = self._dispatcher.prioritize(body)
+        if not isinstance(answer, Answer):
+            return self._prioritize_unseen(answer, started)
+        self._count("prioritize", answer, started)
+        return answer.body
+
+    async def _prioritize_unseen(self, coming: Awaitable[Answer], started: float) -> bytes:
+        with self._counting_failures("prioritize", started):
+            answer = await coming
+        self._count("prioritize", answer, started)
+        return answer.body
+
+    async def _preempt(self, body: bytes) -> bytes:
+        started = time.perf_counter()
+        with self._counting_failures("preempt", started):
+            self._serving.require()
+            answer = await self._dispatcher.preempt(body)
+        self._count("preempt", answer, started)
+        return answer.body
+
+    async def _bind(self, body: bytes) -> bytes:
+        started = time.perf_counter()
+        with self._counting_failures("bind", started):
+            self._serving.require()
+            answer = await self._dispatcher.bind(body)
+        self._count("bind", answer, started)
+        return answer.body
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        self._serving.require_synced()
+        document = await self._dispatcher.explain(request.match_info["namespace"], request.match_info["pod"])
+        if request.transport is None or not request.transport.get_extra_info("peercert"):
+            document = without_uid(document)
+        if _wants_text(request):
+            return web.Response(text=render_explanation(document))
+        return web.Response(body=encode_explanation(document), headers=_JSON)
+
+    async def _inspect(self, request: web.Request) -> web.StreamResponse:
+        node = request.match_info.get("node") or None
+        self._serving.require_synced()
+        if node is not None:
+            self._services.inspects.require(node)
+        if _is_on(request, "watch"):
+            return await self._watch(request, node)
+        pieces = self._services.inspects.document(node)
+        if _is_on(request, "pretty"):
+            whole = b"".join([piece async for piece in pieces])
+            return web.Response(body=indent(whole), headers=_JSON)
+        return await _stream(request, pieces)
+
+    async def _watch(self, request: web.Request, node: str | None) -> web.StreamResponse:
+        if self._watchers >= _MAX_WATCHERS:
+            raise RetryableError(f"{_MAX_WATCHERS} readers follow inspect already; try again later")
+        self._watchers += 1
+        try:
+            return await _stream(
+                request, _while_read(request, self._serving.stopping, self._services.inspects.watch(node))
+            )
+        finally:
+            self._watchers -= 1
+
+
+def ordinary_routes(express: Mapping[str, ExpressHandler]) -> list[web.RouteDef]:
+    """The routes of express paths, for requests that are not plain enough for that lane."""
+    return [web.post(path, _ordinary(answer)) for path, answer in express.items()]
+
+
+def _ordinary(answer: ExpressHandler) -> Handler:
+    """Make the handler of a request that was not plain enough for the express lane."""
+
+    async def handle(request: web.Request) -> web.Response:
+        body = answer(await request.read())
+        return web.Response(body=body if isinstance(body, bytes) else await body, headers=_JSON)
+
+    return handle
+
+
+async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+    """Send pieces as they come."""
+    response = web.StreamResponse(headers=_JSON)
+    async with aclosing(pieces):
+        await response.prepare(request)
+        async for piece in pieces:
+            await response.write(piece)
+        await response.write_eof()
+    return response
+
+
+async def _while_read(
+    request: web.Request, stop: asyncio.Event, pieces: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """Pass pieces on until ``stop`` is set or the reader has gone; a quiet cluster gives no write that would tell."""
+    stopped = asyncio.create_task(stop.wait(), name="wait for the end of serving")
+    coming = asyncio.create_task(_next(pieces), name="next change for inspect")
+    try:
+        while not stopped.done() and request.transport is not None and not request.transport.is_closing():
+            await asyncio.wait((coming, stopped), timeout=_GONE_AFTER_S, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                if (piece := coming.result()) is None:
+                    return
+                yield piece
+                coming = asyncio.create_task(_next(pieces), name="next change for inspect")
+    finally:
+        for task in (stopped, coming):
+            task.cancel()
+        await asyncio.wait((stopped, coming))
+        await pieces.aclose()
+
+
+async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(pieces, None)
+
+
+def _is_on(request: web.Request, name: str) -> bool:
+    """Whether a switch stands in the query: ``?watch``, ``?watch=1`` or ``?watch=true``."""
+    return request.query.get(name, "0").lower() in ("", "1", "true")
+
+
+def _wants_text(request: web.Request) -> bool:
+    """Whether text is preferred to JSON: an Accept header that names text/plain before, or without, JSON."""
+    kinds = [part.partition(";")[0].strip().lower() for part in request.headers.get("Accept", "").split(",")]
+    text = kinds.index("text/plain") if "text/plain" in kinds else None
+    json = kinds.index("application/json") if "application/json" in kinds else len(kinds)
+    return text is not None and text < json
+
+
+def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) -> list[web.RouteDef]:
+    """The routes outside the vendors' prefixes: the version, and what there is."""
+    lines = [f"gcushare-scheduler-extender v{__version__}", ""]
+    for path, text in [*list_endpoints(services), *more]:
+        lines.append(f"{path:<52} {text}")
+    index = "\n".join(lines) + "\n"
+
+    async def show_version(_: web.Request) -> web.Response:
+        return web.Response(text=f"v{__version__}\n")
+
+    async def show_index(_: web.Request) -> web.Response:
+        return web.Response(text=index)
+
+    return [web.get("/version", show_version), web.get("/", show_index)]
+
+
+def list_endpoints(services: list[Services]) -> list[tuple[str, str]]:
+    """Every endpoint with what it answers."""
+    found = [
+        ("GET  /", "this page"),
+        ("GET  /version", "the version"),
+        ("GET  /healthz, /readyz", "whether it lives; whether it serves (one replica does)"),
+        ("GET  /metrics", "figures for Prometheus"),
+    ]
+    for each in services:
+        prefix, word = each.state.vendor.url_prefix, each.state.vendor.device_word
+        found += [
+            (f"GET  {prefix}/inspect", f"every node's {word} cards and who uses them; ?pretty, ?watch"),
+            (f"GET  {prefix}/inspect/<node>", "one node's"),
+            (
+                f"GET  {prefix}/explain/<namespace>/<pod>",
+                "why a pod has no card, or which; Accept: text/plain for people",
+            ),
+            (f"POST {prefix}/filter, /prioritize, /bind, /preempt", "for kube-scheduler"),
+        ]
+    return found

@@ -1,0 +1,133 @@
+"""When the first port stops answering the scheduler: once every node's scheduler calls over mutual TLS.
+
+On an upgrade the config-managers move one scheduler after another. Until the last one has reported, those that were not
+moved yet are answered where they call; a cluster that begins with mutual TLS never opens the first port for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
+from gcushare.kube import CONFIG_MAPS, Clock, KubeClient, SystemClock
+from gcushare.runtime.http.scheduler_fast_path import ExpressHandler
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
+from gcushare.wire.objects import Node
+from gcushare.wire.scheduler_port import CALLS_KEY, NODE_REPORT, REPORT_KEY_PREFIX, VERBS_PORT, Calls
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 10.0
+_MOVED = frozenset({Calls.MUTUAL_TLS.value, Calls.NONE.value})
+
+
+class VerbsElsewhere(ForbiddenError):
+    """The scheduler's calls are answered over mutual TLS, on a port of their own."""
+
+
+class NodeNames:
+    """The names of all nodes; an observer of the watch, and what stays of nodes that are gone counts no more."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def see_node(self, node: Node) -> None:
+        """Take in a node."""
+        self._names.add(node.metadata.name)
+
+    def lose_node(self, name: str) -> None:
+        """Forget one that is gone."""
+        self._names.discard(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+
+class FirstPort:
+    """Whether the scheduler is answered on the first port too."""
+
+    def __init__(self, *, is_open: bool) -> None:
+        self.is_open = is_open
+
+    def guard(self, answers: Mapping[str, ExpressHandler], port: int = VERBS_PORT) -> dict[str, ExpressHandler]:
+        """Put the question before every answer."""
+        return {path: self._guarded(answer, port) for path, answer in answers.items()}
+
+    def _guarded(self, answer: ExpressHandler, port: int) -> ExpressHandler:
+        def ask(body: bytes) -> bytes | Awaitable[bytes]:
+            if not self.is_open:
+                raise VerbsElsewhere(
+                    f"the scheduler's calls are answered over mutual TLS on port {port} alone; "
+                    "a scheduler that cannot needs scheduler.verbs=plain, see docs/security.md"
+                )
+            return answer(body)
+
+        return ask
+
+
+class MovingNodes:
+    """Opens the first port as long as a node has not moved; ``run`` it in a task of its own."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        reports: ObjectName,
+        nodes: NodeNames,
+        port: FirstPort,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self._reports = reports
+        self._nodes = nodes
+        self._port = port
+        self._clock = clock or SystemClock()
+        self._waits_for: tuple[str, ...] = ()
+        self._problem = ""
+
+    async def run(self, synced: Callable[[], Awaitable[None]]) -> None:
+        """Look until cancelled; the nodes are known once ``synced`` returns."""
+        await synced()
+        while True:
+            await self.look()
+            await self._clock.sleep(_LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        """Look once; what cannot be read leaves everything as it is."""
+        try:
+            name = self._reports
+            found = await self._client.get(CONFIG_MAPS, name.name, namespace=name.namespace)
+        except NotFoundError:
+            found = {}
+        except GcushareError as error:
+            if str(error) != self._problem:
+                log.warning("reports of nodes not read %s", fields(config_map=self._reports, reason=error))
+            self._problem = str(error)
+            return
+        self._problem = ""
+        waits_for = tuple(self._find_unmoved(found.get("data") or {}))
+        if waits_for != self._waits_for:
+            log.info("schedulers that do not call over mutual TLS %s", fields(nodes=", ".join(waits_for) or "none"))
+        self._waits_for = waits_for
+        self._port.is_open = bool(waits_for)
+
+    def _find_unmoved(self, data: Mapping[str, str]) -> list[str]:
+        reports = {key.removeprefix(REPORT_KEY_PREFIX): text for key, text in sorted(data.items())}
+        return [
+            node
+            for node, text in reports.items()
+            if REPORT_KEY_PREFIX + node in data and node in self._nodes and _calls(text) not in _MOVED
+        ]
+
+
+def _calls(report: str) -> str:
+    """How a report says that its node's scheduler calls; one that cannot be read has not moved."""
+    try:
+        found = NODE_REPORT.read(report)
+    except RemoteContractError:
+        return ""
+    if CALLS_KEY not in found and found.get("state") == "recovered":
+        return Calls.NONE.value
+    return found.get(CALLS_KEY, "")

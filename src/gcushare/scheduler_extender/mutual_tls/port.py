@@ -1,0 +1,156 @@
+"""The port of the scheduler's calls: opened once its certificates are there, open for the scheduler alone."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from aiohttp import web
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gcushare.kube import KubeClient
+from gcushare.runtime.http.request_memory import LARGEST
+from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler
+from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.metrics import HasCertificates
+from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.shutdown import RootTasks
+from gcushare.scheduler_extender.mutual_tls.migration import FirstPort, MovingNodes, NodeNames
+from gcushare.scheduler_extender.mutual_tls.settings import Verbs, VerbsSettings
+from gcushare.wire.scheduler_port import ASKED_PATH
+
+if TYPE_CHECKING:
+    from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
+
+
+class VerbsPort:
+    """The scheduler's own port, where the settings ask for one, and whether the first port answers it too.
+
+    A context manager: the certificates that it lays out are gone when it ends.
+    """
+
+    def __init__(self, settings: VerbsSettings, serve: ServeSettings, client: KubeClient) -> None:
+        self._settings = settings
+        self._serve = serve
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._keeper = self._make_keeper(client)
+        self.first_port = FirstPort(is_open=settings.verbs is not Verbs.TLS)
+        self.nodes = NodeNames()
+        """Has to observe the watch of nodes."""
+        self._moving = self._make_moving(client)
+        self.server: RunningServer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._settings.verbs is not Verbs.PLAIN
+
+    @property
+    def makes_certificates(self) -> bool:
+        return self._keeper is not None
+
+    def owner_of_certificates(self, server: RunningServer) -> HasCertificates:
+        """Who tells when the certificates of this port end: whoever makes them knows the client's too."""
+        return self._keeper or server
+
+    async def find_obstacle(self) -> str | None:
+        """Say for readiness why the scheduler cannot call yet."""
+        if not self.is_wanted or self.server is not None:
+            return None
+        return self._keeper.obstacle if self._keeper is not None and self._keeper.obstacle else "its port is not open"
+
+    def start_loops(self, tasks: RootTasks, synced: Callable[[], Awaitable[None]]) -> None:
+        """Start what looks after certificates and nodes."""
+        if self._keeper is not None:
+            tasks.start("keep the certificates of the scheduler's calls", self._keeper.run())
+        if self._moving is not None:
+            tasks.start("follow the schedulers' move to mutual TLS", self._moving.run(synced))
+
+    async def open(
+        self,
+        answers: Mapping[str, ExpressHandler],
+        largest: Mapping[str, Callable[[], int]],
+        routes: list[web.RouteDef],
+    ) -> RunningServer:
+        """Open the port once there are certificates.
+
+        Raises:
+            ConfigError: as `start_server` does.
+        """
+        settings = self._settings
+        cert, key, ca = settings.verbs_tls_cert_file, settings.verbs_tls_key_file, settings.verbs_tls_client_ca_file
+        if self._keeper is not None:
+            await self._keeper.ready.wait()
+            files = self._keeper.files
+            cert, key, ca = files.cert, files.key, files.client_ca
+        app = web.Application()
+        app[EXPRESS], app[LARGEST] = dict(answers), largest
+        app.add_routes([*routes, web.get(ASKED_PATH, _answer)])
+        serve = replace(
+            self._serve,
+            listen_port=settings.verbs_port,
+            tls_cert_file=cert,
+            tls_key_file=key,
+            tls_client_ca_file=ca,
+        )
+        self.server = await start_server(app, serve, only_client=settings.verbs_client_name)
+        return self.server
+
+    def _make_keeper(self, client: KubeClient) -> CertificateKeeper | None:
+        settings = self._settings
+        if not self.is_wanted or settings.verbs_secret is None:
+            return None
+        # Here and not above: what makes certificates takes 0.15 s to import.
+        from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
+        from gcushare.scheduler_extender.mutual_tls.issuing import Terms
+
+        self._folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
+        terms = Terms(settings.verbs_server_name, timedelta(days=settings.verbs_certificate_days))
+        return CertificateKeeper(client, settings.verbs_secret, terms, Path(self._folder.name))
+
+    def _make_moving(self, client: KubeClient) -> MovingNodes | None:
+        reports = self._settings.verbs_reports
+        if self._settings.verbs is not Verbs.TLS or reports is None:
+            return None
+        return MovingNodes(client, reports, self.nodes, self.first_port)
+
+
+async def _answer(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+class FirstPortCollector(Collector):
+    """Whether the first port answers the scheduler's calls, for everybody who reaches it."""
+
+    def __init__(self, port: FirstPort) -> None:
+        self._port = port
+
+    def collect(self) -> Iterator[Metric]:
+        """Make the figure."""
+        yield GaugeMetricFamily(
+            "gcushare_extender_open_verbs",
+            "Whether the scheduler's calls are answered without mutual TLS, on the first port.",
+            value=float(self._port.is_open),
+        )
+
+
+async def stop_all(servers: list[RunningServer], drain_s: float) -> None:
+    """Stop servers at once."""
+    async with asyncio.TaskGroup() as tasks:
+        for server in servers:
+            tasks.create_task(server.stop(drain_s), name=f"stop {server.url}")

@@ -1,0 +1,111 @@
+"""How the scheduler's calls reach the extender."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.parsers import Parser
+from gcushare.wire.scheduler_port import SCHEDULER_NAME, VERBS_PORT
+
+
+class Verbs(enum.Enum):
+    """Where filter, prioritize, preempt and bind are answered."""
+
+    PLAIN = "plain"
+    TLS = "tls"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """An object of a namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def _object_name(accepted: str) -> Parser[ObjectName]:
+    def parse(raw: str) -> ObjectName:
+        namespace, slash, name = raw.partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            raise ValueError("not a namespace and a name")
+        return ObjectName(namespace, name)
+
+    return Parser("NAMESPACE/NAME", accepted, parse, str)
+
+
+@settings
+class VerbsSettings:
+    """The scheduler's calls."""
+
+    verbs: Verbs = setting(
+        parsers.choice(Verbs),
+        default=Verbs.PLAIN,
+        help="Where filter, prioritize, preempt and bind are answered: plain on the first port as the manual has it; "
+        "tls over mutual TLS on a port of their own; both.",
+    )
+    verbs_port: int = setting(
+        parsers.integer(0, 65535, "PORT"), default=VERBS_PORT, help="That port; 0 takes a free one and logs which."
+    )
+    verbs_secret: ObjectName | None = setting(
+        parsers.optional(_object_name("namespace/name of a Secret"), "the files below are used"),
+        default=None,
+        help="An existing Secret that the certificates of both sides are made in, and renewed; may be empty.",
+    )
+    verbs_server_name: tuple[str, ...] = setting(
+        parsers.comma_list(parsers.text("NAME", accepted="a DNS name")),
+        default=("gcushare-scheduler-extender.kube-system.svc",),
+        help="Names of the server in a certificate that is made; the first is the one that schedulers expect.",
+    )
+    verbs_certificate_days: int = setting(
+        parsers.integer(1, 3650, "DAYS"),
+        default=365,
+        help="How long a certificate that is made holds; it is renewed after two thirds. The authorities hold ten "
+        "times as long.",
+    )
+    verbs_client_name: str = setting(
+        parsers.text("NAME"),
+        default=SCHEDULER_NAME,
+        help="Whom a client's certificate must name, as its common name or a DNS name; no other client is served.",
+    )
+    verbs_tls_cert_file: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "verbs-secret is used"),
+        default=None,
+        help="Instead of verbs-secret: the server's certificate chain in PEM; followed live, as the next two.",
+    )
+    verbs_tls_key_file: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "verbs-secret is used"), default=None, help="Its private key in PEM."
+    )
+    verbs_tls_client_ca_file: Path | None = setting(
+        parsers.optional(parsers.path("FILE"), "verbs-secret is used"),
+        default=None,
+        help="The authorities of the scheduler's certificate in PEM.",
+    )
+    verbs_reports: ObjectName | None = setting(
+        parsers.optional(_object_name("namespace/name of a ConfigMap"), "with verbs tls the first port answers none"),
+        default=None,
+        help="Where config-managers report: with verbs tls the first port answers the scheduler as long as a node has "
+        "not moved to mutual TLS.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """Mutual TLS needs certificates: from a Secret, or from three files."""
+        files = (self.verbs_tls_cert_file, self.verbs_tls_key_file, self.verbs_tls_client_ca_file)
+        given = sum(each is not None for each in files)
+        if given not in (0, 3):
+            yield (
+                "verbs-tls-cert-file, verbs-tls-key-file and verbs-tls-client-ca-file belong together: set all, or none"
+            )
+        elif self.verbs is not Verbs.PLAIN and (given == 0) == (self.verbs_secret is None):
+            yield (
+                f"verbs {self.verbs.value!r} needs either verbs-secret or the three verbs-tls files, "
+                f"{'none' if given == 0 else 'both'} of which is given"
+            )

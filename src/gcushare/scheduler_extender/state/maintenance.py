@@ -1,0 +1,70 @@
+"""The loops beside the answers: recounting the ledger, and settling what no watch event confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from prometheus_client import Counter
+
+from gcushare.core.ledger import Drift, FigureDrift
+from gcushare.core.nodes import Assignment
+from gcushare.runtime.health import Heartbeat
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.bind import BindService
+
+log = logging.getLogger(__name__)
+
+_MAX_LOGGED = 20
+"""Drifts told one by one; how many there were is always told."""
+
+
+async def recount_for_ever(
+    states: Sequence[tuple[VendorState, Counter]], interval_s: float, heartbeat: Heartbeat
+) -> None:
+    """Recount every ``interval_s`` seconds; what differs is logged, counted and repaired."""
+    while True:
+        heartbeat.beat()
+        await asyncio.sleep(interval_s)
+        for state, drifts in states:
+            found = []
+            for some in state.recount():
+                found += some
+                await asyncio.sleep(0)
+            if found:
+                drifts.inc(len(found))
+                _report(state, found)
+
+
+async def settle_for_ever(services: Sequence[BindService], after_s: float) -> None:
+    """Settle reservations that stayed unconfirmed for ``after_s`` seconds."""
+    while True:
+        await asyncio.sleep(after_s / 3)
+        for service in services:
+            await service.settle(older_than_s=after_s)
+
+
+def _report(state: VendorState, drifts: Sequence[Drift | FigureDrift]) -> None:
+    log.warning("ledger repaired %s", fields(vendor=state.vendor.name, drifts=len(drifts)))
+    for drift in drifts[:_MAX_LOGGED]:
+        if isinstance(drift, FigureDrift):
+            log.warning("drift %s", fields(vendor=state.vendor.name, node=drift.where, wrong=drift.words))
+            continue
+        log.warning(
+            "drift %s",
+            fields(
+                vendor=state.vendor.name,
+                uid=drift.uid,
+                counted=_words(drift.counted),
+                observed=_words(drift.observed),
+            ),
+        )
+
+
+def _words(assignment: Assignment | None) -> str:
+    if assignment is None:
+        return "nothing"
+    cards = ",".join(f"{grant.units} of card {grant.index}" for grant in assignment.grants) or "no card"
+    return f"{assignment.pod} on {assignment.node}: {cards}"

@@ -1,0 +1,141 @@
+"""Preemptors that wait for their victims to end, and the nodes where room is kept for them.
+
+kube-scheduler says where in the pod's ``status.nominatedNodeName``; where preempt left it one node only, that is known
+from our own answer some moments before. As in kube-scheduler, room is kept from pods of the same or a lower priority;
+one of a higher priority may take it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import PodRef
+from gcushare.core.nominations import RoomLeft, compute_room_left, fits_beside
+from gcushare.core.requests import CardRequest
+from gcushare.scheduler_extender.verbs.request import Asking
+
+KEPT_S = 300.0
+"""How long room is kept: ten times the grace that pods have by default. A victim that takes longer has its preemptor
+choose again; a preemptor that never comes back must not close a card to others."""
+
+EXPECTED_S = 10.0
+"""How long an answer of preempt counts before the pod is seen to be nominated; that takes milliseconds."""
+
+MAX_NOMINEES = 1024
+"""Pods remembered; of more, the one nominated longest ago is forgotten, and takes its chance as any pod does."""
+
+_MAX_VICTIMS = 256
+"""Victims remembered of one answer; that pods are leaving is seen from the watch a moment later anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nominee:
+    """A pod for which room is kept. ``is_seen``: its status names the node; else it is only what preempt answered."""
+
+    pod: PodRef
+    request: CardRequest
+    node: str
+    since_s: float
+    is_seen: bool
+    victims: frozenset[str] = frozenset()
+
+    def ends_s(self) -> float:
+        return self.since_s + (KEPT_S if self.is_seen else EXPECTED_S)
+
+
+class Nominations:
+    """The nominees of one vendor, in the order in which they were nominated, and the pods that are leaving."""
+
+    def __init__(self, ledger: Ledger, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._ledger = ledger
+        self._monotonic = monotonic
+        self._nominees: dict[str, Nominee] = {}
+        self.leaving: set[str] = set()
+        """Pods with cards whose deletion was asked for."""
+
+    def __len__(self) -> int:
+        return len(self._nominees)
+
+    def expect(self, asking: Asking, kept: Mapping[str, Sequence[str]]) -> None:
+        """Take preempt's answer, the victims by node; several nodes are none, until the scheduler has chosen."""
+        if len(kept) != 1:
+            return
+        ((node, victims),) = kept.items()
+        known = self._nominees.get(asking.pod.uid)
+        if known is not None and known.node == node and known.is_seen:
+            return
+        self._note(asking, node, is_seen=False, victims=frozenset(victims[:_MAX_VICTIMS]))
+
+    def see(self, asking: Asking, node: str) -> None:
+        """Take what an unbound pod's status says: the node that it is nominated for, empty for none."""
+        known = self._nominees.get(asking.pod.uid)
+        if not node:
+            if known is not None and known.is_seen:
+                self.forget(asking.pod.uid)
+            return
+        if known is None or known.node != node:
+            self._note(asking, node, is_seen=True)
+        elif not known.is_seen:
+            self._note(asking, node, is_seen=True, victims=known.victims)
+
+    def forget(self, uid: str) -> None:
+        """The pod is bound, or gone; repeatable."""
+        self._nominees.pop(uid, None)
+
+    def closed_to(self, asking: Asking) -> frozenset[str]:
+        """The nodes that would fit a pod if nothing were kept there; few, and mostly none."""
+        if not self._nominees:
+            return frozenset()
+        closed: list[str] = []
+        for name in {each.node: None for each in self._nominees.values()}:
+            node, ahead = self._ledger.nodes.get(name), self._ahead_of(asking.pod, name)
+            if node is None or not ahead or not node.fits(asking.request.cards):
+                continue
+            if not fits_beside(node, asking.request.cards, self._room_left(name, ahead)):
+                closed.append(name)
+        return frozenset(closed)
+
+    def room_left(self, asking: Asking, node: str) -> RoomLeft:
+        """What of a node's cards is left to a pod; empty where nothing is kept from it."""
+        ahead = self._ahead_of(asking.pod, node) if self._nominees else []
+        return self._room_left(node, ahead) if ahead else {}
+
+    def words(self, asking: Asking, node: str) -> str:
+        """Say for whom room of a node is kept from a pod."""
+        names = (f"{each.pod} (priority {each.pod.priority})" for each in self._ahead_of(asking.pod, node))
+        return f"kept for {', '.join(names)}, for which pods there are being ended"
+
+    def _note(self, asking: Asking, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()) -> None:
+        uid, now_s = asking.pod.uid, self._monotonic()
+        self._nominees.pop(uid, None)
+        self._nominees[uid] = Nominee(asking.pod, asking.request.cards, node, now_s, is_seen, victims)
+        if len(self._nominees) > MAX_NOMINEES:
+            del self._nominees[next(iter(self._nominees))]
+
+    def _room_left(self, name: str, ahead: Sequence[Nominee]) -> RoomLeft:
+        node = self._ledger.nodes.get(name)
+        if node is None:
+            return {}
+        expected = frozenset().union(*(nominee.victims for nominee in ahead))
+        leaving = [uid for uid in node.assignments if uid in self.leaving or uid in expected]
+        return compute_room_left(node, [nominee.request for nominee in ahead], leaving)
+
+    def _ahead_of(self, pod: PodRef, node: str) -> list[Nominee]:
+        """The nominees of a node that a pod has to leave room for, the most important first.
+
+        Of nominees of one priority the one nominated earlier goes first, so that no two wait for each other.
+        """
+        now_s = self._monotonic()
+        ahead: list[Nominee] = []
+        is_before = True
+        for uid, nominee in self._nominees.items():
+            if uid == pod.uid:
+                is_before = False
+            elif nominee.node == node and now_s < nominee.ends_s() and not self._ledger.is_reserved(uid):
+                priority = nominee.pod.priority
+                if priority > pod.priority or (priority == pod.priority and is_before):
+                    ahead.append(nominee)
+        return sorted(ahead, key=lambda nominee: -nominee.pod.priority)

@@ -1,0 +1,329 @@
+"""One vendor's state: what the watches of Nodes and Pods said, reduced to what the ledger and the answers need.
+
+It is a function of the objects seen, whatever their order, and of the reservations of bindings under way. Whole
+objects are not kept: 50,000 pods would not fit the memory that an extender should take. A pod that was read is ahead
+of the watch, and stays as it was read until the watch comes to that version (see `ahead`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.fit_index import ChangeLog, FitIndexes
+from gcushare.core.ledger import Drift, FigureDrift, Ledger
+from gcushare.core.nodes import Assignment, PodRef
+from gcushare.kube.resource_versions import is_at_least
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.state.last_filtered_nodes import AskedNodes
+from gcushare.scheduler_extender.state.nominations import Nominations
+from gcushare.scheduler_extender.state.pod_names import PodNames
+from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
+from gcushare.scheduler_extender.verbs.request import Asking, Policies, read_asking
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.extender_api import SPARE_NODES
+from gcushare.wire.nodes import node_cards
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, unplaced_assignment
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_PODS_PER_STEP = 512
+_NODES_PER_STEP = 16
+
+MAX_REMEMBERED = 4096
+"""Pods remembered that filter had to read, for their own watch event has not arrived yet."""
+
+MAX_OFFERED_NAMES = 300_000
+"""Names of nodes kept in all that filter named: at most 20 for a pod where it names the best few."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """An unbound pod of this vendor: what it asks for, or why that cannot be granted.
+
+    ``is_malformed``: its author wrote something that cannot be read, rather than something that is not granted.
+    """
+
+    pod: PodRef
+    asking: Asking | None
+    problem: str = ""
+    is_malformed: bool = False
+
+
+class VendorState:
+    """The ledger of one vendor with the pods that wait, and what could not be read. One task applies, any may read."""
+
+    def __init__(self, vendor: Vendor, policies: Policies) -> None:
+        self.vendor = vendor
+        self.policies = policies
+        self.ledger = Ledger()
+        self.changes = ChangeLog(self.ledger)
+        self.indexes = FitIndexes(self.ledger, self.changes)
+        self.waiting: dict[str, WaitingPod] = {}
+        """Unbound pods by uid."""
+        self.parked: dict[str, WaitingPod] = {}
+        """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as anybody knows."""
+        self._whole_nodes: set[str] = set()
+        self.bound: dict[str, Assignment] = {}
+        """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
+        self.ahead = ReadsAhead()
+        """Pods that were read and that the watch has not told of since."""
+        self.nominations = Nominations(self.ledger)
+        """The preemptors for which room is kept."""
+        self.names = PodNames()
+        """The pods of ``waiting``, ``parked`` and ``bound``."""
+        self.asked = AskedNodes()
+        """What the scheduler asked when it was last refused."""
+        self.offered = AskedNodes(most_names=MAX_OFFERED_NAMES)
+        """What filter last named for a pod that has no node yet: only there it may be bound."""
+        self.node_problems: dict[str, str] = {}
+        self.nodes_without_units: set[str] = set()
+        """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
+        self.pod_problems: dict[str, str] = {}
+        self._node_marks: dict[str, int] = {}
+        self._remembered: OrderedDict[str, Asking] = OrderedDict()
+
+    # Nodes
+
+    def see_node(self, node: Node) -> None:
+        """Take a node as it is now; a node that says the same of its cards as before costs next to nothing."""
+        name, annotations, capacity = node.metadata.name, node.metadata.annotations, node.status.capacity
+        mark = self._mark(annotations, capacity)
+        if self._node_marks.get(name) == mark:
+            return
+        self._node_marks[name] = mark
+        self.nodes_without_units.discard(name)
+        try:
+            found = node_cards(self.vendor, annotations, capacity)
+        except RemoteContractError as error:
+            self.ledger.set_node(name, (), None)
+            self._note_whole_node(name, serves=False)
+            self._note_node_problem(name, str(error))
+            return
+        self._note_node_problem(name, "")
+        self._note_whole_node(name, serves=found is not None and SERVES_WHOLE in found.modes)
+        if found is None:
+            self.ledger.remove_node(name)
+        else:
+            self.ledger.set_node(name, found.cards, found.unit, found.modes, found.unrecorded)
+            resources = {
+                SERVES_MEMORY: self.vendor.memory_resource,
+                SERVES_WHOLE: self.vendor.whole_card_resource,
+            }
+            if all(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
+                self.nodes_without_units.add(name)
+
+    def lose_node(self, name: str) -> None:
+        """Take note that a node is gone; what its pods hold stays counted until they are gone as well."""
+        self._node_marks.pop(name, None)
+        self.node_problems.pop(name, None)
+        self.nodes_without_units.discard(name)
+        self._note_whole_node(name, serves=False)
+        self.ledger.remove_node(name)
+
+    def _note_whole_node(self, name: str, *, serves: bool) -> None:
+        """Follow which nodes serve whole cards: from the first to the last, pods that ask for them wait for us."""
+        served = bool(self._whole_nodes)
+        (self._whole_nodes.add if serves else self._whole_nodes.discard)(name)
+        if served == bool(self._whole_nodes):
+            return
+        kept, moved = (self.waiting, self.parked) if not served else (self.parked, self.waiting)
+        wholes = {uid: pod for uid, pod in moved.items() if pod.asking and pod.asking.request.cards.whole}
+        kept.update(wholes)
+        for uid in wholes:
+            del moved[uid]
+
+    def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
+        vendor = self.vendor
+        return hash(
+            (
+                annotations.get(vendor.inventory_annotation),
+                annotations.get(vendor.cordon_annotation),
+                capacity.get(vendor.memory_resource),
+                capacity.get(vendor.count_resource),
+                capacity.get(vendor.whole_card_resource),
+            )
+        )
+
+    def _note_node_problem(self, name: str, problem: str) -> None:
+        if not problem:
+            if self.node_problems.pop(name, None) is not None:
+                log.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
+        elif self.node_problems.get(name) != problem:
+            self.node_problems[name] = problem
+            log.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
+
+    @property
+    def most_nodes_asked(self) -> int:
+        """How many nodes one request may name; above it somebody made names up."""
+        return 2 * len(self._node_marks) + SPARE_NODES
+
+    # Pods
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take a pod as the watch tells it. Pods that ask for nothing of this vendor leave no trace."""
+        if not self.ahead.hides(pod):
+            self._take_pod(pod)
+
+    def take_read(self, pod: Pod, now_s: float) -> None:
+        """Take a bound pod as it was read at ``now_s``, a monotonic time; older words of the watch are ignored."""
+        self.ahead.note(pod, now_s)
+        self._take_pod(pod)
+
+    def _take_pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if not pod.spec.node_name:
+            self._see_unbound(pod)
+            return
+        self._stop_waiting(uid)
+        try:
+            assignment = pod_assignment(pod, self.vendor)
+        except (RemoteContractError, Refused) as error:
+            # Its request cannot be read or its record is damaged: it holds no card that we could name.
+            self._note_pod_problem(pod, str(error))
+            assignment = unplaced_assignment(pod, self.vendor) if not is_finished(pod) else None
+        else:
+            self.pod_problems.pop(uid, None)
+        if assignment is None:
+            self._release(uid)
+        else:
+            self.bound[uid] = assignment
+            self.names.note(assignment.pod)
+            self.ledger.apply(assignment)
+            (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
+
+    def lose_pod(self, uid: str) -> None:
+        """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
+        self.ahead.forget(uid)
+        self._stop_waiting(uid)
+        self.pod_problems.pop(uid, None)
+        self._release(uid)
+
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+        """Lose every pod that is not among ``uids``, all that existed at ``version``.
+
+        Reservations stay: whoever holds them settles them. So do pods that were read at a later version than the
+        list's: they may be younger than it.
+        """
+        known = self.waiting.keys() | self.parked.keys() | self.bound.keys() | self.ahead.uids
+        for uid in known - uids - self.ledger.reserved:
+            if not self.ahead.outlives(uid, version):
+                self.lose_pod(uid)
+
+    def _stop_waiting(self, uid: str) -> None:
+        for pods in (self.waiting, self.parked):
+            if (waiting := pods.pop(uid, None)) is not None:
+                self.names.forget(waiting.pod)
+        self._remembered.pop(uid, None)
+        self.asked.forget(uid)
+        self.nominations.forget(uid)
+        self.offered.forget(uid)
+
+    def _see_unbound(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if uid in self.bound:
+            return  # Stale: a pod is bound once and for ever, and somebody read a later state than this one.
+        if is_finished(pod):
+            self.lose_pod(uid)
+            return
+        try:
+            asking = read_asking(pod, self.vendor, self.policies)
+        except (RemoteContractError, Refused) as error:
+            self.parked.pop(uid, None)
+            self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error), isinstance(error, RemoteContractError))
+            self.names.note(self.waiting[uid].pod)
+            return
+        if asking is not None:
+            here, there = self.waiting, self.parked
+            if asking.request.cards.whole and not self._whole_nodes:
+                here, there = there, here
+            here[uid] = WaitingPod(asking.pod, asking)
+            there.pop(uid, None)
+            self.names.note(asking.pod)
+            self.nominations.see(asking, pod.status.nominated_node_name)
+
+    def _release(self, uid: str) -> None:
+        if (held := self.bound.pop(uid, None)) is not None:
+            self.names.forget(held.pod)
+        self.nominations.leaving.discard(uid)
+        self.ledger.forget(uid)
+
+    def _note_pod_problem(self, pod: Pod, problem: str) -> None:
+        uid = pod.metadata.uid
+        if self.pod_problems.get(uid) != problem:
+            self.pod_problems[uid] = problem
+            log.warning(
+                "bound pod holds no card that can be told %s",
+                fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
+            )
+
+    # What filter read before the watch brought it
+
+    def remember(self, asking: Asking) -> None:
+        """Keep what a pod that was read asks for until its watch event arrives."""
+        uid = asking.pod.uid
+        for pods in (self.waiting, self.parked):
+            if (known := pods.get(uid)) is not None:
+                pods[uid] = _at_newest(known, asking.version)
+                return
+        self._remembered[uid] = asking
+        if len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+
+    def find_asking(self, uid: str) -> Asking | None:
+        """What an unbound pod asks for, as the watch or the API server said."""
+        waiting = self.waiting.get(uid) or self.parked.get(uid)
+        return waiting.asking if waiting is not None else self._remembered.get(uid)
+
+    # Recount
+
+    def recount(self) -> Iterator[list[Drift | FigureDrift]]:
+        """Count everything anew from what the watch said, and repair what differs; yields that, step by step.
+
+        Reservations under way are no drift. A step takes less than a millisecond, but for the order of one shape's
+        nodes, another one each time (10 ms at 5,000 nodes); between two of them anything may change.
+        """
+        for some in _slices(list(self.bound.values()), _PODS_PER_STEP):
+            found = [self._find_drift(assignment) for assignment in some]
+            yield [drift for drift in found if drift is not None]
+        for names in _slices(list(self.ledger.nodes), _NODES_PER_STEP):
+            yield [drift for name in names for drift in self._recount_node(name)]
+        yield [FigureDrift(name, "ranked wrongly") for name in self.indexes.recount_next()]
+
+    def _find_drift(self, known: Assignment) -> Drift | None:
+        uid = known.pod.uid
+        if self.bound.get(uid) is not known:
+            return None  # Told anew since the recount began.
+        drift = self.ledger.find_drift(uid, known)
+        if drift is not None:
+            self.ledger.apply(known)
+        return drift
+
+    def _recount_node(self, name: str) -> Iterator[Drift | FigureDrift]:
+        node = self.ledger.nodes.get(name)
+        for uid in () if node is None else tuple(node.assignments):
+            if uid not in self.bound and (drift := self.ledger.find_drift(uid, None)) is not None:
+                self.ledger.forget(uid)
+                yield drift
+        if (wrong := self.ledger.recount_node(name)) is not None:
+            yield wrong
+
+
+def _at_newest(known: WaitingPod, version: str) -> WaitingPod:
+    """A waiting pod at a version that the scheduler knows, where the watch is late; what it asks for never changes."""
+    asking = known.asking
+    if asking is None or asking.version == version or not is_at_least(version, asking.version):
+        return known
+    return replace(known, asking=replace(asking, version=version))
+
+
+def _slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (values[start : start + size] for start in range(0, len(values), size))

@@ -1,0 +1,237 @@
+"""bind: reserve in the ledger, send one Binding that carries the record, and know what became of it.
+
+The steps, and what is true when the process dies after each of them:
+
+1. reserve: nothing outside has changed; the restarted extender counts the pods that are bound, so not this one.
+2. Binding sent: the API server binds the pod with its record or does neither; the restarted extender reads which.
+3. answered: the reservation stays until the watch confirms it, or until the settling reads the pod (see `sending`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from gcushare.core.errors import GcushareError, NotFoundError, Refused
+from gcushare.kube.patches import PodIdentity
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.ports import Leadership, PodApi
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import Attempt, Sender
+from gcushare.scheduler_extender.verbs.request import Asking, read_asking
+from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare.wire.extender_api import BindArguments
+
+log = logging.getLogger(__name__)
+
+
+class BindService:
+    """Binds pods of one vendor. Calls for one pod are joined: the scheduler may ask again before it has its answer."""
+
+    def __init__(
+        self,
+        state: VendorState,
+        api: PodApi,
+        leadership: Leadership,
+        *,
+        times: BindTimes | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state = state
+        self._api = api
+        self._times = times or BindTimes()
+        self._now_ns = now_ns
+        self._monotonic = monotonic
+        self._sender = Sender(state, api, leadership, self._times, monotonic)
+        self._under_way: dict[str, tuple[BindArguments, asyncio.Task[None]]] = {}
+
+    async def bind(self, arguments: BindArguments) -> None:
+        """Bind a pod to a node and choose its cards; safe to repeat.
+
+        Raises:
+            NotLeader: another replica serves.
+            Refused: pod or node unknown, another pod of that name, bound elsewhere, or the room was taken meanwhile.
+            GcushareError: the API server refused or could not be asked; the message says what became of the pod.
+        """
+        under_way = self._under_way.get(arguments.pod_uid)
+        if under_way is not None:
+            asked, task = under_way
+            if asked != arguments:
+                raise Refused(
+                    f"pod {_name(asked)} ({asked.pod_uid}) is being bound to node {asked.node!r}; ask again when that "
+                    "has ended"
+                )
+        else:
+            # Its own task: a scheduler that gives up waiting must not cancel a Binding half sent.
+            task = asyncio.create_task(self._bind(arguments), name=f"bind {_name(arguments)}")
+            self._under_way[arguments.pod_uid] = (arguments, task)
+            task.add_done_callback(lambda done: self._finish(arguments.pod_uid, done))
+        await asyncio.shield(task)
+
+    async def drain(self, within_s: float | None = None) -> None:
+        """Wait for the bindings under way; none is left when this returns.
+
+        ``within_s``: after so long, by default the longest that a bind may take, what is left is cancelled.
+        """
+        tasks = [task for _, task in self._under_way.values()]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=self._times.total_s if within_s is None else within_s)
+        if late:
+            log.warning("bindings cancelled %s", fields(count=len(late)))
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late)
+
+    @property
+    def under_way(self) -> int:
+        """Bindings that were begun and have no answer yet."""
+        return len(self._under_way)
+
+    @property
+    def conflicts(self) -> int:
+        """Bindings that the API server refused because the pod had changed, for metrics."""
+        return self._sender.conflicts
+
+    @property
+    def unknown_outcomes(self) -> int:
+        """Bindings whose outcome had to be read, for metrics."""
+        return self._sender.unknown_outcomes
+
+    async def settle(self, *, older_than_s: float) -> None:
+        """Find out about reservations that nobody confirmed for so long; see `Sender.settle`."""
+        await self._sender.settle(older_than_s=older_than_s, busy=self._under_way.keys())
+
+    def _finish(self, uid: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[uid]
+        if not task.cancelled():
+            task.exception()  # Seen: whoever asked gets it; when nobody waits any more, the log line was written.
+
+    async def _bind(self, arguments: BindArguments) -> None:
+        self._sender.check_leader()
+        started = self._monotonic()
+        deadline_s = started + self._times.total_s
+        try:
+            if self._is_done(arguments):
+                return
+            asking = await self._find_asking(arguments, deadline_s)
+            doubt = self._sender.unsettled(arguments.pod_uid)
+            if doubt is not None and doubt.node != arguments.node:
+                await self._sender.look(doubt, deadline_s)
+            attempt, is_doubtful = self._prepare(arguments, asking)
+            await self._sender.send(attempt, deadline_s, version=asking.version, is_doubtful=is_doubtful)
+        except GcushareError as error:
+            log.warning(
+                "not bound %s",
+                fields(pod=_name(arguments), uid=arguments.pod_uid, node=arguments.node, reason=error),
+            )
+            raise
+        held = attempt.assignment
+        log.info(
+            "bound %s",
+            fields(
+                pod=_name(arguments),
+                uid=arguments.pod_uid,
+                node=arguments.node,
+                card=",".join(str(grant.index) for grant in held.grants),
+                units=held.units,
+                ms=round((self._monotonic() - started) * 1000, 2),
+            ),
+        )
+
+    def _is_done(self, arguments: BindArguments) -> bool:
+        """Whether an earlier call for this pod came true; a call for another node is then refused."""
+        uid = arguments.pod_uid
+        held = self._state.bound.get(uid)
+        if held is None:
+            unsettled = self._sender.unsettled(uid)
+            if unsettled is None or not unsettled.is_acknowledged:
+                return False
+            held = self._state.ledger.assignment(uid)
+        if held is None:
+            return False
+        if (held.pod.namespace, held.pod.name) != (arguments.pod_namespace, arguments.pod_name):
+            raise Refused(f"uid {uid!r} is pod {held.pod}, not {_name(arguments)}")
+        if held.node != arguments.node:
+            raise Refused(f"pod {_name(arguments)} is bound to node {held.node!r} already, not {arguments.node!r}")
+        return True
+
+    async def _find_asking(self, arguments: BindArguments, deadline_s: float) -> Asking:
+        """What the pod asks for: known from watch or filter, else read; the uid and name must be one pod's."""
+        waiting = self._state.waiting.get(arguments.pod_uid)
+        if waiting is not None and waiting.asking is None:
+            raise Refused(f"pod {_name(arguments)}: {waiting.problem}")
+        asking = self._state.find_asking(arguments.pod_uid)
+        if asking is None:
+            asking = await self._read_asking(arguments, deadline_s)
+        if (asking.pod.namespace, asking.pod.name) != (arguments.pod_namespace, arguments.pod_name):
+            raise Refused(f"uid {arguments.pod_uid!r} is pod {asking.pod}, not {_name(arguments)}")
+        return asking
+
+    async def _read_asking(self, arguments: BindArguments, deadline_s: float) -> Asking:
+        try:
+            pod = await self._api.read_pod(
+                arguments.pod_namespace, arguments.pod_name, timeout_s=self._sender.patience_s(deadline_s)
+            )
+        except NotFoundError as error:
+            raise Refused(f"pod {_name(arguments)} does not exist") from error
+        if pod.metadata.uid != arguments.pod_uid:
+            raise Refused(
+                f"pod {_name(arguments)} has uid {pod.metadata.uid!r}, not {arguments.pod_uid!r}: it is another pod"
+            )
+        if pod.is_bound:
+            raise Refused(f"pod {_name(arguments)} is bound to node {pod.spec.node_name!r} already")
+        asking = read_asking(pod, self._state.vendor, self._state.policies)
+        if asking is None:
+            raise Refused(f"pod {_name(arguments)} asks for no {self._state.vendor.memory_resource} and no whole card")
+        return asking
+
+    def _prepare(self, arguments: BindArguments, asking: Asking) -> tuple[Attempt, bool]:
+        """Hold cards for the pod; says as well whether the same Binding was sent before.
+
+        What an earlier Binding may still make true stays held: the same node is asked for the same cards again, and
+        beside another node's the earlier ones are set aside.
+        """
+        uid, sender = arguments.pod_uid, self._sender
+        doubt = sender.unsettled(uid)
+        if doubt is not None and doubt.node == arguments.node:
+            return doubt.attempt, True
+        if doubt is not None:
+            sender.set_aside(uid)
+        if (earlier := sender.take_back(uid, arguments.node)) is not None:
+            return earlier.attempt, True
+        try:
+            return self._reserve(arguments, asking), False
+        except Refused:
+            if doubt is not None:
+                sender.take_back(uid, doubt.node)
+            raise
+
+    def _reserve(self, arguments: BindArguments, asking: Asking) -> Attempt:
+        ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
+        left = nominations.room_left(asking, node)
+        try:
+            ledger.reserve(asking.pod, node, asking.request.cards, asking.card_policy, left=left)
+        except Refused as error:
+            if not left:
+                raise
+            raise Refused(f"{error}; room of node {node} is {nominations.words(asking, node)}") from error
+        assignment = ledger.stamp(arguments.pod_uid, self._now_ns())
+        cards = ledger.nodes[arguments.node].cards
+        record = PodRecord(
+            card_indexes=tuple(grant.index for grant in assignment.grants),
+            card_units=max(cards[grant.index].total for grant in assignment.grants),
+            pod_units=assignment.units,
+            assign_time_ns=assignment.assign_time_ns,
+            whole=asking.request.cards.whole,
+        )
+        identity = PodIdentity(arguments.pod_namespace, arguments.pod_name, arguments.pod_uid)
+        return Attempt(identity, assignment, encode_record(self._state.vendor, record))
+
+
+def _name(arguments: BindArguments) -> str:
+    return f"{arguments.pod_namespace}/{arguments.pod_name}"

@@ -1,0 +1,136 @@
+"""Which pod a call is about: as the API server has it, never as the body of the call describes it.
+
+Whoever reaches the scheduler's port may write any body. So the body only names a pod; what it asks for comes from the
+watch, or, where the watch has not brought the pod yet, from reading it once. Reads are few: kube-scheduler and this
+program follow the same watch, and are milliseconds apart.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.pacing import TokenBucket
+from gcushare.scheduler_extender.ports import PodApi
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import Asking, read_asking
+from gcushare.wire.extender_api import AskedPod
+from gcushare.wire.objects import Pod
+
+READS_PER_S = 50.0
+"""Reads of pods that the watch has not brought, so that calls made up by anybody load the API server no further."""
+
+BURST_READS = 200
+"""A watch that is a second behind while pods are made as fast as a scheduler places them."""
+
+_READ_S = 2.0
+_MAX_NOT_ASKING = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a pod asks for, and of whom. ``asking``: None where it asks for no card; ``state``: then the first one."""
+
+    state: VendorState
+    asking: Asking | None
+
+
+class PodLookup:
+    """Finds the pods of calls. ``states``: one for each vendor served, the one of the call's prefix first."""
+
+    def __init__(self, states: Sequence[VendorState], api: PodApi, clock: Clock | None = None) -> None:
+        self._states = states
+        self._api = api
+        self._bucket = TokenBucket(READS_PER_S, BURST_READS, clock or SystemClock())
+        self._words = [
+            word.encode() for each in states for word in (each.vendor.memory_resource, each.vendor.whole_card_resource)
+        ]
+        self._not_asking: OrderedDict[str, None] = OrderedDict()
+        """Uids of pods that were read and ask for no card, which they never will: resources do not change."""
+
+    def find(self, pod: AskedPod, written: bytes) -> Known | None:
+        """Find a pod in what the watches brought; None where it has to be read.
+
+        ``written``: the part of the call that describes it. Where no resource of ours occurs in it, the pod asks for no
+        card: it is not read for that, and a caller who left it out gets no card by it.
+
+        Raises:
+            RemoteContractError, Refused: it cannot be granted a card, it has a node, or it is another pod.
+        """
+        uid = pod.metadata.uid
+        found = [Known(state, asking) for state in self._states if (asking := _find_asking(state, pod)) is not None]
+        if found:
+            return _only(pod.key, found)
+        if uid in self._not_asking or not any(word in written for word in self._words):
+            return Known(self._states[0], None)
+        return None
+
+    async def read(self, pod: AskedPod) -> Known:
+        """Read a pod that no watch has brought, and remember what it asks for.
+
+        Raises:
+            RemoteContractError, Refused: there is no such pod, or as for ``find``.
+            RetryableError: too many were read lately.
+            GcushareError: the API server cannot be asked.
+        """
+        meta = pod.metadata
+        if not (meta.uid and meta.name and meta.namespace):
+            raise RemoteContractError("the Pod of the request has no metadata.uid, name or namespace")
+        if not self._bucket.take_now():
+            raise RetryableError(
+                f"the watch has not brought pod {pod.key} ({meta.uid}), and {READS_PER_S:g} such pods are read in a "
+                "second at most; try again in a moment"
+            )
+        try:
+            read = await self._api.read_pod(meta.namespace, meta.name, timeout_s=_READ_S)
+        except NotFoundError as error:
+            raise Refused(f"pod {pod.key} does not exist") from error
+        if read.metadata.uid != meta.uid:
+            raise Refused(f"pod {pod.key} has uid {read.metadata.uid!r}, not {meta.uid!r}: it is another pod")
+        if read.is_bound:
+            raise Refused(f"pod {pod.key} is bound to node {read.spec.node_name!r} already")
+        found = [Known(state, asking) for state in self._states if (asking := _read_asking(read, state)) is not None]
+        if not found:
+            self._not_asking[meta.uid] = None
+            if len(self._not_asking) > _MAX_NOT_ASKING:
+                self._not_asking.popitem(last=False)
+            return Known(self._states[0], None)
+        known = _only(pod.key, found)
+        if known.asking is not None:
+            known.state.remember(known.asking)
+        return known
+
+
+def _only(key: str, found: list[Known]) -> Known:
+    if len(found) > 1:
+        first, second, *_ = (known.state.vendor.memory_resource for known in found)
+        raise Refused(f"pod {key} asks for {first} and for {second}; a pod holds cards of one vendor")
+    return found[0]
+
+
+def _find_asking(state: VendorState, pod: AskedPod) -> Asking | None:
+    uid = pod.metadata.uid
+    waiting = state.waiting.get(uid) or state.parked.get(uid)
+    asking = state.find_asking(uid) if waiting is None else waiting.asking
+    held = state.bound.get(uid)
+    known = held or waiting or asking
+    if known is None:
+        return None
+    if (known.pod.namespace, known.pod.name) != (pod.metadata.namespace, pod.metadata.name):
+        raise Refused(f"uid {uid!r} is pod {known.pod}, not {pod.key}")
+    if held is not None:
+        raise Refused(f"pod {pod.key} is bound to node {held.node!r} already")
+    if waiting is not None and asking is None:
+        family = RemoteContractError if waiting.is_malformed else Refused
+        raise family(f"pod {pod.key}: {waiting.problem}")
+    return asking
+
+
+def _read_asking(pod: Pod, state: VendorState) -> Asking | None:
+    try:
+        return read_asking(pod, state.vendor, state.policies)
+    except (RemoteContractError, Refused) as error:
+        raise type(error)(f"pod {pod.key}: {error}") from error

@@ -1,0 +1,117 @@
+"""preempt: keep the candidate nodes where the scheduler's victims free cards enough, and only the victims needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+
+from gcushare.core.errors import Refused
+from gcushare.core.nodes import NodeState
+from gcushare.core.preemption import Victim, choose_victims
+from gcushare.core.requests import CardRequest
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.cooperative_yield import Turns
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.filter import Answer
+from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.wire.extender_api import MetaVictims, PreemptArguments, Proposal, encode_victims
+
+log = logging.getLogger(__name__)
+
+MAX_VICTIMS = 65_536
+"""Victims weighed in one call: 500 candidate nodes, as many as the scheduler proposes of 5,000, of 110 pods each."""
+
+MAX_VICTIMS_OF_NODE = 256
+"""Victims weighed on one node, which is one step: two or three milliseconds; a kubelet runs 110 pods by default."""
+
+_VICTIMS_PER_TURN = 64
+"""About half a millisecond."""
+
+
+class PreemptService:
+    """Answers preempt for one vendor."""
+
+    def __init__(self, state: VendorState) -> None:
+        self._state = state
+
+    async def preempt(self, arguments: PreemptArguments, asking: Asking | None) -> Answer:
+        """Say per node that stays which victims must end; others get their turn in between.
+
+        One node is all that the scheduler needs, so where very many victims are proposed, the nodes with most of them
+        are left out.
+
+        Raises:
+            RemoteContractError: victims cannot be read.
+            Refused: nodes were left out, and none of the others would do.
+        """
+        proposals = arguments.proposals()
+        if asking is None:
+            unchanged = {name: (_uids(found), found.violations) async for name, found in _read_all(proposals)}
+            return Answer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
+        kept, left_out = await self._weigh(proposals, asking.shape.request)
+        if left_out:
+            text = (
+                f"{left_out} of {len(proposals)} proposed nodes were left out of preemption for pod {asking.pod}: at "
+                f"most {MAX_VICTIMS} victims in all and {MAX_VICTIMS_OF_NODE} of a node are weighed"
+            )
+            if not kept:
+                raise Refused(f"{text}; ending those of the others would not make room")
+            log.info("preempt left nodes out %s", fields(pod=asking.pod, reason=text))
+        self._state.nominations.expect(asking, {name: uids for name, (uids, _) in kept.items()})
+        return Answer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
+
+    async def _weigh(
+        self, proposals: dict[str, Proposal], request: CardRequest
+    ) -> tuple[dict[str, tuple[list[str], int]], int]:
+        """Choose on every node, those with the shortest proposals first; and count the nodes that were left out."""
+        kept: dict[str, tuple[list[str], int]] = {}
+        weighed = left_out = 0
+        async for name, victims in _read_all(proposals):
+            uids = _uids(victims)
+            if weighed + len(uids) > MAX_VICTIMS or len(uids) > MAX_VICTIMS_OF_NODE:
+                left_out += 1
+                continue
+            weighed += len(uids)
+            node = self._state.ledger.nodes.get(name)
+            if node is None:
+                continue
+            if (chosen := reduce_victims(node, request, uids, violations=victims.violations)) is not None:
+                kept[name] = chosen
+        return kept, left_out
+
+
+def reduce_victims(
+    node: NodeState, request: CardRequest, uids: list[str], *, violations: int
+) -> tuple[list[str], int] | None:
+    """The victims that must end on one node, and how many budgets that breaks at most; None when all are not enough.
+
+    Victims without cards of this vendor stay: the scheduler wants them for cpu, ports or whatever else it counts. For
+    the same reason the proposal stays whole where the cards need nobody's end.
+
+    The protocol says how many victims break a budget, not which. When it is none or all of them, that is known. When it
+    is some, budgets are no criterion: priority, number and age decide alone, so a set that breaks more budgets than
+    another may be chosen, and the number answered is the most that it can break.
+    """
+    breaks_all = 0 < len(uids) <= violations
+    holders = {uid: node.assignments[uid] for uid in uids if uid in node.assignments}
+    chosen = choose_victims(node, request, [Victim(held.pod, breaks_all) for held in holders.values()])
+    if chosen is None:
+        return None
+    if not chosen:
+        return uids, violations
+    needed = {victim.pod.uid for victim in chosen}
+    kept = [uid for uid in uids if uid not in holders or uid in needed]
+    return kept, min(violations, len(kept))
+
+
+async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, MetaVictims]]:
+    """Read the victims node by node, the shortest first; a turn of others follows what was made of them."""
+    turns = Turns(_VICTIMS_PER_TURN)
+    for name, proposal in sorted(proposals.items(), key=lambda item: item[1].size):
+        victims = proposal.read()
+        yield name, victims
+        await turns.did(1 + len(victims.pods or ()))
+
+
+def _uids(victims: MetaVictims) -> list[str]:
+    return list(dict.fromkeys(pod.uid for pod in victims.pods or ()))

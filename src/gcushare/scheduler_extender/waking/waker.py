@@ -1,0 +1,326 @@
+"""Room that became free, and the pods that wait for it: kube-scheduler is made to ask about those that would fit now.
+
+kube-scheduler asks again about a pod that was refused when it hears of something that may have made room, and at the
+latest after five minutes. It may hear before our own watch does, and of a healthy card or a lifted cordon it may not
+hear at all. So the replica that serves remembers the refused pods; where room appears and the scheduler does not come
+by itself, one annotation on the pod makes it (an annotation, because of all writes it is what every version heeds).
+
+At most one write per pod and room: a pod that was asked about again is a new case, and one that the scheduler left
+alone (another resource keeps it) is written to again only when another node has room. As many pods are woken as would
+fit one after the other, in the scheduler's order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import islice
+
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.core.tried_room import TriedRoom
+from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
+from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.patches import PodIdentity
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.cooperative_yield import Turns
+from gcushare.scheduler_extender.ports import WakeApi
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.1
+"""Between two looks at what changed."""
+SETTLE_S = 0.2
+"""How long room stays before anybody is woken: a scheduler that heard of it asks within milliseconds."""
+LONGEST_SETTLE_S = 1.0
+"""The same while the scheduler goes on asking about such pods by itself."""
+ANSWER_S = 2.0
+"""How long the room stays meant for a pod that was woken, and that the scheduler has not asked about yet."""
+ADOPT_S = 5.0
+"""After this replica began to serve: who waits then and was not asked about may have been refused before; by another
+replica, or with 503, after which 1.20 waits for an event too."""
+
+WRITES_PER_S = 100.0
+BURST_WRITES = 200
+_WRITES_AT_ONCE = 8
+_WRITE_S = 2.0
+_LONGEST_PAUSE_S = 60.0
+
+_PLACED_PER_LOOK = 16
+_MAX_CLAIMS = 64
+_NODES_PER_GROUP = 256
+"""So that choosing takes some milliseconds at most: 160 pods a second, and 64 not asked about yet."""
+
+_NODES_PER_TURN = 512
+_CLEAN_S = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """Room that is meant for a woken pod. ``ignored``: where else there was room then."""
+
+    pod: RefusedPod
+    node: str
+    asked: frozenset[str] | None
+    ignored: frozenset[str]
+    until_s: float
+
+
+@dataclass(slots=True)
+class WakeCounters:
+    """What became of pods for which room was found, for metrics."""
+
+    written: int = 0
+    failed: int = 0
+    unanswered: int = 0
+    """Written, but the scheduler did not ask within ``ANSWER_S``: something else than cards keeps the pod."""
+
+
+class RoomWaker:
+    """Wakes the refused pods of one vendor. The ``note_`` methods are called on the scheduler's path and only remember.
+
+    ``serves``: whether this replica answers the scheduler.
+    """
+
+    def __init__(
+        self, state: VendorState, api: WakeApi, serves: Callable[[], bool], *, clock: Clock | None = None
+    ) -> None:
+        self._state = state
+        self._api = api
+        self._serves = serves
+        self._clock = clock or SystemClock()
+        self._bucket = TokenBucket(WRITES_PER_S, BURST_WRITES, self._clock)
+        self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._refused = RefusedPods()
+        self._claims: dict[str, Claim] = {}
+        self._is_serving = False
+        self._asked: set[str] | None = None
+        """Who was asked about since this replica began to serve; None once the others were adopted."""
+        self._adopt_at_s = 0.0
+        self._clean_at_s = self._warn_at_s = 0.0
+        self.counters = WakeCounters()
+
+    # What the scheduler does
+
+    def note_refused(self, asking: Asking) -> None:
+        """Remember a pod that fits none of the nodes that it was just asked about with."""
+        asked = self._state.asked.get(asking.pod.uid)
+        if asked is None:
+            return  # Too many nodes to remember.
+        group = self._refused.group(asking.shape, asked)
+        pod = self._remember(asking)
+        pod.failures, pod.not_before_s = 0, 0.0
+        group.add(pod)
+        group.note_no_room(self._state.changes.position)
+
+    def note_offered(self, asking: Asking) -> None:
+        """Take in that the scheduler was offered nodes for a pod, so it is at work on it."""
+        uid = asking.pod.uid
+        if self._asked is not None:
+            self._asked.add(uid)
+        pod = self._refused.pods.get(uid)
+        if pod is None:
+            return
+        now = self._clock.monotonic()
+        if pod.group is not None:
+            pod.group.asked_s = now
+            pod.group.remove(pod)
+        if (claim := self._claims.get(uid)) is not None:
+            claim.until_s = now + ANSWER_S
+
+    def note_unbound(self, uid: str) -> None:
+        """Remember a pod whose binding failed: old schedulers try it again only at the next event as well."""
+        asking = self._state.find_asking(uid)
+        if asking is None:
+            return
+        self._put_back(self._remember(asking), self._state.asked.get(uid))
+
+    # Remembering
+
+    def _remember(self, asking: Asking) -> RefusedPod:
+        uid = asking.pod.uid
+        if self._asked is not None:
+            self._asked.add(uid)
+        self._claims.pop(uid, None)
+        return self._refused.remember(asking)
+
+    def _forget(self, uid: str) -> None:
+        self._claims.pop(uid, None)
+        self._refused.forget(uid)
+
+    def _put_back(self, pod: RefusedPod, asked: frozenset[str] | None) -> None:
+        """Let a pod that was not helped wait for a moment, longer each time, before it is woken."""
+        pod.not_before_s = self._clock.monotonic() + min(_LONGEST_PAUSE_S, 2.0**pod.failures)
+        pod.failures += 1
+        group = self._refused.group(pod.asking.shape, asked)
+        group.add(pod)
+        group.position = -1
+
+    # Looking
+
+    async def run(self) -> None:
+        """Wake pods until cancelled."""
+        async with asyncio.TaskGroup() as writes:
+            while True:
+                await self._clock.sleep(LOOK_S)
+                if not self._serves():
+                    self._stop_serving()
+                    continue
+                if not self._is_serving:
+                    self._start_serving()
+                await self._look()
+                for claim in self._choose():
+                    writes.create_task(self._write(claim), name=f"wake {claim.pod.asking.pod}")
+
+    def _start_serving(self) -> None:
+        self._is_serving = True
+        self._asked = set()
+        self._adopt_at_s = self._clock.monotonic() + ADOPT_S
+
+    def _stop_serving(self) -> None:
+        self._is_serving = False
+        self._refused = RefusedPods()
+        self._claims.clear()
+        self._asked = None
+
+    async def _look(self) -> None:
+        """Follow the nodes that changed, give up what nobody answered, and forget who is gone."""
+        now = self._clock.monotonic()
+        if self._asked is not None and now >= self._adopt_at_s:
+            self._adopt(self._asked)
+            self._asked = None
+        for uid, claim in list(self._claims.items()):
+            if self._state.find_asking(uid) is None:
+                self._forget(uid)  # It is bound, or gone: what it was meant to have is another's soon enough.
+            elif now >= claim.until_s:
+                self._give_up(claim)
+        if now >= self._clean_at_s:
+            self._clean_at_s = now + _CLEAN_S
+            for uid in [uid for uid in self._refused.pods if self._state.find_asking(uid) is None]:
+                self._forget(uid)
+        changes, turns = self._state.changes, Turns(_NODES_PER_TURN)
+        since: dict[tuple[int, int], set[str] | None] = {}
+        self._refused.drop_empty_groups()
+        for group in list(self._refused.groups.values()):
+            span = (group.position, changes.position)
+            if span[0] == span[1]:
+                continue
+            if span not in since:
+                since[span] = changes.since(span[0]) if span[0] >= 0 else None
+            await turns.did(1 + group.look(self._state.ledger.nodes, since[span], span[1], now))
+
+    def _adopt(self, asked: Collection[str]) -> None:
+        """Take all others that wait for refused: by the leader before, or as this replica could not answer yet."""
+        for uid in self._state.waiting.keys() - asked - self._refused.pods.keys():
+            asking = self._state.find_asking(uid)
+            if asking is not None:
+                self._refused.group(asking.shape, None).add(self._refused.remember(asking))
+
+    def _give_up(self, claim: Claim) -> None:
+        """Leave a pod alone that the scheduler does not come back for, until another node has room."""
+        pod = claim.pod
+        del self._claims[pod.uid]
+        if pod.group is not None or self._state.ledger.assignment(pod.uid) is not None:
+            return
+        self.counters.unanswered += 1
+        position = self._state.changes.position
+        self._refused.group(pod.asking.shape, claim.asked, claim.ignored, position).add(pod)
+
+    # Choosing
+
+    def _choose(self) -> list[Claim]:
+        """Choose whom to wake: who would fit, each beside those before it, and for whom the room has settled."""
+        if len(self._claims) >= _MAX_CLAIMS:
+            return []
+        line = [
+            (pod.order, number, group, sorted(islice(group.room, _NODES_PER_GROUP), reverse=True))
+            for number, group in enumerate(self._refused.groups.values())
+            if group.room and (pod := group.first()) is not None
+        ]
+        if not line:
+            return []
+        heapify(line)
+        now, ledger = self._clock.monotonic(), self._state.ledger
+        tried = TriedRoom(ledger.nodes)
+        for claim in self._claims.values():
+            if ledger.assignment(claim.pod.uid) is None:
+                asking = claim.pod.asking
+                tried.place(asking.pod, [claim.node], asking.shape, asking.card_policy)
+        chosen: list[Claim] = []
+        others: list[tuple[RefusedGroup, RefusedPod]] = []
+        ignored: dict[int, frozenset[str]] = {}
+        for _ in range(_PLACED_PER_LOOK):
+            if not line:
+                break
+            _, number, group, names = heappop(line)
+            pod = group.first()
+            if pod is None:
+                continue
+            group.remove(pod)
+            node = None
+            if self._state.find_asking(pod.uid) is None:
+                self._refused.pods.pop(pod.uid, None)
+            elif ledger.assignment(pod.uid) is not None or now < pod.not_before_s:
+                others.append((group, pod))
+            else:
+                asking = pod.asking
+                node = tried.place(asking.pod, names, asking.shape, asking.card_policy)
+                if node is None or now < _due_s(group):
+                    others.append((group, pod))
+                else:
+                    if number not in ignored:
+                        ignored[number] = frozenset(group.room | group.ignored)
+                    claim = Claim(pod, node, group.asked, ignored[number], now + _LONGEST_PAUSE_S)
+                    self._claims[pod.uid] = claim
+                    chosen.append(claim)
+                if node is None:
+                    continue  # Nor has the group's next pod room.
+            if (following := group.first()) is not None:
+                heappush(line, (following.order, number, group, names))
+        for group, pod in others:
+            group.add(pod)
+        return chosen
+
+    async def _write(self, claim: Claim) -> None:
+        pod = claim.pod
+        ref = pod.asking.pod
+        async with self._slots:
+            await self._bucket.take()
+            if self._claims.get(pod.uid) is not claim:
+                return  # The scheduler asked meanwhile.
+            try:
+                moment = rfc3339_micro(self._clock.now())
+                await self._api.note_room(PodIdentity(ref.namespace, ref.name, ref.uid), moment, timeout_s=_WRITE_S)
+            except (NotFoundError, ConflictError):
+                self._forget(pod.uid)
+                return
+            except GcushareError as error:
+                self._fail(claim, error)
+                return
+        self.counters.written += 1
+        log.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=claim.node))
+        if self._claims.get(pod.uid) is claim:
+            claim.until_s = self._clock.monotonic() + ANSWER_S
+
+    def _fail(self, claim: Claim, error: GcushareError) -> None:
+        self.counters.failed += 1
+        if (now := self._clock.monotonic()) >= self._warn_at_s:
+            self._warn_at_s = now + _LONGEST_PAUSE_S
+            log.warning(
+                "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
+                fields(pod=claim.pod.asking.pod, node=claim.node, reason=error),
+            )
+        if self._claims.get(claim.pod.uid) is claim:
+            del self._claims[claim.pod.uid]
+            self._put_back(claim.pod, claim.asked)
+
+
+def _due_s(group: RefusedGroup) -> float:
+    """From when a group's pods may be woken."""
+    since_s = group.since_s or 0.0
+    return max(since_s + SETTLE_S, min(group.asked_s + SETTLE_S, since_s + LONGEST_SETTLE_S))

@@ -1,0 +1,1 @@
+"""Annotations of Nodes and Pods: the inventory, a pod's record, our own keys."""

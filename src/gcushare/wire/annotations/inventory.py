@@ -1,0 +1,190 @@
+"""The inventory annotation: one node's cards as JSON, written by the plugin, read by everybody else.
+
+A version number leads; a reader refuses a version it does not know instead of guessing. Unknown fields are skipped,
+so that a newer plugin may add some. Whoever may patch a Node may have written it: it is read within the documented
+limits of a node, and one that is beyond them is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from gcushare.core.cards import (
+    SERVES_MEMORY,
+    Card,
+    Closure,
+    Health,
+    Inventory,
+    InventoryCard,
+    LeftOutCard,
+    UnrecordedHolder,
+)
+from gcushare.core.errors import ConfigError, Refused, RemoteContractError
+from gcushare.core.units import parse_memory_unit
+from gcushare.wire.foreign import ANNOTATION_BYTES, Count, Int, JsonDoor
+from gcushare.wire.kubelet.device_ids import MAX_CARDS, check_fits_kubelet
+
+INVENTORY_VERSION = 1
+MAX_UNRECORDED = 64
+"""Holders named one by one; the plugin adds up what more of them have."""
+
+MAX_INVENTORY_UNITS = 10_000_000
+"""Of one card that is handed out whole alone: the kubelet's own limit does not bind its units, which are only shown."""
+MAX_LEFT_OUT = 1024
+
+_Units: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_INVENTORY_UNITS)]
+_MAX_WORD = 80
+"""Characters of a word that are quoted where it is none of ours."""
+_CardIndex: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)]
+
+
+class _ClosureDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+    use: str
+    pod: str
+    until: Count = 0
+
+
+class _CardDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+    index: _CardIndex
+    uuid: str
+    memory: Count
+    units: _Units
+    reserved: _Units = 0
+    health: str = "Healthy"
+    reason: str = ""
+    cordoned: bool = False
+    model: str = ""
+    serial: str = ""
+    pci: str = ""
+    numa: Count | None = None
+    link: str = ""
+    closed: list[_ClosureDocument] = msgspec.field(default_factory=list)
+
+
+class _LeftOutDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+    index: Count
+    uuid: str
+    reason: str
+
+
+class _HolderDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+    pod: str
+    units: dict[_CardIndex, _Units] = msgspec.field(default_factory=dict)
+    whole: list[_CardIndex] = msgspec.field(default_factory=list)
+
+
+class _InventoryDocument(msgspec.Struct, omit_defaults=True, frozen=True):
+    version: Int
+    unit: str
+    cards: Annotated[list[_CardDocument], msgspec.Meta(max_length=MAX_CARDS)]
+    driver: str = ""
+    left_out: Annotated[list[_LeftOutDocument], msgspec.Meta(max_length=MAX_LEFT_OUT)] = msgspec.field(
+        default_factory=list, name="leftOut"
+    )
+    modes: list[str] = msgspec.field(default_factory=list)
+    unrecorded: Annotated[list[_HolderDocument], msgspec.Meta(max_length=MAX_UNRECORDED)] = msgspec.field(
+        default_factory=list
+    )
+
+
+INVENTORY = JsonDoor(_InventoryDocument, "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_inventory(inventory: Inventory) -> str:
+    """Write an inventory as the annotation's value; equal inventories give equal text."""
+    document = _InventoryDocument(
+        version=INVENTORY_VERSION,
+        unit=inventory.unit.name,
+        cards=[_card_document(card) for card in sorted(inventory.cards, key=lambda card: card.index)],
+        driver=inventory.driver,
+        left_out=[_LeftOutDocument(card.index, card.uuid, card.reason) for card in inventory.left_out],
+        modes=list(inventory.modes),
+        unrecorded=[
+            _HolderDocument(holder.pod, dict(sorted(holder.units.items())), sorted(holder.whole))
+            for holder in sorted(inventory.unrecorded, key=lambda holder: holder.pod)
+        ],
+    )
+    return _encoder.encode(document).decode()
+
+
+def decode_inventory(text: str) -> Inventory:
+    """Read the annotation's value.
+
+    Raises:
+        RemoteContractError: not JSON, not the schema, another version, an unknown unit, or beyond a node's limits.
+    """
+    document = INVENTORY.read(text)
+    try:
+        unit = parse_memory_unit(document.unit[:_MAX_WORD])
+        cards = tuple(_inventory_card(card) for card in document.cards)
+    except (ConfigError, ValueError) as error:
+        raise RemoteContractError(f"the inventory annotation cannot be read: {error}") from error
+    if document.version != INVENTORY_VERSION:
+        raise RemoteContractError(
+            f"the inventory annotation has version {document.version}; this program knows {INVENTORY_VERSION}: "
+            "bring plugin and extender to the same release"
+        )
+    indexes = [card.index for card in cards]
+    if len(set(indexes)) != len(indexes):
+        raise RemoteContractError(f"the inventory annotation names cards twice: indexes {indexes}")
+    modes = tuple(document.modes) or (SERVES_MEMORY,)
+    if SERVES_MEMORY in modes:
+        try:
+            check_fits_kubelet({card.index: card.units for card in cards})
+        except Refused as refusal:
+            raise RemoteContractError(f"the inventory annotation is beyond a node's limits: {refusal}") from refusal
+    return Inventory(
+        unit=unit,
+        cards=tuple(sorted(cards, key=lambda card: card.index)),
+        driver=document.driver,
+        left_out=tuple(LeftOutCard(index=c.index, uuid=c.uuid, reason=c.reason) for c in document.left_out),
+        modes=modes,
+        unrecorded=tuple(
+            UnrecordedHolder(pod=holder.pod, units=holder.units, whole=tuple(holder.whole))
+            for holder in document.unrecorded
+        ),
+    )
+
+
+def _card_document(offered: InventoryCard) -> _CardDocument:
+    card = offered.card
+    return _CardDocument(
+        index=card.index,
+        uuid=card.uuid,
+        memory=card.memory_bytes,
+        units=offered.units,
+        reserved=offered.reserved_units,
+        health=offered.health.value,
+        reason=offered.reason,
+        cordoned=offered.cordoned,
+        model=card.model,
+        serial=card.serial,
+        pci=card.pci_address,
+        numa=card.numa_node,
+        link=card.link_group,
+        closed=[_ClosureDocument(closure.use, closure.pod, closure.until) for closure in offered.closures],
+    )
+
+
+def _inventory_card(document: _CardDocument) -> InventoryCard:
+    return InventoryCard(
+        card=Card(
+            index=document.index,
+            uuid=document.uuid,
+            memory_bytes=document.memory,
+            model=document.model,
+            serial=document.serial,
+            pci_address=document.pci,
+            numa_node=document.numa,
+            link_group=document.link,
+        ),
+        units=document.units,
+        reserved_units=document.reserved,
+        health=Health(document.health[:_MAX_WORD]),
+        reason=document.reason,
+        cordoned=document.cordoned,
+        closures=tuple(Closure(use=each.use, pod=each.pod, until=each.until) for each in document.closed),
+    )

@@ -1,0 +1,1 @@
+"""JSON documents that our programs serve and read: inspect, explain, status."""

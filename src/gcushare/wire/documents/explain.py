@@ -1,0 +1,215 @@
+"""The explain document: why a pod has no card, or which it has, as JSON for programs and as text for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from gcushare.core.explanation_text import describe_asked, describe_help, describe_request, describe_room
+from gcushare.core.explanations import Explanation, NodeClass, Remedy
+from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.requests import CardRequest
+from gcushare.wire.documents.ways_out import describe_ways_out
+from gcushare.wire.foreign import OBJECT_BYTES, Int, JsonDoor
+
+
+class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    pass
+
+
+class CardDocument(_Document, frozen=True):
+    """What one card could still give."""
+
+    node: str
+    card: Int
+    free: Int
+
+
+class ClassDocument(_Document, frozen=True):
+    """Nodes with the same cards and the same reason."""
+
+    reason: str
+    text: str
+    nodes: Int
+    examples: tuple[str, ...]
+    cards: tuple[Int, ...]
+    best_cards: tuple[CardDocument, ...]
+    free: Int
+    total: Int
+
+
+class RemedyDocument(_Document, frozen=True):
+    """Pods whose end would make the pod fit. ``preemption``: all have a lower priority, so kube-scheduler may end them.
+
+    Pods of a higher priority are never among them.
+    """
+
+    node: str
+    pods: tuple[str, ...]
+    preemption: bool = True
+
+
+class AskedDocument(_Document, frozen=True):
+    """That kube-scheduler asked about ``nodes`` of ``known`` nodes only; ``fit_elsewhere`` of the others have room.
+
+    A nodeSelector, an affinity, a taint or another resource keeps the pod from those, or kube-scheduler took a sample.
+    ``examples`` have room.
+    """
+
+    nodes: Int
+    known: Int
+    fit_elsewhere: Int
+    examples: tuple[str, ...] = ()
+
+
+class RequestDocument(_Document, frozen=True):
+    """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy."""
+
+    units: Int
+    cards: Int
+    whole: bool
+    node_policy: str
+    card_policy: str
+    use_cards: tuple[str, ...] = ()
+    avoid_cards: tuple[str, ...] = ()
+    whole_card_policy: str = ""
+
+
+class ExplainDocument(_Document, frozen=True):
+    """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
+
+    ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards of
+    one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought on
+    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``uid`` is empty for a caller who
+    has not been authenticated: with the uid of a waiting pod a call of kube-scheduler could be forged.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    summary: str
+    node: str = ""
+    cards: tuple[Int, ...] = ()
+    units: Int = 0
+    request: RequestDocument | None = None
+    can_ever_fit: bool | None = None
+    largest_that_fits_now: Int | None = None
+    largest_that_ever_fits: Int | None = None
+    remedy: RemedyDocument | None = None
+    classes: tuple[ClassDocument, ...] = ()
+    unreadable_nodes: dict[str, str] = {}
+    asked: AskedDocument | None = None
+    nodes_weighed: Int = 0
+    nodes_hopeful: Int = 0
+
+
+EXPLANATION = JsonDoor(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
+_encoder = msgspec.json.Encoder()
+
+
+def explain_bound(assignment: Assignment, problem: str = "") -> ExplainDocument:
+    """Describe a pod that has a node."""
+    cards = tuple(grant.index for grant in assignment.grants)
+    words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
+    is_whole = any(grant.whole for grant in assignment.grants)
+    amount = f"whole ({assignment.units} units)" if is_whole else f"{assignment.units} units"
+    summary = problem or f"bound to {assignment.node}: {words}, {amount}"
+    pod = assignment.pod
+    return ExplainDocument(pod.namespace, pod.name, pod.uid, "bound", summary, assignment.node, cards, assignment.units)
+
+
+def explain_refused(pod: PodRef, problem: str) -> ExplainDocument:
+    """Describe a pod whose request cannot be granted by anybody."""
+    return ExplainDocument(pod.namespace, pod.name, pod.uid, "refused", problem, can_ever_fit=False)
+
+
+def explain_waiting(
+    pod: PodRef, request: RequestDocument, found: Explanation, unreadable: dict[str, str]
+) -> ExplainDocument:
+    """Describe a pod that has no node yet."""
+    remedy, asked = found.remedy, found.asked
+    told = [] if asked is None else [describe_asked(asked)]
+    return ExplainDocument(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        "fits" if found.nodes_fit else "waits",
+        "; ".join([describe_request(found.request), *told, describe_help(found)]),
+        request=request,
+        can_ever_fit=found.can_ever_fit,
+        largest_that_fits_now=found.largest_now,
+        largest_that_ever_fits=found.largest_ever,
+        remedy=None if remedy is None else _remedy_document(remedy),
+        classes=tuple(_class_document(each, found.request) for each in found.classes),
+        unreadable_nodes=unreadable,
+        asked=None if asked is None else AskedDocument(asked.nodes, asked.known, asked.fit_elsewhere, asked.examples),
+        nodes_weighed=found.weighed,
+        nodes_hopeful=found.hopeful,
+    )
+
+
+def without_uid(document: ExplainDocument) -> ExplainDocument:
+    """The document for a caller whom nobody knows."""
+    return msgspec.structs.replace(document, uid="")
+
+
+def name_pod(document: ExplainDocument) -> str:
+    """Which pod it explains, for people; with its uid where that is known."""
+    uid = f" ({document.uid})" if document.uid else ""
+    return f"pod {document.namespace}/{document.name}{uid}"
+
+
+def encode_explanation(document: ExplainDocument) -> bytes:
+    """Write it as JSON."""
+    return _encoder.encode(document) + b"\n"
+
+
+def render_explanation(document: ExplainDocument) -> str:
+    """Write it for people."""
+    lines = [f"{name_pod(document)}: {document.state}", f"  {document.summary}"]
+    if ways := describe_ways_out(document):
+        lines.append(f"  {ways}")
+    if document.request is not None:
+        request = document.request
+        whole = f", whole-card policy {request.whole_card_policy}" if request.whole_card_policy else ""
+        lines.append(f"  node policy {request.node_policy}, card policy {request.card_policy}{whole}")
+    for each in document.classes:
+        lines += ["", *_render_class(each)]
+    for name, problem in sorted(document.unreadable_nodes.items()):
+        lines += ["", f"{name} cannot be read: {problem}"]
+    return "\n".join(lines) + "\n"
+
+
+def _render_class(each: ClassDocument) -> Sequence[str]:
+    more = f" and {each.nodes - len(each.examples)} more" if each.nodes > len(each.examples) else ""
+    cards = f"cards of {_sizes(each.cards)}" if each.cards else "no cards"
+    return [
+        f"{each.nodes} node{'s' if each.nodes > 1 else ''} with {cards}: {', '.join(each.examples)}{more}",
+        f"  {each.reason}: {each.text}",
+    ]
+
+
+def _sizes(cards: Sequence[int]) -> str:
+    """Cards' sizes, alike ones counted: ``2 x 8, 6 x 16``."""
+    counts = Counter(cards)
+    return ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts.items())
+
+
+def _remedy_document(remedy: Remedy) -> RemedyDocument:
+    return RemedyDocument(remedy.node, tuple(str(victim.pod) for victim in remedy.victims), remedy.is_preemption)
+
+
+def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:
+    return ClassDocument(
+        reason=found.verdict.value,
+        text=describe_room(request, found.best, [found]),
+        nodes=found.nodes,
+        examples=found.examples,
+        cards=found.cards,
+        best_cards=tuple(CardDocument(card.node, card.index, card.units) for card in found.best),
+        free=found.free,
+        total=found.total,
+    )

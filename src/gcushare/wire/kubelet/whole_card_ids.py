@@ -1,0 +1,70 @@
+"""Whole cards as the kubelet sees them: one device per card, few and small, so plain messages will do.
+
+An id is ``card-`` and the index; it cannot be taken for one of a memory unit, which has three characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.kubelet.device_ids import MAX_CARDS, explain_foreign_id
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos import services
+
+_PREFIX = "card-"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCard:
+    """One card as a device; ``numa_node`` None where the machine does not tell, and then nor is the kubelet told."""
+
+    index: int
+    is_healthy: bool
+    numa_node: int | None = None
+
+
+def encode_whole_card_id(index: int) -> str:
+    """Name a whole card."""
+    return f"{_PREFIX}{index}"
+
+
+def is_whole_card_id(device_id: str) -> bool:
+    """Whether an id names a whole card of ours."""
+    number = device_id.removeprefix(_PREFIX)
+    return (
+        device_id.startswith(_PREFIX)
+        and number.isascii()
+        and number.isdigit()
+        and str(int(number)) == number
+        and int(number) < MAX_CARDS
+    )
+
+
+def decode_whole_card_id(device_id: str) -> int:
+    """Read the card's index.
+
+    Raises:
+        RemoteContractError: not such an id; says whose it looks like.
+    """
+    if not is_whole_card_id(device_id):
+        raise RemoteContractError(f"device id {device_id[:80]!r} is no whole card: {explain_foreign_id(device_id)}")
+    return int(device_id.removeprefix(_PREFIX))
+
+
+def encode_whole_card_list(cards: Iterable[WholeCard]) -> bytes:
+    """Encode a ListAndWatchResponse, with the NUMA node of each card where it is known."""
+    message = pb.ListAndWatchResponse()
+    for card in cards:
+        health = services.HEALTHY if card.is_healthy else services.UNHEALTHY
+        device = message.devices.add(ID=encode_whole_card_id(card.index), health=health)
+        if card.numa_node is not None:
+            device.topology.nodes.add(ID=card.numa_node)
+    return message.SerializeToString()
+
+
+def encode_id_entry(device_id: str) -> bytes:
+    """Write one id as an entry of a preferred answer: tag, length, text."""
+    encoded = device_id.encode()
+    return b"\x0a" + bytes([len(encoded)]) + encoded

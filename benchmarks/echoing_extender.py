@@ -11,7 +11,7 @@ import sys
 import msgspec
 from aiohttp import web
 
-from gcushare.kube import KubeClient
+from gcushare.kube.client import KubeClient
 from gcushare.runtime.entry import run_program
 from gcushare.runtime.http.scheduler_fast_path import EXPRESS
 from gcushare.runtime.shutdown import Shutdown

@@ -8,7 +8,9 @@ from typing import Self
 
 from aiohttp import web
 
-from gcushare.kube import KubeClient, KubeConfig, ReflectorCounters
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.reflector import ReflectorCounters
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.scheduler_extender.dashboard import Access, Dashboard, DashboardSettings, Notes, Surroundings

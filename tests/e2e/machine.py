@@ -20,7 +20,7 @@ from typing import Self
 
 import msgspec
 
-from gcushare.kube import NODES
+from gcushare.kube.resources import NODES
 from tests.e2e.assets import machine_address, need_binaries, need_root, need_tools
 from tests.e2e.control_plane import NODE, NODE_USER, ControlPlane
 from tests.e2e.images import NAME, build_image

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from gcushare.kube import NODES, Patch, PatchKind
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.kubelet.device_ids import cards_of_ids

@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
-from gcushare.kube import NODES, PODS
-from gcushare.kube.resources import Resource
+from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.vendors import ENFLAME
 from gcushare_playground.commands import extender_command, port_of
 from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, node_of

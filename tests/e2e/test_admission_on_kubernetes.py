@@ -12,7 +12,11 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
-from gcushare.kube import ConfigSources, InvalidError, KubeClient, Patch, PatchKind, PodIdentity, Resource, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.errors import InvalidError
+from gcushare.kube.patches import Patch, PatchKind, PodIdentity
+from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.control_plane import NODE, ControlPlane

@@ -14,7 +14,9 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ForbiddenError, GcushareError
-from gcushare.kube import ConfigSources, KubeClient, Patch, PatchKind, PodIdentity, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.patches import Patch, PatchKind, PodIdentity
 from gcushare.scheduler_extender.ports import KubePods
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND

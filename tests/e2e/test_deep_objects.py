@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gcushare.kube import PODS, Reflector, Selector
+from gcushare.kube.reflector import Reflector
+from gcushare.kube.resources import PODS, Selector
 from gcushare.wire.objects import POD, Pod
 from tests.e2e.control_plane import ControlPlane
 

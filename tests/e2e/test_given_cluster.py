@@ -15,21 +15,13 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ConflictError, GcushareError
-from gcushare.kube import (
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    PODS,
-    ApiLease,
-    ConfigSources,
-    EventRecorder,
-    KubeClient,
-    LeaderElector,
-    LeaseTimes,
-    PodIdentity,
-    Selector,
-    load_config,
-)
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.events import EventRecorder
+from gcushare.kube.lease import LeaseTimes
+from gcushare.kube.patches import PodIdentity
+from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, Selector
 from gcushare.wire.objects import ObjectReference
 from tests.e2e.objects import pod
 from tests.e2e.waiting import until

@@ -11,19 +11,10 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ConflictError
-from gcushare.kube import (
-    EVENTS,
-    LEASES,
-    NODES,
-    PODS,
-    GoneError,
-    InvalidError,
-    KubeClient,
-    Patch,
-    PatchKind,
-    PodIdentity,
-    Resource,
-)
+from gcushare.kube.client import KubeClient
+from gcushare.kube.errors import GoneError, InvalidError
+from gcushare.kube.patches import Patch, PatchKind, PodIdentity
+from gcushare.kube.resources import EVENTS, LEASES, NODES, PODS, Resource
 from tests.e2e.control_plane import ControlPlane
 from tests.protocol.test_kube_on_apiserver import (  # noqa: F401 - collected here, on this module's fixtures
     make_pod,

@@ -6,7 +6,7 @@ import base64
 import socket
 
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
-from gcushare.kube import Resource
+from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
 from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY
 from tests.e2e.assets import need_binaries

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.kube import PODS
+from gcushare.kube.resources import PODS
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import NodePlan

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.kube import PODS
+from gcushare.kube.resources import PODS
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare_playground.picture import node_of, phase_of

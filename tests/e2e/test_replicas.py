@@ -10,7 +10,7 @@ import aiohttp
 import pytest_asyncio
 
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
-from gcushare.kube import LEASES
+from gcushare.kube.resources import LEASES
 from gcushare.vendors import ENFLAME
 from gcushare_playground.processes import Child, Command
 from tests.e2e.assets import need_binaries

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import NotFoundError
-from gcushare.kube import PODS
+from gcushare.kube.resources import PODS
 from gcushare_playground.picture import condition_of, node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane

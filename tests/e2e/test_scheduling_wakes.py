@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from gcushare.kube import PODS, Patch, PatchKind
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import PODS
 from gcushare.wire.annotations.keys import ROOM_FOUND
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from tests.e2e.assets import need_binaries

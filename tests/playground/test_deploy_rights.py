@@ -12,8 +12,10 @@ import pytest_asyncio
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.units import GIB
-from gcushare.kube import NAMESPACES, EventRecorder, KubeClient, RecorderLimits, load_config
-from gcushare.kube.connection.config import ConfigSources
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.events import EventRecorder, RecorderLimits
+from gcushare.kube.resources import NAMESPACES
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND
 from gcushare.wire.objects import ObjectReference

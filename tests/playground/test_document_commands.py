@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
-from gcushare.kube import Resource
+from gcushare.kube.resources import Resource
 from gcushare_playground.picture import POD_OBJECTS, condition_of, phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.documents import GUIDES, Block, Document, guide

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
-from gcushare.kube import AlreadyExistsError
+from gcushare.kube.errors import AlreadyExistsError
 from gcushare_playground.picture import POD_OBJECTS, condition_of, phase_of, poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, Pod, manifest

@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.kube import InvalidError, Patch, PatchKind
+from gcushare.kube.errors import InvalidError
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of, phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest

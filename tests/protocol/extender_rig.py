@@ -15,7 +15,8 @@ from typing import Any, Self
 import aiohttp
 
 from gcushare.core.nodes import Assignment
-from gcushare.kube import KubeClient, KubeConfig
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.settings.groups import LogSettings, ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gcushare.kube import KubeConfig
+from gcushare.kube.connection.config import KubeConfig
 from tests.protocol.kube_server import JsonObject, serving, status
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gcushare.kube import KubeConfig
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.credentials import Anonymous, Credentials
 
 JsonObject = dict[str, Any]

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gcushare.kube import KubeClient, KubeConfig
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.credentials import FixedHeader
 from gcushare.scheduler_extender.dashboard.access import PATH
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, User, service_account

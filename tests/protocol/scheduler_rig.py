@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from gcushare.kube import ConfigSources, KubeClient, PodIdentity, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.patches import PodIdentity
 from gcushare_playground.apiserver import ApiServer
 from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
 from gcushare_playground.scheduler import (

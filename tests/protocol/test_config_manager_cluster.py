@@ -28,7 +28,12 @@ from gcushare.config_manager.host.probe import Running
 from gcushare.config_manager.reconcile import Desire, State
 from gcushare.config_manager.turns import LeaseTurns
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
-from gcushare.kube import CONFIG_MAPS, NODES, ApiLease, KubeClient, KubeConfig, LeaseTimes, Patch, PatchKind, Resource
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.election import ApiLease
+from gcushare.kube.lease import LeaseTimes
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.scheduler_port import SERVICE_PORT, VERBS_PORT, Calls
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 

@@ -17,7 +17,9 @@ from gcushare._version import __version__
 from gcushare.config_manager.__main__ import main
 from gcushare.config_manager.cluster import SERVICES, STATE_NAME, read_reports
 from gcushare.core.errors import NotFoundError
-from gcushare.kube import LEASES, NODES, KubeClient, KubeConfig
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.resources import LEASES, NODES
 from gcushare.runtime.entry import Surroundings
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.config_manager_node import ProcessNode, process_node, until

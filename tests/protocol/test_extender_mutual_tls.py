@@ -20,8 +20,11 @@ from gcushare.config_manager.extender_check import ask_extender
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings as SchedulerSide
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderTls
 from gcushare.core.errors import RetryableError
-from gcushare.kube import KubeClient, KubeConfig, Patch, PatchKind, Resource
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.errors import AlreadyExistsError
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import Resource
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName, Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME

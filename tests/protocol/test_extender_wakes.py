@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gcushare.kube import ConfigSources, KubeClient, Patch, PatchKind, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND
 from gcushare_playground.picture import POD_OBJECTS, Picture, node_of

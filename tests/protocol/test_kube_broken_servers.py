@@ -9,7 +9,11 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.kube import NODES, PODS, KubeClient, KubeConfig, Limits, PodIdentity
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits
+from gcushare.kube.patches import PodIdentity
+from gcushare.kube.resources import NODES, PODS
 from tests.protocol.kube_server import scripted, text
 
 POD = PodIdentity("ns", "train", "uid-1")

@@ -16,25 +16,12 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.kube import (
-    DEPLOYMENTS,
-    NODES,
-    PODS,
-    AlreadyExistsError,
-    GoneError,
-    InvalidError,
-    KubeClient,
-    KubeConfig,
-    Limits,
-    Patch,
-    PatchKind,
-    PodIdentity,
-    Precondition,
-    RequestReport,
-    Selector,
-    UnauthorizedError,
-    UnknownOutcomeError,
-)
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits, RequestReport
+from gcushare.kube.errors import AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError
+from gcushare.kube.patches import Patch, PatchKind, PodIdentity, Precondition
+from gcushare.kube.resources import DEPLOYMENTS, NODES, PODS, Selector
 from gcushare.wire.objects import Event, ObjectMeta, ObjectReference
 from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
 

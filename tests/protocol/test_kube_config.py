@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 from gcushare.kube.connection.credentials import TokenFile, token_expiry
 from tests.protocol.kube_certificates import Authority
 from tests.unit.kube_time import VirtualTime

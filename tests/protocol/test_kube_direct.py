@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, RetryableError
-from gcushare.kube import KubeClient, KubeConfig, Limits, PodIdentity, UnknownOutcomeError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits
+from gcushare.kube.errors import UnknownOutcomeError
+from gcushare.kube.patches import PodIdentity
 
 POD = PodIdentity("ns", "train", "uid-1")
 PATH = "/api/v1/namespaces/ns/pods/train/binding"

@@ -10,27 +10,16 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import ConflictError, NotFoundError
-from gcushare.kube import (
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    AlreadyExistsError,
-    ApiLease,
-    BackoffPolicy,
-    EventRecorder,
-    KubeClient,
-    KubeConfig,
-    LeaderElector,
-    LeaseTimes,
-    PodIdentity,
-    Precondition,
-    Reflector,
-    ReflectorSettings,
-    Selector,
-    UnknownOutcomeError,
-)
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
+from gcushare.kube.events import EventRecorder
+from gcushare.kube.lease import LeaseTimes
+from gcushare.kube.pacing import BackoffPolicy
+from gcushare.kube.patches import PodIdentity, Precondition
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
 from tests.protocol.test_kube_reflector import Picture

@@ -12,7 +12,10 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, RemoteContractError
-from gcushare.kube import PODS, BackoffPolicy, KubeClient, Reflector, ReflectorSettings, Selector
+from gcushare.kube.client import KubeClient
+from gcushare.kube.pacing import BackoffPolicy
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import PODS, Selector
 from gcushare.wire.objects import Pod
 from tests.protocol.kube_collection import CollectionServer, collection
 

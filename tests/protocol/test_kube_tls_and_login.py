@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import ConfigError, GcushareError, RetryableError
-from gcushare.kube import PODS, ConfigSources, KubeClient, KubeConfig, UnauthorizedError, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 from gcushare.kube.connection.tls import client_context
+from gcushare.kube.errors import UnauthorizedError
+from gcushare.kube.resources import PODS
 from tests.protocol.kube_certificates import Authority
 from tests.protocol.kube_server import ScriptedServer, answer, scripted, status
 

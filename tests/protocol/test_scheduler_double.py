@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gcushare.kube import Patch, PatchKind
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare_playground.apiserver import ApiServer
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from gcushare_playground.processes import Child, Command

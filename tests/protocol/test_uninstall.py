@@ -12,7 +12,8 @@ import pytest
 
 from gcushare.cli.uninstall.__main__ import main
 from gcushare.cli.uninstall.clean import Cleaner, Wish
-from gcushare.kube import KubeClient, KubeConfig
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion

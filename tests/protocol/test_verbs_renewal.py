@@ -15,7 +15,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gcushare.kube import KubeClient, KubeConfig
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue

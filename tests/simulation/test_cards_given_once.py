@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.kube import PODS, BackoffPolicy, Reflector, ReflectorSettings
+from gcushare.kube.pacing import BackoffPolicy
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import PODS
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.state.watch_handlers import PodSink, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService

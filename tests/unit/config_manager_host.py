@@ -23,7 +23,7 @@ from gcushare.config_manager.manager import Manager, Place
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
 from gcushare.core.errors import GcushareError
-from gcushare.kube import Clock
+from gcushare.kube.clock import Clock
 from gcushare.vendors.enflame import ENFLAME
 
 MANIFESTS = Path(__file__).parent / "manifests"

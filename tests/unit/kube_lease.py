@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
-from gcushare.kube import AlreadyExistsError, UnknownOutcomeError
+from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.wire.objects import Lease, LeaseSpec
 from tests.unit.kube_time import VirtualClock
 

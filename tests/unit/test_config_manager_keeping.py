@@ -14,7 +14,7 @@ from gcushare.config_manager.plan.execute import UNSHARED
 from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
 from gcushare.core.errors import RetryableError
-from gcushare.kube import Tenure
+from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.wire.scheduler_port import Calls
 from tests.unit.config_manager_host import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
-from gcushare.kube import AlreadyExistsError, UnknownOutcomeError
+from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, result_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from gcushare.kube import LeaderElector, LeaseTimes
-from gcushare.kube.lease import held_spec, observe
+from gcushare.kube.election import LeaderElector
+from gcushare.kube.lease import LeaseTimes, held_spec, observe
 from gcushare.wire.objects import Lease, LeaseSpec
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RetryableError
-from gcushare.kube import AlreadyExistsError, EventRecorder, RecorderLimits, UnknownOutcomeError
-from gcushare.kube.events import MAX_MESSAGE_BYTES, cut_message
+from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
+from gcushare.kube.events import MAX_MESSAGE_BYTES, EventRecorder, RecorderLimits, cut_message
 from gcushare.wire.objects import Event, ObjectReference
 from tests.unit.kube_time import VirtualTime
 

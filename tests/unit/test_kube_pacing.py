@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gcushare.core.errors import RetryableError
-from gcushare.kube import Backoff, BackoffPolicy, TokenBucket
+from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
 from tests.unit.kube_time import VirtualTime
 
 

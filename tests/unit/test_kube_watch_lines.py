@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
-from gcushare.kube import GoneError
 from gcushare.kube.connection.watch_lines import LineSplitter, watch_events
-from gcushare.kube.errors import Attempt
+from gcushare.kube.errors import Attempt, GoneError
 
 ATTEMPT = Attempt("GET /api/v1/pods", writes=False)
 

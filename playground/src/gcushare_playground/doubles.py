@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
-from gcushare.kube import ConfigSources, load_config
+from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.commands import api_server_command, kubelet_command, scheduler_command
 from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings

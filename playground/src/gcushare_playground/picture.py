@@ -10,7 +10,10 @@ import msgspec
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.quantities import parse_count
-from gcushare.kube import BackoffPolicy, KubeClient, Reflector, ReflectorSettings, Resource
+from gcushare.kube.client import KubeClient
+from gcushare.kube.pacing import BackoffPolicy
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import Resource
 
 JsonObject: TypeAlias = dict[str, Any]
 

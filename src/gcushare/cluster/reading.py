@@ -11,7 +11,9 @@ import msgspec
 
 from gcushare.cluster.snapshot import Picture
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube import NODES, PODS, GoneError, KubeClient, Resource, Selector
+from gcushare.kube.client import KubeClient
+from gcushare.kube.errors import GoneError
+from gcushare.kube.resources import NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.foreign import JsonDoor
 from gcushare.wire.objects import HEAD, NODE, POD, Pod

@@ -13,14 +13,9 @@ from gcushare.config_manager.host.probe import Processes, Running
 from gcushare.config_manager.reconcile import Desire, State
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
 from gcushare.core.errors import ConfigError, NotFoundError, RemoteContractError
-from gcushare.kube import (
-    CONFIG_MAPS,
-    NODES,
-    KubeClient,
-    Patch,
-    PatchKind,
-    Resource,
-)
+from gcushare.kube.client import KubeClient
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.scheduler_port import CALLS_KEY, NODE_REPORT, REPORT_KEY_PREFIX, SERVICE_PORT, Calls
 
 SERVICES: Resource[dict[str, Any]] = Resource("api/v1", "services", dict)

@@ -33,7 +33,11 @@ from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
 from gcushare.config_manager.settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
 from gcushare.config_manager.turns import LeaseTurns
 from gcushare.core.errors import ConfigError, GcushareError, Refused
-from gcushare.kube import ApiLease, ConfigSources, KubeClient, Limits, SystemClock, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.transport import Limits
+from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.server import start_server

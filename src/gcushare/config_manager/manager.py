@@ -17,7 +17,7 @@ from gcushare.config_manager.scheduler_config.document import calls_of
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError
-from gcushare.kube import Tenure
+from gcushare.kube.election import Tenure
 from gcushare.wire.scheduler_port import Calls
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
 from gcushare.core.errors import GcushareError
-from gcushare.kube import Clock, Tenure
+from gcushare.kube.clock import Clock
+from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.wire.scheduler_port import Calls
 

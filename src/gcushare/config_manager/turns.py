@@ -7,7 +7,9 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gcushare.kube import Clock, LeaderElector, LeasePort, LeaseTimes, Tenure
+from gcushare.kube.clock import Clock
+from gcushare.kube.election import LeaderElector, LeasePort, Tenure
+from gcushare.kube.lease import LeaseTimes
 
 TURN_TIMES = LeaseTimes(duration_s=90, renew_deadline_s=20, retry_s=1)
 """A holder that is cut off acts for 20 s at most, the next one waits 90 s: a restart that the first began has ended by

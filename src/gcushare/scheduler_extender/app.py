@@ -13,19 +13,13 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.kube import (
-    NODES,
-    PODS,
-    ApiLease,
-    ConfigSources,
-    EventRecorder,
-    KubeClient,
-    KubeConfig,
-    Limits,
-    Reflector,
-    ReflectorSettings,
-    load_config,
-)
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.transport import Limits
+from gcushare.kube.election import ApiLease
+from gcushare.kube.events import EventRecorder
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import NODES, PODS
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.request_memory import LARGEST
 from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube import Patch, PatchKind
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare_playground.cluster import Cluster

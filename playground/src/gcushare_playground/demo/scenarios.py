@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from gcushare.kube import DEPLOYMENTS
+from gcushare.kube.resources import DEPLOYMENTS
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.demo.playing import PlacedPod, Player
 from gcushare_playground.demo.settings import DemoSettings, ScenarioName

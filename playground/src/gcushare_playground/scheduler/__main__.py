@@ -13,7 +13,7 @@ import click
 from aiohttp import web
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 from gcushare.runtime.health import Health
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.settings.groups import ServeSettings

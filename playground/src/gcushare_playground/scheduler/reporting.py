@@ -10,8 +10,11 @@ import asyncio
 import logging
 
 from gcushare.core.errors import GcushareError, NotFoundError
-from gcushare.kube import PODS, EventRecorder, KubeClient, Patch, PatchKind, RecorderLimits
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock, rfc3339
+from gcushare.kube.events import EventRecorder, RecorderLimits
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import PODS
 from gcushare.wire.objects import ObjectReference
 from gcushare_playground.scheduler.objects import JsonObject, PodInfo
 

@@ -11,19 +11,13 @@ from types import TracebackType
 from typing import Self
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
-from gcushare.kube import (
-    NODES,
-    PODS,
-    BackoffPolicy,
-    KubeClient,
-    KubeConfig,
-    Limits,
-    PodIdentity,
-    Precondition,
-    Reflector,
-    ReflectorSettings,
-    Selector,
-)
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits
+from gcushare.kube.pacing import BackoffPolicy
+from gcushare.kube.patches import PodIdentity, Precondition
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare_playground.scheduler.cache import ClusterCache, NodeView
 from gcushare_playground.scheduler.deciding import Decider, NoFit
 from gcushare_playground.scheduler.extender import Extender, ExtenderError

@@ -22,7 +22,8 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.kube import NODES, KubeClient
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import NODES
 from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
 
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"

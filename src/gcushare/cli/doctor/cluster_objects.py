@@ -21,7 +21,7 @@ from gcushare.cli.doctor.schedulers import (
     parse_extenders,
 )
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube import CONFIG_MAPS, Resource
+from gcushare.kube.resources import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end
 from gcushare.wire.scheduler_port import CLIENT_CERT, NODE_REPORT
 

@@ -18,7 +18,9 @@ from gcushare.cli.doctor.render import document, one_line, render_json, render_t
 from gcushare.cli.doctor.settings import DOCTOR_PROGRAM, EXIT_OF, DoctorSettings, Output, limits, sources
 from gcushare.cli.terminal.progress import Progress
 from gcushare.core.errors import Refused
-from gcushare.kube import KubeClient, SystemClock, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
+from gcushare.kube.connection.config import load_config
 from gcushare.runtime.entry import Surroundings, run_program
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 from gcushare.cli.doctor.findings import Finding, Fix, RemoveAnnotation, RemoveCapacity, ReplaceAnnotation
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
-from gcushare.kube import NODES, InvalidError, KubeClient, Patch, PatchKind
+from gcushare.kube.client import KubeClient
+from gcushare.kube.errors import InvalidError
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ from gcushare.cli.doctor.programs import Program, flag, program_of
 from gcushare.cli.doctor.read import Progress, Reader, dated, list_items
 from gcushare.cli.doctor.rights import find_missing, needed_rights
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube import EVERYTHING, LEASES, NODES, PODS, Clock, KubeClient, Resource, Selector
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
+from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource, Selector
 from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
 from gcushare.wire.objects import NODE, Lease, Node
 

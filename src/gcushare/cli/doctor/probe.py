@@ -14,7 +14,8 @@ from gcushare.cli.doctor.programs import EXTENDER_PORT, STATUS_PORT, has_tls, po
 from gcushare.cli.doctor.read import ANSWER_S, Dated, Reader
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.errors import ForbiddenError, GcushareError
-from gcushare.kube import KubeClient, KubeConfig
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.documents.node_status import parse_node_status
 

@@ -15,7 +15,10 @@ import msgspec
 from gcushare.cli.doctor.facts import ClockFacts, Part, Unread
 from gcushare.cli.doctor.rights import Right
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
-from gcushare.kube import Clock, GoneError, KubeClient, Resource, Selector
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
+from gcushare.kube.errors import GoneError
+from gcushare.kube.resources import Resource, Selector
 
 T = TypeVar("T")
 

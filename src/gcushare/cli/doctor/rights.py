@@ -9,7 +9,8 @@ from typing import Any
 
 from gcushare.cli.doctor.facts import Part, Unread
 from gcushare.core.errors import GcushareError
-from gcushare.kube import KubeClient, Resource
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import Resource
 
 _REVIEWS: Resource[dict[str, Any]] = Resource(
     "apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", dict, namespaced=False

@@ -17,7 +17,8 @@ from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteCo
 from gcushare.core.explanations import Explainer
 from gcushare.core.nodes import Assignment
 from gcushare.core.requests import CardRequest
-from gcushare.kube import PODS, KubeClient
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import PODS
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
     ExplainDocument,

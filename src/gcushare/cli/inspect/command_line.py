@@ -19,7 +19,7 @@ from gcushare.cli.inspect.help_text import SETTINGS, Names
 from gcushare.cli.inspect.hints import hint_for, near_names_hint
 from gcushare.cli.inspect.options import CompletionSettings, ExplainSettings, TableSettings, TopSettings
 from gcushare.core.errors import GcushareError, NotFoundError
-from gcushare.kube import NODES
+from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.screen import Screen

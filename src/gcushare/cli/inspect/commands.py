@@ -24,7 +24,8 @@ from gcushare.cli.inspect.watch import watch
 from gcushare.cluster.reading import Scope
 from gcushare.cluster.snapshot import Picture, Source
 from gcushare.core.errors import Refused
-from gcushare.kube import KubeClient, KubeConfig, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig, load_config
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.screen import Screen, Tracker
 from gcushare.vendors.vendor import Vendor

@@ -10,7 +10,8 @@ from urllib.parse import quote
 from gcushare.cli.inspect.options import SourceFlags
 from gcushare.cluster.extender_document import ExtenderNode, decode_document
 from gcushare.core.errors import RemoteContractError, RetryableError
-from gcushare.kube import KubeClient, KubeConfig
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import EXPLANATION, ExplainDocument
 

@@ -14,7 +14,10 @@ from gcushare.cli.inspect.options import SourceChoice
 from gcushare.cluster.reading import UNFINISHED, Scope, asking_words, may_ask
 from gcushare.cluster.snapshot import Picture, Source
 from gcushare.core.errors import RetryableError
-from gcushare.kube import NODES, PODS, KubeClient, Reflector, RequestReport, Selector
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.transport import RequestReport
+from gcushare.kube.reflector import Reflector
+from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 PAUSE_S = 0.25

@@ -13,7 +13,7 @@ from gcushare.cluster.extender_document import adopt_document
 from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
 from gcushare.cluster.snapshot import Picture, Source
 from gcushare.core.errors import GcushareError, NotFoundError
-from gcushare.kube import KubeClient
+from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
 
 T = TypeVar("T")

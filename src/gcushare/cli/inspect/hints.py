@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Sequence
 
 from gcushare.core.errors import ConfigError, ForbiddenError, GcushareError, RetryableError
-from gcushare.kube import UnauthorizedError
+from gcushare.kube.errors import UnauthorizedError
 
 RIGHTS = (
     "get and list nodes and pods, get services/proxy in kube-system for the extender's figures, get pods/proxy for top"

@@ -20,7 +20,7 @@ from gcushare.cli.inspect.gather import Wanted
 from gcushare.cli.inspect.options import Output, TableSettings
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
-from gcushare.kube import KubeClient
+from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.screen import Screen
 

@@ -46,8 +46,8 @@ from gcushare.cli.support_bundle.object_sanitizer import (
 )
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.core.errors import GcushareError, RemoteContractError
-from gcushare.kube import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, KubeClient, Resource, Selector
-from gcushare.kube.client import object_door
+from gcushare.kube.client import KubeClient, object_door
+from gcushare.kube.resources import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, Resource, Selector
 
 OBJECT = object_door(dict)
 

@@ -14,7 +14,9 @@ from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.collect import Collector, LogLimits
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.cli.terminal.progress import Progress
-from gcushare.kube import KubeClient, SystemClock, load_config
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
+from gcushare.kube.connection.config import load_config
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE
 

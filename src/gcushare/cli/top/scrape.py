@@ -9,7 +9,7 @@ from gcushare.cli.top.card_use import CardKey, CardReadings, parse_metrics
 from gcushare.cluster.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.reading import Progress
 from gcushare.core.errors import GcushareError, RemoteContractError
-from gcushare.kube import KubeClient
+from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
 
 _AT_ONCE = 32

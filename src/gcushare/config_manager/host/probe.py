@@ -15,7 +15,7 @@ from gcushare.config_manager.host.launch import HealthEndpoint, default_health
 from gcushare.config_manager.host.pflag import parse_flags
 from gcushare.config_manager.plan.steps import AwaitScheduler
 from gcushare.core.errors import GcushareError
-from gcushare.kube import Clock
+from gcushare.kube.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,8 @@ from gcushare.config_manager.plan.steps import (
     way_back,
 )
 from gcushare.core.errors import ConflictError, GcushareError, Refused
-from gcushare.kube import Clock, Tenure
+from gcushare.kube.clock import Clock
+from gcushare.kube.election import Tenure
 from gcushare.runtime.safe_directory import UnsafePathError
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from typing import Protocol
 from aiohttp import web
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
-from gcushare.kube import KubeClient
+from gcushare.kube.client import KubeClient
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.dashboard.token_review_limits import ReviewBudget
 from gcushare.scheduler_extender.dashboard.token_reviews import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from gcushare.core.errors import NotFoundError
-from gcushare.kube import KubeClient
+from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.dashboard.access import Guard, KubeReviews, OpenDoor, TokenGuard
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
 from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gcushare.kube import Resource
+from gcushare.kube.resources import Resource
 
 
 class _Review(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

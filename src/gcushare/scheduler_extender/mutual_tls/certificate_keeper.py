@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from gcushare.core.errors import ConflictError, GcushareError, RemoteContractError
-from gcushare.kube import Clock, KubeClient, Patch, PatchKind, Resource, SystemClock
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import Resource
 from gcushare.runtime.http.tls import CertificateEnd, Purpose, TlsFiles
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.mutual_tls.folder import SwappedFolder

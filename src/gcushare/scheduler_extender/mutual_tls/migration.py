@@ -10,7 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
-from gcushare.kube import CONFIG_MAPS, Clock, KubeClient, SystemClock
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.resources import CONFIG_MAPS
 from gcushare.runtime.http.scheduler_fast_path import ExpressHandler
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName

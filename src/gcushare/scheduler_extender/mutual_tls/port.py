@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gcushare.kube import KubeClient
+from gcushare.kube.client import KubeClient
 from gcushare.runtime.http.request_memory import LARGEST
 from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler
 from gcushare.runtime.http.server import RunningServer, start_server

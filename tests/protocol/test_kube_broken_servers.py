@@ -10,8 +10,7 @@ import pytest
 
 from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import NODES, PODS
 from tests.protocol.kube_server import scripted, text

@@ -12,8 +12,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, RetryableError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.patches import PodIdentity
 

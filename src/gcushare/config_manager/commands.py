@@ -35,8 +35,7 @@ from gcushare.config_manager.turns import LeaseTurns
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import ConfigSources, Limits, load_config
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import Health, Heartbeat

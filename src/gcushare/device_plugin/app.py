@@ -41,7 +41,7 @@ from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector

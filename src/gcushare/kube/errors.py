@@ -1,21 +1,16 @@
 """What can go wrong between us and the API server, by what the caller can do about it.
 
 The families of ``gcushare.core.errors`` are used where they say enough; the classes here add what only this edge knows.
-The two tables at the end are the whole mapping: HTTP answers, and failures of the transport. Nothing of aiohttp, ssl or
-msgspec passes this edge.
+The table at the end maps HTTP answers; ``connection.transport_errors`` maps failures of the transport. Nothing of
+aiohttp, ssl or msgspec passes this edge.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-import ssl
 from dataclasses import dataclass
 
-import aiohttp
-
 from gcushare.core.errors import (
-    ConfigError,
     ConflictError,
     ContractError,
     ForbiddenError,
@@ -132,34 +127,6 @@ def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, de
         causes = status.details.causes if status.details else ()
         return InvalidError(message, fields=tuple(each.field for each in causes))
     return family_of_code(message)
-
-
-def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
-    """Choose the error for a request that got no whole answer.
-
-    A connection that was never made cannot have had an effect; anything later can, when the request writes.
-    """
-    if isinstance(failure, GcushareError):
-        return failure
-    text = f"{attempt.words} failed: {describe(failure)}"
-    if isinstance(failure, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
-        return ConfigError(f"{text}; check the certificate authority and the server's address in the configuration")
-    if isinstance(failure, aiohttp.InvalidURL | aiohttp.TooManyRedirects):
-        return ConfigError(text)
-    if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | NotConnectedError):
-        return RetryableError(f"{text}; nothing was sent")
-    if attempt.writes:
-        return UnknownOutcomeError(f"{text}; it may have taken effect")
-    return RetryableError(text)
-
-
-TRANSPORT_FAILURES: tuple[type[Exception], ...] = (
-    aiohttp.ClientError,
-    TimeoutError,
-    OSError,
-    asyncio.IncompleteReadError,
-)
-"""What aiohttp raises while connecting, sending and reading; ``error_of_transport`` makes each an error of ours."""
 
 
 def describe(failure: Exception) -> str:

@@ -14,8 +14,7 @@ from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, Limits, load_config
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings

@@ -12,8 +12,7 @@ from typing import Self
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.patches import PodIdentity, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings

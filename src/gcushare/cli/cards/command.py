@@ -16,8 +16,7 @@ from gcushare.cli.cards.show import show_once, watch
 from gcushare.cli.cards.status_sources import HereLooker, LibraryAlone, Looker, NodeLooker, PluginLooker
 from gcushare.cluster.plugin_status import ClientTls
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import ConfigSources, Limits, load_config
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.screen import Screen
 

@@ -18,9 +18,8 @@ from gcushare.cluster.reading import Scope, read_nodes, read_pods
 from gcushare.cluster.snapshot import Picture
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import load_config
+from gcushare.kube.connection.config import Limits, load_config
 from gcushare.kube.connection.kubeconfig import Kubeconfig, read_kubeconfig
-from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NAMESPACES
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE

@@ -10,8 +10,7 @@ from gcushare._version import __version__
 from gcushare.cli.cordon.annotation import Wish
 from gcushare.cli.cordon.write import ApiNodes, mark_card
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import ConfigSources, Limits, load_config
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers

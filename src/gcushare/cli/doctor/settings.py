@@ -10,8 +10,7 @@ from gcushare._version import __version__
 from gcushare.cli.doctor.findings import Severity
 from gcushare.cli.doctor.gather import Wanted
 from gcushare.core.errors import ConfigError
-from gcushare.kube.connection.config import ConfigSources
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.config import ConfigSources, Limits
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings

@@ -6,9 +6,8 @@ import enum
 from collections.abc import Iterator
 from pathlib import Path
 
-from gcushare.kube.connection.config import ConfigSources
+from gcushare.kube.connection.config import ConfigSources, Limits
 from gcushare.kube.connection.overrides import Overrides
-from gcushare.kube.connection.transport import Limits
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.groups import PluginPodSettings

@@ -25,6 +25,24 @@ from gcushare.kube.connection.tls import client_context, load_client_certificate
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
+MAX_ANSWER_BYTES = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Deadlines, and bounds of what is opened and read."""
+
+    request_s: float = 10.0
+    """Whole time of one request, without finding credentials; a healthy server answers in milliseconds."""
+    list_page_s: float = 60.0
+    """Whole time of one page of a list: megabytes, and the server may be reading them from etcd."""
+    connect_s: float = 5.0
+    connections: int = 64
+    """Connections at once; each watch keeps one. The rest bounds what a burst of binds opens."""
+    answer_bytes: int = MAX_ANSWER_BYTES
+    """Largest answer read: a list of 50,000 pods that an old server could not page is about half of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class KubeConfig:
     """An API server, who we are to it, and where that was found (``source``, for messages)."""

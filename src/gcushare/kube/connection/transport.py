@@ -15,35 +15,18 @@ import aiohttp
 from yarl import URL
 
 from gcushare.core.errors import GcushareError, RemoteContractError
-from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.connection.direct import DirectPosts, Target
+from gcushare.kube.connection.transport_errors import TRANSPORT_FAILURES, error_of_transport
 from gcushare.kube.errors import (
-    TRANSPORT_FAILURES,
     Attempt,
     HttpFailure,
     UnauthorizedError,
     error_of_answer,
-    error_of_transport,
 )
 
 _MAX_ERROR_BYTES = 64 * 1024
 _READ_CHUNK_BYTES = 256 * 1024
-MAX_ANSWER_BYTES = 512 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Deadlines, and bounds of what is opened and read."""
-
-    request_s: float = 10.0
-    """Whole time of one request, without finding credentials; a healthy server answers in milliseconds."""
-    list_page_s: float = 60.0
-    """Whole time of one page of a list: megabytes, and the server may be reading them from etcd."""
-    connect_s: float = 5.0
-    connections: int = 64
-    """Connections at once; each watch keeps one. The rest bounds what a burst of binds opens."""
-    answer_bytes: int = MAX_ANSWER_BYTES
-    """Largest answer read: a list of 50,000 pods that an old server could not page is about half of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.groups import ServeSettings
-from gcushare.scheduler_extender.dashboard import Access, Dashboard, DashboardSettings, Notes, Surroundings
+from gcushare.scheduler_extender.dashboard import Access, Dashboard, DashboardSettings, MetadataCache, Surroundings
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.routes import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink
+from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
 from gcushare.scheduler_extender.verbs.request import Policies
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.objects import Node, Pod
@@ -65,9 +65,9 @@ class PageRig:
         self.states = [VendorState(vendor, Policies()) for vendor in vendors]
         settings = DashboardSettings(dashboard=access, dashboard_readers=readers)
         self.dashboard = Dashboard(settings, self.states, client or KubeClient(KubeConfig(NOWHERE, "nowhere")))
-        observers: list[VendorState | Notes] = [*self.states, *self.dashboard.observers]
-        self.nodes: NodeSink = NodeSink(observers)
-        self.pods: PodSink = PodSink(observers)
+        observers: list[VendorState | MetadataCache] = [*self.states, *self.dashboard.observers]
+        self.nodes: NodeHandler = NodeHandler(observers)
+        self.pods: PodHandler = PodHandler(observers)
         self.watch = FixedWatch()
         self.leadership = SetLeadership()
         self.serving = Serving(self.leadership)

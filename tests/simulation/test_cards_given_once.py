@@ -17,7 +17,7 @@ from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.scheduler_extender.ports import Alone
-from gcushare.scheduler_extender.state.watch_handlers import PodSink, decode_pod
+from gcushare.scheduler_extender.state.watch_handlers import PodHandler, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import BindArguments
@@ -51,7 +51,7 @@ class Cluster:
         clock = LoopClock()
         self.binds = BindService(self.state, self.store, Alone(), monotonic=clock.monotonic)
         self.reflector = Reflector(
-            self.store, PODS, PodSink([self.state]), decode=decode_pod, clock=clock, rng=self.rng,
+            self.store, PODS, PodHandler([self.state]), decode=decode_pod, clock=clock, rng=self.rng,
             settings=ReflectorSettings(page_size=2, backoff=BackoffPolicy(first_s=0.1, cap_s=1.0)),
         )  # fmt: skip
 

@@ -22,7 +22,7 @@ from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.changes import PodChanges
 from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord, decode_record, encode_record
 from gcushare.wire.objects import Pod
@@ -81,7 +81,7 @@ class PluginModel:
     """The plugin's own parts, as one process has them; a restart makes new ones."""
 
     def __init__(self, kubelet: KubeletModel, api: ApiModel) -> None:
-        self.book = PodBook(ENFLAME)
+        self.book = PodStore(ENFLAME)
         self.keeper = RecordKeeper(
             self.book,
             kubelet,

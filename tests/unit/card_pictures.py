@@ -7,7 +7,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from gcushare.cli.cards.draw import picture_lines
-from gcushare.cli.cards.view import Owners, Picture, view_status
+from gcushare.cli.cards.view import CardsView, Owners, view_status
 from gcushare.core.units import GIB
 from gcushare.wire.documents.node_status import CardStatus, NodeStatus, PodStatus, UseStatus
 
@@ -51,12 +51,12 @@ def status(*cards: CardStatus, pods: tuple[PodStatus, ...] = (), **changes: Any)
     return NodeStatus(**(facts | changes))
 
 
-def picture(*statuses: NodeStatus, owners: Owners = NO_OWNERS) -> Picture:
+def picture(*statuses: NodeStatus, owners: Owners = NO_OWNERS) -> CardsView:
     """The picture of some plugins' statuses."""
-    return Picture(nodes=tuple(view_status(each, "plugin.example", owners) for each in statuses), failures={})
+    return CardsView(nodes=tuple(view_status(each, "plugin.example", owners) for each in statuses), failures={})
 
 
-def drawn(found: Picture, width: int | None = 80, *, is_wide: bool = False) -> list[str]:
+def drawn(found: CardsView, width: int | None = 80, *, is_wide: bool = False) -> list[str]:
     """The lines as a screen without colours shows them; none is longer than the terminal."""
     lines = [line.plain for line in picture_lines(found, width, is_wide=is_wide)]
     if width is not None:

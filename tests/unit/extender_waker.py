@@ -10,7 +10,7 @@ from typing import Any
 
 from gcushare.kube.patches import PodIdentity
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.request import read_asking
+from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import FilterDecoder
@@ -76,7 +76,7 @@ class Bench:
         pod = a_pod(name, units, **options)
         if f"uid-{name}" not in self.state.waiting:
             self.state.see_pod(pod)
-        known = self.state.find_asking(f"uid-{name}") or read_asking(pod, ENFLAME, self.state.policies)
+        known = self.state.find_asking(f"uid-{name}") or read_scheduling_request(pod, ENFLAME, self.state.policies)
         body = filter_body(pod_document(name, units, **options), among or self.names)
         return self.filters.filter(FilterDecoder().decode(body), known).result
 

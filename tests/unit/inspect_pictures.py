@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
+from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.core.nodes import Assignment
 from gcushare.core.units import parse_memory_unit
@@ -15,16 +15,18 @@ def picture_of(
     *nodes: tuple[str, Sequence[InventoryCard], str],
     vendor: Vendor = ENFLAME,
     modes: Sequence[str] = (SERVES_MEMORY,),
-) -> Picture:
+) -> ClusterSnapshot:
     """Nodes by name, cards and unit; each with its own address, and all with a plugin that serves this."""
-    picture = Picture(vendor)
+    picture = ClusterSnapshot(vendor)
     for number, (name, offered, unit) in enumerate(nodes, start=1):
         picture.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, modes)
         picture.nodes[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
     return picture
 
 
-def give(picture: Picture, *assignments: Assignment, corrected: str = "", state: str = "Running") -> Picture:
+def give(
+    picture: ClusterSnapshot, *assignments: Assignment, corrected: str = "", state: str = "Running"
+) -> ClusterSnapshot:
     for each in assignments:
         picture.ledger.apply(each)
         picture.pods[each.pod.uid] = PodFacts(

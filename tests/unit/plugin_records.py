@@ -13,7 +13,7 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.unit.test_plugin_pod_book import pod
 
@@ -66,14 +66,14 @@ class World:
         self.record.holdings[f"d/{name}"] = {"c0": {card: units}}
 
 
-def keeper_of(world: World, book: PodBook) -> RecordKeeper:
+def keeper_of(world: World, book: PodStore) -> RecordKeeper:
     keeper = RecordKeeper(book, world, world, world, clock=lambda: world.now_s, wall_clock_ns=lambda: 7)
     keeper.writer.set_inventory(CARDS)
     return keeper
 
 
-def book_of(*names: str) -> PodBook:
-    book = PodBook(ENFLAME)
+def book_of(*names: str) -> PodStore:
+    book = PodStore(ENFLAME)
     for name in names:
         book.apply(pod(name, 4))
     return book

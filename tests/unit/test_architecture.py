@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "src" / "gcushare"
-MOST_SIDE_BY_SIDE = 18
+MOST_SIDE_BY_SIDE = 20
 """Modules in one folder; more want sub-packages named by what they do."""
 
 DOCUMENTS = [ROOT / "docs/architecture.md", ROOT / "docs/zh/architecture.md"]

@@ -8,12 +8,12 @@ from gcushare.scheduler_extender.dashboard.token_review_limits import (
     PER_PEER,
     READERS,
     STRANGERS,
-    ReviewBudget,
+    TokenReviewLimit,
     site_of,
 )
 
 
-def spent_by_strangers(budget: ReviewBudget, now: float, *addresses: str | None) -> int:
+def spent_by_strangers(budget: TokenReviewLimit, now: float, *addresses: str | None) -> int:
     return sum(budget.spend_on_stranger(address, now) for address in addresses)
 
 
@@ -33,13 +33,13 @@ def test_an_address_is_counted_as_the_site_behind_it(address: str | None, site: 
 
 
 def test_one_site_has_one_budget_however_many_addresses_it_uses() -> None:
-    budget = ReviewBudget(0.0)
+    budget = TokenReviewLimit(0.0)
 
     assert spent_by_strangers(budget, 0.0, *(f"2001:db8::{number:x}" for number in range(40))) == PER_PEER.burst
 
 
 def test_whoever_is_over_their_own_budget_spends_nothing_of_the_shared_one() -> None:
-    budget = ReviewBudget(0.0)
+    budget = TokenReviewLimit(0.0)
     spent_by_strangers(budget, 0.0, *["10.0.0.1"] * 100)
 
     left = STRANGERS.burst - PER_PEER.burst
@@ -47,7 +47,7 @@ def test_whoever_is_over_their_own_budget_spends_nothing_of_the_shared_one() -> 
 
 
 def test_budgets_refill_with_time_up_to_their_burst() -> None:
-    budget = ReviewBudget(0.0)
+    budget = TokenReviewLimit(0.0)
     spent_by_strangers(budget, 0.0, *["10.0.0.1"] * 100)
 
     assert spent_by_strangers(budget, 1.0, *["10.0.0.1"] * 100) == PER_PEER.per_s
@@ -55,14 +55,14 @@ def test_budgets_refill_with_time_up_to_their_burst() -> None:
 
 
 def test_readers_have_a_share_that_strangers_cannot_use() -> None:
-    budget = ReviewBudget(0.0)
+    budget = TokenReviewLimit(0.0)
     spent_by_strangers(budget, 0.0, *(f"10.0.0.{number}" for number in range(100)))
 
     assert sum(budget.spend_on_reader(0.0) for _ in range(100)) == READERS.burst
 
 
 def test_all_together_are_bounded_whoever_asks() -> None:
-    budget = ReviewBudget(0.0)
+    budget = TokenReviewLimit(0.0)
     spent = 0
     for tick in range(100):
         now = tick / 10
@@ -73,7 +73,7 @@ def test_all_together_are_bounded_whoever_asks() -> None:
 
 
 def test_addresses_are_forgotten_before_they_fill_the_memory() -> None:
-    budget = ReviewBudget(0.0)
+    budget = TokenReviewLimit(0.0)
     for number in range(10_000):
         budget.spend_on_stranger(f"10.{number // 65536}.{number // 256 % 256}.{number % 256}", float(number))
 

@@ -11,9 +11,9 @@ import pytest
 from gcushare.core.fit_index import MAX_LOGGED_CHANGES
 from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import SLICE_BYTES, Feed, Mark, parse_mark
-from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
+from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink
+from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod
@@ -28,9 +28,9 @@ class Watched:
     def __init__(self, *states: VendorState) -> None:
         self.states = states or (state_of(),)
         self.feed = Feed(self.states)
-        observers: list[VendorState | Notes] = [*self.states, self.feed.notes]
-        self.nodes = NodeSink(observers)
-        self.pods = PodSink(observers)
+        observers: list[VendorState | MetadataCache] = [*self.states, self.feed.notes]
+        self.nodes = NodeHandler(observers)
+        self.pods = PodHandler(observers)
 
     def see(self, *objects: Node | Pod) -> None:
         for each in objects:

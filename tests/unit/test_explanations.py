@@ -294,8 +294,10 @@ def test_of_many_nodes_some_are_weighed_and_that_is_told() -> None:
         ledger.apply(held(f"p{number}", f"node-{number}", (0, 10)))
     found = explain(ledger, asks(12))
 
-    assert (found.weighed, found.hopeful) == (MAX_REMEDIES_TRIED, MAX_REMEDIES_TRIED + 8)
-    assert summarise(found).endswith(f"pods to end were sought on {found.weighed} of {found.hopeful} such nodes")
+    assert (found.weighed, found.after_preemption) == (MAX_REMEDIES_TRIED, MAX_REMEDIES_TRIED + 8)
+    assert summarise(found).endswith(
+        f"pods to end were sought on {found.weighed} of {found.after_preemption} such nodes"
+    )
 
 
 def test_nodes_are_weighed_one_at_a_time() -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gcushare.core.errors import Refused
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import PodSink
+from gcushare.scheduler_extender.state.watch_handlers import PodHandler
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.extender_binds import Rig
@@ -22,11 +22,11 @@ def on(card: int, version: str, *, phase: str = "Running") -> Pod:
     return at(version, a_pod("a", 12, node="node-1", record=on_card(card, 12), phase=phase))
 
 
-def reading(version: str) -> tuple[VendorState, PodSink]:
+def reading(version: str) -> tuple[VendorState, PodHandler]:
     """A state that has read pod ``a`` bound with card 0 at a version, and the watch's way into it."""
     state = state_of(a_node("node-1", 16, 16))
     state.take_read(on(0, version), 0.0)
-    return state, PodSink([state])
+    return state, PodHandler([state])
 
 
 def used(state: VendorState) -> list[int]:
@@ -36,7 +36,7 @@ def used(state: VendorState) -> list[int]:
 async def test_the_end_of_a_list_that_is_older_than_a_binding_gives_its_card_to_nobody() -> None:
     """The list began before pod a was made; its Binding's answer was lost, and reading showed it bound."""
     rig = Rig(cards=(16,))
-    sink = PodSink([rig.state])
+    sink = PodHandler([rig.state])
     older = str(rig.cluster.version)
     for name in ("a", "b"):
         rig.cluster.put(a_pod(name, 12))
@@ -56,7 +56,7 @@ async def test_what_settling_read_outlives_an_older_list_as_well() -> None:
     await rig.bind("a")
     await rig.service.settle(older_than_s=0.0)
     assert not rig.state.ledger.reserved
-    PodSink([rig.state]).retained(frozenset(), older)
+    PodHandler([rig.state]).retained(frozenset(), older)
 
     assert rig.used() == [12]
 

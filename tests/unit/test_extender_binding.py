@@ -11,7 +11,7 @@ from gcushare.core.requests import CardRequest
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
-from gcushare.scheduler_extender.verbs.request import Policies, read_asking
+from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
 from tests.extender_objects import a_pod, on_card, recount
@@ -302,7 +302,7 @@ async def test_a_pod_that_only_filter_has_seen_is_bound_without_a_read() -> None
     rig = Rig()
     pod = a_pod("a", 4)
     rig.cluster.put(pod)
-    asking = read_asking(pod, ENFLAME, Policies())
+    asking = read_scheduling_request(pod, ENFLAME, Policies())
     assert asking is not None
     rig.state.remember(asking)
     await rig.bind()

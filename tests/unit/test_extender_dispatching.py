@@ -14,7 +14,7 @@ from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, result_of
 from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.vendors import ALIYUN, ENFLAME
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Office
@@ -70,7 +70,7 @@ class TestForged:
         self, document: Document, words: str, seen: bool
     ) -> None:
         state = state_of(a_node("gcu", 16))
-        refused: list[Asking] = []
+        refused: list[SchedulingRequest] = []
         cluster = Cluster(a_pod("a", 4), a_pod("bound", 4, node="gcu", record=on_card(0, 4)))
         if seen:
             cluster.tell(state)

@@ -11,10 +11,10 @@ from gcushare.core.errors import NotFoundError
 from gcushare.core.explanations import MAX_REMEDIES_TRIED
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.state.last_filtered_nodes import AskedNodes
+from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.pod_names import PodNames
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Policies, read_asking
+from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.explain import AskedDocument
 from tests.extender_objects import a_node, a_pod, filter_body, node_document, on_card, pod_document, state_of
@@ -176,7 +176,7 @@ class TestNames:
 
     async def test_a_pod_that_only_filter_and_bind_saw_is_found_by_its_reservation(self) -> None:
         state = state_of(a_node("node-1", 16))
-        asking = read_asking(a_pod("a", 4), ENFLAME, Policies())
+        asking = read_scheduling_request(a_pod("a", 4), ENFLAME, Policies())
         assert asking is not None
         state.ledger.reserve(asking.pod, "node-1", asking.request.cards, asking.card_policy)
 
@@ -199,14 +199,14 @@ class TestNames:
 
 class TestAskedNodes:
     def test_equal_sets_are_kept_once(self) -> None:
-        asked = AskedNodes(most_names=3)
+        asked = LastFilteredNodes(most_names=3)
         for number in range(100):
             asked.note(f"p{number}", frozenset({"a", "b", "c"}))
 
         assert len({id(asked.get(f"p{number}")) for number in range(100)}) == 1
 
     def test_too_many_names_or_pods_push_the_oldest_out(self) -> None:
-        asked = AskedNodes(most_pods=3, most_names=4)
+        asked = LastFilteredNodes(most_pods=3, most_names=4)
         for uid, names in (("a", "xy"), ("b", "xz"), ("c", "w")):
             asked.note(uid, frozenset(names))
         assert [asked.get(uid) for uid in "abc"] == [None, {"x", "z"}, {"w"}]
@@ -215,7 +215,7 @@ class TestAskedNodes:
         assert [asked.get(uid) for uid in "bcdef"] == [None, None, {"w"}, {"w"}, {"w"}]
 
     def test_a_pod_has_the_set_of_its_last_refusal_or_none(self) -> None:
-        asked = AskedNodes(most_names=2)
+        asked = LastFilteredNodes(most_names=2)
         asked.note("a", frozenset("x"))
         asked.note("a", frozenset("y"))
         assert asked.get("a") == frozenset("y")

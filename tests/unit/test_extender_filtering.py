@@ -15,7 +15,7 @@ from gcushare.core.placement import NODE_POLICIES, score_node
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
 from gcushare.scheduler_extender.verbs.node_names import MIN_CACHED_BYTES
-from gcushare.scheduler_extender.verbs.request import Asking, Policies
+from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
@@ -42,7 +42,7 @@ class Service:
     """What answers for one vendor, its refusals noted."""
 
     def __init__(self, state: VendorState, best: int | None = 20) -> None:
-        self.refused: list[Asking] = []
+        self.refused: list[SchedulingRequest] = []
         self.filters = FilterService(state, best=best, refusals=self.refused.append)
         self.desk = Desk((state, self.filters))
 

@@ -65,7 +65,7 @@ def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
         change(ledger, what)
         if refreshes:
             index.refresh()
-            assert index.hopeful is not None
+            assert index.after_preemption is not None
     index.refresh()
 
     known = {name: node for name, node in ledger.nodes.items() if node.known}
@@ -77,7 +77,7 @@ def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
     assert {name: index.score(name) for name in NODES} == {
         name: score_node(known[name], shape.request, policy) if name in known else 0 for name in NODES
     }
-    assert set(index.hopeful) == {name for name, node in known.items() if can_ever_fit(node, shape.request)}
+    assert set(index.after_preemption) == {name for name, node in known.items() if can_ever_fit(node, shape.request)}
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=60), st.integers(0, 70))

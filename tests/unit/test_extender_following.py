@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from gcushare.runtime.health import Heartbeat
 from gcushare.scheduler_extender.metrics import RequestMetrics
 from gcushare.scheduler_extender.ports import Alone
-from gcushare.scheduler_extender.state.maintenance import recount_for_ever, settle_for_ever
+from gcushare.scheduler_extender.state.maintenance import confirm_periodically, recount_periodically
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
 from gcushare.wire.extender_api import BindArguments
@@ -35,7 +35,7 @@ async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFix
     state.ledger.forget("uid-a")
     registry = CollectorRegistry()
     counter = RequestMetrics(registry).drifts_of("enflame")
-    task = asyncio.create_task(recount_for_ever([(state, counter)], 0.001, Heartbeat("recount", 60)))
+    task = asyncio.create_task(recount_periodically([(state, counter)], 0.001, Heartbeat("recount", 60)))
     await run_until(task, lambda: state.ledger.assignment("uid-a") is not None)
 
     assert registry.get_sample_value("gcushare_ledger_drifts_total", {"vendor": "enflame"}) == 1.0
@@ -52,7 +52,7 @@ async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> 
     await binds.bind(BindArguments("a", "default", "uid-a", "node-1"))
     assert state.ledger.is_reserved("uid-a")
 
-    await run_until(asyncio.create_task(settle_for_ever([binds], 0.003)), lambda: not state.ledger.reserved)
+    await run_until(asyncio.create_task(confirm_periodically([binds], 0.003)), lambda: not state.ledger.reserved)
 
     assert cluster.reads == 1
     assert set(state.bound) == {"uid-a"}

@@ -14,7 +14,7 @@ from gcushare.core.nominations import compute_room_left, fits_beside
 from gcushare.scheduler_extender.state.nominations import EXPECTED_S, KEPT_S, MAX_NOMINEES, Nominations
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON, FilterService
-from gcushare.scheduler_extender.verbs.request import Asking, read_asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest, read_scheduling_request
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
@@ -158,9 +158,9 @@ def test_of_two_preemptors_of_one_priority_the_first_waits_for_none() -> None:
 
 class TestHowLong:
     @staticmethod
-    def asking(name: str = "preemptor", priority: int = HIGH) -> Asking:
+    def asking(name: str = "preemptor", priority: int = HIGH) -> SchedulingRequest:
         state = state_of()
-        asking = read_asking(convert(wanting(name, 12, priority)), state.vendor, state.policies)
+        asking = read_scheduling_request(convert(wanting(name, 12, priority)), state.vendor, state.policies)
         assert asking is not None
         return asking
 

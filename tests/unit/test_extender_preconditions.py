@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gcushare.core.errors import RetryableError
 from gcushare.kube.patches import PodIdentity
 from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
-from gcushare.scheduler_extender.verbs.request import read_asking
+from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.wire.annotations.record import encode_record
 from gcushare.wire.objects import Condition, Pod, PodStatus
 from tests.extender_objects import a_pod, on_card
@@ -56,7 +56,7 @@ async def test_a_pod_that_changed_since_the_watch_told_is_bound_at_the_version_t
 async def test_the_version_that_filter_saw_counts_where_the_watch_is_late() -> None:
     rig = Rig(a_pod("a", 4))
     rig.cluster.put(rig.cluster.pods["default", "a"])
-    asking = read_asking(rig.cluster.pods["default", "a"], rig.state.vendor, rig.state.policies)
+    asking = read_scheduling_request(rig.cluster.pods["default", "a"], rig.state.vendor, rig.state.policies)
     assert asking is not None
     rig.state.remember(asking)
     await rig.bind("a")
@@ -67,7 +67,7 @@ async def test_the_version_that_filter_saw_counts_where_the_watch_is_late() -> N
 
 async def test_an_older_version_in_a_filter_request_takes_nothing_back() -> None:
     rig = Rig(a_pod("a", 4))
-    older = read_asking(rig.cluster.pods["default", "a"], rig.state.vendor, rig.state.policies)
+    older = read_scheduling_request(rig.cluster.pods["default", "a"], rig.state.vendor, rig.state.policies)
     rig.cluster.put(rig.cluster.pods["default", "a"])
     rig.cluster.tell(rig.state)
     assert older is not None

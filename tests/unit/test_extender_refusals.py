@@ -12,11 +12,11 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     NODES_PER_TOKEN,
     REFUSED_REASON,
     TOKENS_PER_S,
-    RefusalReporter,
+    FailedSchedulingReporter,
 )
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Policies, read_asking
+from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import ObjectReference
 from tests.extender_objects import a_node, a_pod, on_card, state_of
@@ -44,13 +44,13 @@ class Bench:
         self.time = VirtualTime()
         self.noted = Noted()
         self.explains = ExplainService(state)
-        self.reporter = RefusalReporter(self.explains, self.noted, clock=self.time.clock())
+        self.reporter = FailedSchedulingReporter(self.explains, self.noted, clock=self.time.clock())
 
     def refuse(self, name: str, units: int) -> None:
         """Let filter refuse a pod that the watch has brought."""
         pod = a_pod(name, units)
         self.state.see_pod(pod)
-        found = read_asking(pod, ENFLAME, Policies())
+        found = read_scheduling_request(pod, ENFLAME, Policies())
         assert found is not None
         self.reporter.note(found)
 

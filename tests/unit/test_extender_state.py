@@ -16,8 +16,8 @@ from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import MAX_ASKING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink
-from gcushare.scheduler_extender.verbs.request import read_asking
+from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
+from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.annotations.keys import CARDS, NODE_POLICY, USE_CARDS
@@ -201,7 +201,7 @@ class TestPods:
 
     def test_what_filter_saw_is_known_until_the_watch_tells_more(self) -> None:
         state = state_of(a_node("node-1", 16))
-        asking = read_asking(a_pod("a"), state.vendor, state.policies)
+        asking = read_scheduling_request(a_pod("a"), state.vendor, state.policies)
         assert asking is not None
         state.remember(asking)
         assert state.find_asking("uid-a") is asking
@@ -214,7 +214,7 @@ class TestPods:
     def test_only_so_many_filtered_pods_are_remembered(self) -> None:
         state = state_of()
         for number in range(MAX_REMEMBERED + 5):
-            asking = read_asking(a_pod(f"p{number}"), state.vendor, state.policies)
+            asking = read_scheduling_request(a_pod(f"p{number}"), state.vendor, state.policies)
             assert asking is not None
             state.remember(asking)
 
@@ -320,7 +320,7 @@ class TestNodes:
 class TestSinks:
     def test_what_a_full_list_leaves_out_is_gone(self) -> None:
         state = state_of()
-        nodes, pods = NodeSink([state]), PodSink([state])
+        nodes, pods = NodeHandler([state]), PodHandler([state])
         for name in ("node-1", "node-2"):
             nodes.applied(a_node(name, 16))
         for name in ("a", "b"):
@@ -335,7 +335,7 @@ class TestSinks:
 
     def test_a_node_made_anew_under_its_name_is_kept(self) -> None:
         state = state_of()
-        sink = NodeSink([state])
+        sink = NodeHandler([state])
         sink.applied(a_node("node-1", 16))
         anew = a_node("node-1", 8)
         meta = ObjectMeta(name="node-1", uid="second", annotations=anew.metadata.annotations)
@@ -346,7 +346,7 @@ class TestSinks:
 
     def test_deleted_objects_are_lost(self) -> None:
         state = state_of()
-        nodes, pods = NodeSink([state]), PodSink([state])
+        nodes, pods = NodeHandler([state]), PodHandler([state])
         nodes.applied(a_node("node-1", 16))
         pods.applied(bound("a"))
         pods.deleted(bound("a"))
@@ -357,7 +357,7 @@ class TestSinks:
     def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _: (0,))
-        PodSink([state]).retained(frozenset(), "100")
+        PodHandler([state]).retained(frozenset(), "100")
 
         assert state.ledger.is_reserved("uid-a")
 

@@ -117,8 +117,8 @@ def test_cards_are_told_by_their_use_and_whether_new_pods_may_come() -> None:
 
     assert found.modes == {CardMode.FREE: 2, CardMode.SHARED: 2, CardMode.WHOLE: 1}
     assert (found.unusable, found.largest_free) == (2, 16)
-    assert [found.would_do(asks_whole(count)) for count in (1, 2)] == [True, False]
-    assert [found.would_do(asks(units)) for units in (28, 29)] == [True, False]
+    assert [found.fits_in_sum(asks_whole(count)) for count in (1, 2)] == [True, False]
+    assert [found.fits_in_sum(asks(units)) for units in (28, 29)] == [True, False]
 
 
 def test_nothing_free_is_not_fragmented() -> None:

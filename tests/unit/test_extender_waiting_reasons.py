@@ -10,8 +10,8 @@ from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import (
     MAX_SEARCHED_SETS,
     MAX_SEARCHED_SHAPES,
-    WaitReason,
-    count_waiting,
+    PendingReason,
+    count_pending,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
@@ -23,10 +23,10 @@ from tests.extender_objects import a_node, a_pod, inventory_text, node_document,
 BOTH = (SERVES_MEMORY, SERVES_WHOLE)
 
 
-def reasons(state: VendorState) -> dict[WaitReason, int]:
+def reasons(state: VendorState) -> dict[PendingReason, int]:
     """The reasons that anybody waits for."""
     totals = ClusterTotals(state.ledger, state.changes)
-    return {reason: pods for reason, pods in count_waiting(state, totals.by_unit().values()).items() if pods}
+    return {reason: pods for reason, pods in count_pending(state, totals.by_unit().values()).items() if pods}
 
 
 def ask_for_all(state: VendorState) -> None:
@@ -47,20 +47,22 @@ def half_full() -> VendorState:
 @pytest.mark.parametrize(
     ("pod", "reason"),
     [
-        pytest.param(a_pod("p", 6), WaitReason.FITS, id="a card has room"),
-        pytest.param(a_pod("p", 7), WaitReason.FRAGMENTED, id="four cards together have room"),
-        pytest.param(a_pod("p", 16), WaitReason.FRAGMENTED, id="a whole card's units"),
-        pytest.param(a_pod("p", 17), WaitReason.NEVER, id="more than any card"),
-        pytest.param(a_pod("p", 12, annotations={CARDS: "2"}), WaitReason.FITS, id="two cards of a node have room"),
-        pytest.param(a_pod("p", 20, annotations={CARDS: "2"}), WaitReason.FRAGMENTED, id="no two cards of a node"),
-        pytest.param(a_pod("p", 30, annotations={CARDS: "2"}), WaitReason.FULL, id="more than is free in all"),
-        pytest.param(a_pod("p", 30, annotations={CARDS: "3"}), WaitReason.NEVER, id="more cards than a node has"),
-        pytest.param(a_pod("p", 7, annotations={USE_CARDS: "1"}), WaitReason.FULL, id="the cards it allows are taken"),
-        pytest.param(a_pod("p", None, whole=1), WaitReason.FULL, id="no card is empty"),
-        pytest.param(a_pod("p", "many"), WaitReason.UNREADABLE, id="no number"),
+        pytest.param(a_pod("p", 6), PendingReason.FITS, id="a card has room"),
+        pytest.param(a_pod("p", 7), PendingReason.FRAGMENTED, id="four cards together have room"),
+        pytest.param(a_pod("p", 16), PendingReason.FRAGMENTED, id="a whole card's units"),
+        pytest.param(a_pod("p", 17), PendingReason.NEVER, id="more than any card"),
+        pytest.param(a_pod("p", 12, annotations={CARDS: "2"}), PendingReason.FITS, id="two cards of a node have room"),
+        pytest.param(a_pod("p", 20, annotations={CARDS: "2"}), PendingReason.FRAGMENTED, id="no two cards of a node"),
+        pytest.param(a_pod("p", 30, annotations={CARDS: "2"}), PendingReason.FULL, id="more than is free in all"),
+        pytest.param(a_pod("p", 30, annotations={CARDS: "3"}), PendingReason.NEVER, id="more cards than a node has"),
+        pytest.param(
+            a_pod("p", 7, annotations={USE_CARDS: "1"}), PendingReason.FULL, id="the cards it allows are taken"
+        ),
+        pytest.param(a_pod("p", None, whole=1), PendingReason.FULL, id="no card is empty"),
+        pytest.param(a_pod("p", "many"), PendingReason.UNREADABLE, id="no number"),
     ],
 )
-def test_a_pod_waits_for_one_reason(pod: Pod, reason: WaitReason) -> None:
+def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:
     state = half_full()
     state.see_pod(pod)
     ask_for_all(state)
@@ -73,20 +75,20 @@ def test_empty_cards_on_different_nodes_are_fragmented_for_who_wants_two() -> No
         state.see_pod(a_pod(f"holder-{node}", 1, node=node, record=on_card(0, 1)))
     state.see_pod(a_pod("one", None, whole=1))
     state.see_pod(a_pod("two", None, whole=2))
-    assert reasons(state) == {WaitReason.FITS: 1, WaitReason.FRAGMENTED: 1}
+    assert reasons(state) == {PendingReason.FITS: 1, PendingReason.FRAGMENTED: 1}
 
 
 def test_sick_and_cordoned_cards_hold_nobody() -> None:
     cordon = {ENFLAME.cordon_annotation: "1"}
     state = state_of(a_node("node-1", offered=[card(0, 16, sick=True), card(1, 16)], annotations=cordon))
     state.see_pod(a_pod("p", 4))
-    assert reasons(state) == {WaitReason.NEVER: 1}
+    assert reasons(state) == {PendingReason.NEVER: 1}
 
 
 def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
     state = state_of(a_node("node-1", 16))
     state.see_pod(a_pod("p", 4))
-    assert reasons(state) == {WaitReason.FITS: 1}
+    assert reasons(state) == {PendingReason.FITS: 1}
     waiting = state.waiting["uid-p"].asking
     assert waiting is not None
     state.ledger.reserve(waiting.pod, "node-1", waiting.shape.request, waiting.card_policy)
@@ -98,9 +100,9 @@ def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judge
     for number in range(MAX_SEARCHED_SHAPES + 5):
         state.see_pod(a_pod(f"p-{number}", 1, annotations={USE_CARDS: f"0,{number + 1}"}))
     state.see_pod(a_pod("plain", 1))
-    assert reasons(state) == {WaitReason.FITS: 1, WaitReason.UNJUDGED: MAX_SEARCHED_SHAPES + 5}
+    assert reasons(state) == {PendingReason.FITS: 1, PendingReason.UNJUDGED: MAX_SEARCHED_SHAPES + 5}
     ask_for_all(state)
-    assert reasons(state) == {WaitReason.FITS: 1 + MAX_SEARCHED_SHAPES, WaitReason.UNJUDGED: 5}
+    assert reasons(state) == {PendingReason.FITS: 1 + MAX_SEARCHED_SHAPES, PendingReason.UNJUDGED: 5}
 
 
 class TestElsewhere:
@@ -112,17 +114,17 @@ class TestElsewhere:
             state.asked.note(f"uid-{name}", frozenset(names))
         state.see_pod(a_pod("r", 12))
         ask_for_all(state)
-        assert reasons(state) == {WaitReason.ELSEWHERE: 1, WaitReason.FITS: 2}
+        assert reasons(state) == {PendingReason.ELSEWHERE: 1, PendingReason.FITS: 2}
 
         state.lose_pod("uid-x")
-        assert reasons(state) == {WaitReason.FITS: 3}
+        assert reasons(state) == {PendingReason.FITS: 3}
 
     def test_where_no_node_has_room_what_was_asked_changes_nothing(self) -> None:
         state = half_full()
         state.see_pod(a_pod("p", 12))
         state.asked.note("uid-p", frozenset({"node-1"}))
         ask_for_all(state)
-        assert reasons(state) == {WaitReason.FRAGMENTED: 1}
+        assert reasons(state) == {PendingReason.FRAGMENTED: 1}
 
     def test_of_very_many_sets_only_some_are_searched(self) -> None:
         state = state_of(a_node("node-a", 16))
@@ -130,11 +132,11 @@ class TestElsewhere:
             state.see_pod(a_pod(f"p-{number}", 1))
             state.asked.note(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
-        assert reasons(state) == {WaitReason.ELSEWHERE: MAX_SEARCHED_SETS, WaitReason.UNJUDGED: 3}
+        assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNJUDGED: 3}
 
 
 def test_every_reason_is_told_also_at_zero() -> None:
-    assert count_waiting(state_of(), ()) == dict.fromkeys(WaitReason, 0)
+    assert count_pending(state_of(), ()) == dict.fromkeys(PendingReason, 0)
 
 
 class TestNodesWithoutUnits:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError
-from gcushare.scheduler_extender.verbs.request import read_asking
+from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
 from gcushare.scheduler_extender.waking.waker import ADOPT_S, ANSWER_S, LONGEST_SETTLE_S, SETTLE_S
 from gcushare.vendors import ENFLAME
@@ -264,7 +264,7 @@ async def test_a_pod_that_was_turned_away_before_this_replica_could_answer_is_wo
 async def test_the_memory_of_refused_pods_is_bounded() -> None:
     bench = Bench(4)
     refused = RefusedPods()
-    asking = [read_asking(a_pod(f"pod-{n}", 8), ENFLAME, bench.state.policies) for n in range(MAX_PODS + 5)]
+    asking = [read_scheduling_request(a_pod(f"pod-{n}", 8), ENFLAME, bench.state.policies) for n in range(MAX_PODS + 5)]
     for number, each in enumerate(asking):
         assert each is not None
         refused.group(each.shape, frozenset({f"node-{number}-{n}" for n in range(50)})).add(refused.remember(each))

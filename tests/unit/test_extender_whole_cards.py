@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.core.errors import NotFoundError, Refused
 from gcushare.core.nodes import CardMode
-from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, RefusalReporter
+from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.request import Policies, read_asking
+from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
 from gcushare.wire.documents.explain import render_explanation
@@ -293,7 +293,7 @@ class TestAnswersForPeople:
         state.see_pod(a_pod("a", whole=3))
         asking = state.find_asking("uid-a")
         assert asking is not None
-        reporter = RefusalReporter(ExplainService(state), noted)
+        reporter = FailedSchedulingReporter(ExplainService(state), noted)
         reporter.note(asking)
         task = asyncio.create_task(reporter.run(), name="reporter")
         async with asyncio.timeout(5):
@@ -318,13 +318,13 @@ def test_nodes_of_which_the_kubelet_counts_nothing_are_judged_by_what_they_serve
 def test_the_settings_decide_where_the_author_does_not() -> None:
     policies = Policies(whole_card="loose")
     asked = [
-        read_asking(a_pod("a", whole=2, annotations=annotations), ENFLAME, policies)
+        read_scheduling_request(a_pod("a", whole=2, annotations=annotations), ENFLAME, policies)
         for annotations in ({}, {WHOLE_CARD_POLICY: "close"})
     ]
 
     assert [found.request.cards.whole_policy for found in asked if found is not None] == ["loose", "close"]
-    shared = read_asking(a_pod("b", 4, annotations={WHOLE_CARD_POLICY: "loose"}), ENFLAME, policies)
-    plain = read_asking(a_pod("c", 4), ENFLAME, policies)
+    shared = read_scheduling_request(a_pod("b", 4, annotations={WHOLE_CARD_POLICY: "loose"}), ENFLAME, policies)
+    plain = read_scheduling_request(a_pod("c", 4), ENFLAME, policies)
     assert shared is not None
     assert plain is not None
     assert shared.shape == plain.shape

@@ -8,45 +8,45 @@ import pytest
 
 from gcushare.cli.inspect.changes import Look, changes_between
 from gcushare.cli.inspect.summary import summarise
-from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
+from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from tests.builders import card, cards, held, pod
 from tests.unit.inspect_pictures import give, picture_of
 
 
-def base() -> Picture:
+def base() -> ClusterSnapshot:
     return give(picture_of(("node-1", cards(16, 16), "1")), held("a", "node-1", (0, 4)))
 
 
-def _gives(picture: Picture) -> None:
+def _gives(picture: ClusterSnapshot) -> None:
     give(picture, held("b", "node-1", (0, 6)))
 
 
-def _takes(picture: Picture) -> None:
+def _takes(picture: ClusterSnapshot) -> None:
     picture.lose_pod("uid-a")
 
 
-def _moves(picture: Picture) -> None:
+def _moves(picture: ClusterSnapshot) -> None:
     give(picture, held("a", "node-1", (1, 4)))
 
 
-def _sickens(picture: Picture) -> None:
+def _sickens(picture: ClusterSnapshot) -> None:
     picture.ledger.set_node("node-1", [card(0, sick=True), card(1)], picture.ledger.nodes["node-1"].unit)
 
 
-def _waits(picture: Picture) -> None:
+def _waits(picture: ClusterSnapshot) -> None:
     picture.pods["uid-w"] = PodFacts(ref=pod("w"), state="Pending", units=9)
 
 
-def _adds_a_node(picture: Picture) -> None:
+def _adds_a_node(picture: ClusterSnapshot) -> None:
     picture.ledger.set_node("node-2", cards(8), None)
     picture.nodes["node-2"] = NodeFacts(name="node-2")
 
 
-def _loses_the_node(picture: Picture) -> None:
+def _loses_the_node(picture: ClusterSnapshot) -> None:
     picture.lose_node("node-1")
 
 
-def _is_not_ready(picture: Picture) -> None:
+def _is_not_ready(picture: ClusterSnapshot) -> None:
     picture.nodes["node-1"] = NodeFacts(name="node-1", is_ready=False)
 
 
@@ -64,7 +64,7 @@ def _is_not_ready(picture: Picture) -> None:
         (_is_not_ready, ["node-1: Ready -> NotReady"]),
     ],
 )
-def test_a_change_is_told_with_its_numbers(change: Callable[[Picture], None], lines: list[str]) -> None:
+def test_a_change_is_told_with_its_numbers(change: Callable[[ClusterSnapshot], None], lines: list[str]) -> None:
     picture = base()
     before = Look.at(summarise(picture))
     change(picture)

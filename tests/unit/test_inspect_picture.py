@@ -10,7 +10,7 @@ import pytest
 from gcushare.cli.inspect.summary import summarise
 from gcushare.cluster.extender_document import adopt_document, decode_document
 from gcushare.cluster.reading import asking_words, may_ask
-from gcushare.cluster.snapshot import Picture
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
@@ -19,13 +19,13 @@ from tests.builders import card, cards, held
 from tests.extender_objects import a_node, a_pod, on_card, pod_document
 
 
-def seen(vendor: Vendor = ENFLAME) -> Picture:
-    picture = Picture(vendor)
+def seen(vendor: Vendor = ENFLAME) -> ClusterSnapshot:
+    picture = ClusterSnapshot(vendor)
     picture.see_node(a_node("node-1", 16, 16, vendor=vendor))
     return picture
 
 
-def figures(picture: Picture) -> dict[tuple[str, int], tuple[int, int]]:
+def figures(picture: ClusterSnapshot) -> dict[tuple[str, int], tuple[int, int]]:
     nodes = picture.ledger.nodes
     return {(name, i): (s.held, s.total) for name, node in nodes.items() for i, s in node.cards.items()}
 
@@ -83,7 +83,7 @@ def test_a_pod_nominated_for_a_node_is_pending_there_and_waits() -> None:
 
 
 def test_a_node_that_cannot_be_read_is_kept_with_its_problem_and_one_without_cards_is_not() -> None:
-    picture = Picture(ENFLAME)
+    picture = ClusterSnapshot(ENFLAME)
     picture.see_node(a_node("bad", 16, annotations={ENFLAME.inventory_annotation: "{"}))
     picture.see_node(a_node("other", 16, vendor=ALIYUN))
     assert "cannot be read" in picture.nodes["bad"].problem

@@ -11,7 +11,7 @@ from gcushare.cli.inspect.details import detail_lines
 from gcushare.cli.inspect.options import SortKey
 from gcushare.cli.inspect.summary import Summary, natural_key, summarise
 from gcushare.cli.inspect.table import table_lines
-from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
+from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
@@ -19,7 +19,7 @@ from tests.builders import card, cards, held, pod
 from tests.unit.inspect_pictures import give, picture_of
 
 
-def table(picture: Picture, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
+def table(picture: ClusterSnapshot, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
     summary: Summary = summarise(picture, **options)  # type: ignore[arg-type]  # keywords of summarise
     return [line.plain for line in table_lines(summary, width, is_wide=wide)]
 

@@ -200,7 +200,7 @@ def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way
 def test_a_reservation_set_aside_is_held_beside_another_until_the_pod_is_observed() -> None:
     ledger = ledger_of(n=(16,), m=(16,))
     first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
-    ledger.set_aside("uid-a")
+    ledger.park("uid-a")
     second = ledger.reserve(pod("a"), "m", asks(12), BINPACK)
     assert [node.used for node in ledger.nodes.values()] == [12, 12]
     assert len(ledger.reserved) == 2
@@ -215,11 +215,11 @@ def test_a_reservation_set_aside_is_held_beside_another_until_the_pod_is_observe
 def test_what_was_set_aside_goes_with_its_pod_and_can_be_had_again_before() -> None:
     ledger = ledger_of(n=(16,), m=(16,))
     first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
-    ledger.set_aside("uid-a")
-    assert ledger.take_back("uid-a", "m") is None
-    assert ledger.take_back("uid-a", "n") is not None
+    ledger.park("uid-a")
+    assert ledger.unpark("uid-a", "m") is None
+    assert ledger.unpark("uid-a", "n") is not None
     assert ledger.assignment("uid-a") == first
-    ledger.set_aside("uid-a")
+    ledger.park("uid-a")
     ledger.forget("uid-a")
     assert [node.used for node in ledger.nodes.values()] == [0, 0]
     assert ledger.reserved == set()
@@ -277,9 +277,9 @@ def replay(ledger: Ledger, kind: str, number: int, amount: int, node: str) -> No
             ledger.forget(uid)
         case "aside" if ledger.is_reserved(uid):
             with suppress(ConflictError):
-                ledger.set_aside(uid)
+                ledger.park(uid)
         case "back" if ledger.assignment(uid) is None:
-            ledger.take_back(uid, node)
+            ledger.unpark(uid, node)
         case "aside" | "back":
             return
         case "serve":

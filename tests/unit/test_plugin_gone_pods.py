@@ -6,7 +6,7 @@ import pytest
 from gcushare.core.cards import BOTH_MODES, Closure
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
@@ -152,11 +152,11 @@ async def test_the_keeper_counts_the_time_from_the_look_that_does_not_show_the_p
     assert in_use(book) == (set(), set())
 
 
-def gone_book(grace_s: int, *, longest_wait_s: float = 600.0) -> PodBook:
+def gone_book(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
     """A book whose pod held memory of card 0 and went away without having been seen to end."""
     plain = pod("a", 4, card=0)
     spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
-    book = PodBook(ENFLAME, longest_wait_s=longest_wait_s)
+    book = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
     book.apply(msgspec.structs.replace(plain, spec=spec))
     book.reconcile({"uid-a": {"c0": {0: 4}}})
     book.forget("uid-a")

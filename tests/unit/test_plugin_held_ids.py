@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.kubelet.held_ids import HeldIds
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.plugin_records import World, keeper_of
@@ -34,7 +34,7 @@ class Asked:
         self.pods = set(pods)
 
 
-def held_of(book: PodBook) -> tuple[HeldIds, Asked]:
+def held_of(book: PodStore) -> tuple[HeldIds, Asked]:
     asked = Asked()
     return HeldIds(book, asked.note), asked
 

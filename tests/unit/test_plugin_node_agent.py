@@ -23,7 +23,7 @@ from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.changes import PodChanges
 from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
@@ -129,7 +129,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
-    away, book, heard, pods = Away(), PodBook(ENFLAME), Heard(), PodChanges()
+    away, book, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
     delivery = Delivery(ENFLAME, (Strategy.ENV,))
 
     def note() -> None:

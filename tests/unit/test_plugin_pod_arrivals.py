@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.objects import Pod
@@ -19,7 +19,7 @@ def spoilt(each: Pod, **annotations: str) -> Pod:
     return msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, annotations=found))
 
 
-def waiting(book: PodBook) -> list[str]:
+def waiting(book: PodStore) -> list[str]:
     return [candidate.pod.name for candidate in (*book.candidates(), *book.candidates(whole=True))]
 
 

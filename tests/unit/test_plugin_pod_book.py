@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.matching import match
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.objects import Pod
@@ -36,14 +36,14 @@ def pod(
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
-def book_of(*pods: Pod) -> PodBook:
-    book = PodBook(ENFLAME)
+def book_of(*pods: Pod) -> PodStore:
+    book = PodStore(ENFLAME)
     for each in pods:
         book.apply(each)
     return book
 
 
-def written(book: PodBook) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+def written(book: PodStore) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
     return {write.pod.name: (write.cards, write.corrected_from) for write in book.writes(UUIDS, UNITS, 1)}
 
 
@@ -161,7 +161,7 @@ def test_promises_are_what_records_name_and_nobody_holds_yet() -> None:
 
 
 def serve(
-    book: PodBook, units: int, free: dict[int, int], truth: str, holdings: dict[str, dict[str, dict[int, int]]]
+    book: PodStore, units: int, free: dict[int, int], truth: str, holdings: dict[str, dict[str, dict[int, int]]]
 ) -> None:
     """One admission as the kubelet double does it: our preference decides the card, the kubelet knows for whom."""
     candidate = match(book.candidates(), units, free)

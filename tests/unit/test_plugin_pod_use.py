@@ -8,23 +8,23 @@ from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.memory_use import PodUse, divide_use, granted_bytes
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole, on_card
 
 NODE = "node-1"
 
 
-def book_of(*held: tuple[str, int], annotations: Mapping[str, str] | None = None) -> PodBook:
+def book_of(*held: tuple[str, int], annotations: Mapping[str, str] | None = None) -> PodStore:
     """Pods of 4 units by name and card, each with the uid that its name gives it."""
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     for name, card in held:
         book.apply(a_pod(name, node=NODE, record=on_card(card, 4), annotations=dict(annotations or {})))
     book.reconcile({f"default/{name}": {"main": {card: 4}} for name, card in held})
     return book
 
 
-def uid_of(book: PodBook, name: str) -> str:
+def uid_of(book: PodStore, name: str) -> str:
     (uid,) = [uid for uid, entry in book.entries.items() if entry.ref.name == name]
     return uid
 
@@ -52,13 +52,13 @@ def test_of_a_card_whose_processes_are_not_listed_nothing_is_told() -> None:
 
 
 def test_a_pod_that_has_no_card_yet_and_no_process_is_not_told() -> None:
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.apply(a_pod("waits", node=NODE, record=on_card(0, 4)))
     assert divide_use({0: {}}, {}, book.entries.values()).by_pod == {}
 
 
 def test_a_pod_of_two_whole_cards_is_told_for_each() -> None:
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.apply(a_pod("w", None, whole=2, node=NODE, record=as_whole(0, 1)))
     book.reconcile({}, {"default/w": {"main": {0: 1, 1: 1}}})
     w = uid_of(book, "w")
@@ -83,7 +83,7 @@ def test_a_pod_may_use_its_units_and_one_with_a_whole_card_also_what_no_unit_sta
     (shared,) = book_of(("a", 0)).entries.values()
     assert granted_bytes(shared, inventory) == {0: 4 * GIB}
     assert granted_bytes(shared, None) == {}
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.apply(a_pod("w", None, whole=1, node=NODE, record=as_whole(0)))
     book.reconcile({}, {"default/w": {"main": {0: 1}}})
     (whole,) = book.entries.values()

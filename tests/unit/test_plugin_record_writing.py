@@ -11,14 +11,14 @@ import pytest
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.device_plugin.pods.annotation_writer import CALM_S, LEAST_INTERVAL_S, LOOK_S, RESEND_S
 from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.errors import InvalidError
 from gcushare.vendors import ENFLAME
 from tests.unit.plugin_records import World, book_of, keeper_of, write_due
 from tests.unit.test_plugin_pod_book import pod
 
 
-async def keeper_with(world: World, *names: str) -> tuple[RecordKeeper, PodBook]:
+async def keeper_with(world: World, *names: str) -> tuple[RecordKeeper, PodStore]:
     """A keeper that knows these pods, each of which holds units of card 1 where its record says card 0."""
     book = book_of(*names)
     for name in names:
@@ -28,7 +28,7 @@ async def keeper_with(world: World, *names: str) -> tuple[RecordKeeper, PodBook]
     return keeper, book
 
 
-def watch(keeper: RecordKeeper, book: PodBook, name: str, card: int, *, assigned: bool = True) -> None:
+def watch(keeper: RecordKeeper, book: PodStore, name: str, card: int, *, assigned: bool = True) -> None:
     """Have the watch show a pod with this record."""
     book.apply(pod(name, 4, card=card, assigned=assigned))
     keeper.writer.note_pod(f"uid-{name}")
@@ -200,7 +200,7 @@ async def test_nothing_is_written_before_the_cards_are_known() -> None:
 
 
 async def test_exchanged_cards_of_waiting_pods_are_written_when_the_batch_is_over() -> None:
-    world, book = World(), PodBook(ENFLAME)
+    world, book = World(), PodStore(ENFLAME)
     book.apply(pod("a", 4, card=0))
     book.apply(pod("b", 4, card=1))
     keeper = keeper_of(world, book)

@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, Inventory
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.kubelet.conflicting_plugin import RivalWatch
+from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.node.publisher import ResourceCounts
 
 RESOURCE = "nvidia.com/gpu"
@@ -40,8 +40,8 @@ class World:
         data = {"PodDeviceEntries": None, "RegisteredDevices": {resource: list(ids)}}
         self.path.write_text(json.dumps({"Data": data, "Checksum": 1}))
 
-    def watch(self) -> RivalWatch:
-        return RivalWatch(RESOURCE, self.path, self, self.told.append)
+    def watch(self) -> ConflictingPluginWatch:
+        return ConflictingPluginWatch(RESOURCE, self.path, self, self.told.append)
 
 
 @pytest.fixture

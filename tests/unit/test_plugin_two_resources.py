@@ -8,7 +8,7 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.node.inventory import Mode
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
@@ -40,7 +40,7 @@ def ended(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
 
 
-def in_use(book: PodBook) -> tuple[set[int], set[int]]:
+def in_use(book: PodStore) -> tuple[set[int], set[int]]:
     """The cards in shared use, and those in whole use."""
     return set(book.cards_in_use(whole=False)), set(book.cards_in_use(whole=True))
 
@@ -69,7 +69,7 @@ def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_fo
 
 
 def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_it() -> None:
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.reconcile({"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
     book.apply(whole_pod("other", cards="2"))
     book.retain({"uid-other"})

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.cards import UnrecordedHolder
 from gcushare.device_plugin.pods.reconciler import CHANGING_PERIOD_S
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
@@ -46,7 +46,7 @@ def asking(name: str, limits: dict[str, str], **annotations: str) -> Pod:
     ],
 )
 def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_gave_it(refused: Pod) -> None:
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.apply(refused)
     book.reconcile({"d/a": {"c0": {1: 12}}})
     book.note_unrecorded(0.0)
@@ -58,7 +58,7 @@ def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_ga
 
 def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts() -> None:
     both = asking("both", {MEMORY: "4", WHOLE: "1"})
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.apply(both)
     assert book.entries == {}
     book.reconcile({"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
@@ -76,7 +76,7 @@ def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts(
 
 
 def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.apply(pod("c", 4, card=0))
     book.reconcile({"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
     book.note_unrecorded(0.0)
@@ -100,7 +100,7 @@ def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_t
 ) -> None:
     plain = pod("mirror", 4, card=0, assigned=True)
     annotations = plain.metadata.annotations | {MIRROR: "hash"}
-    book = PodBook(ENFLAME)
+    book = PodStore(ENFLAME)
     book.apply(
         msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
     )

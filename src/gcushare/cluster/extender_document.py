@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import msgspec
 
-from gcushare.cluster.snapshot import NodeFacts, Picture
+from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts
 from gcushare.core.cards import SERVES_MEMORY, Card, Closure, Health, InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
@@ -88,7 +88,7 @@ def decode_document(body: bytes) -> list[ExtenderNode]:
     return document.nodes or []
 
 
-def adopt_document(picture: Picture, nodes: list[ExtenderNode]) -> None:
+def adopt_document(picture: ClusterSnapshot, nodes: list[ExtenderNode]) -> None:
     """Replace the picture's ledger by what the extender counts; cards' details and units stay as the nodes tell them.
 
     A node that the extender does not show is no longer shown either, and told as a problem.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gcushare.cluster.snapshot import Picture
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import GoneError
@@ -38,7 +38,7 @@ class Scope:
         return self.node is not None or bool(self.labels)
 
 
-async def read_nodes(client: KubeClient, picture: Picture, scope: Scope, progress: Progress) -> None:
+async def read_nodes(client: KubeClient, picture: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
     """Read the nodes of the scope; one that cannot be read is told as a problem.
 
     Raises:
@@ -57,7 +57,7 @@ async def read_nodes(client: KubeClient, picture: Picture, scope: Scope, progres
             progress("nodes", count)
 
 
-async def read_pods(client: KubeClient, picture: Picture, scope: Scope, progress: Progress) -> None:
+async def read_pods(client: KubeClient, picture: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
     """Read every unfinished pod that may hold or want cards of the scope's nodes."""
     fields = UNFINISHED if scope.node is None else f"{UNFINISHED},spec.nodeName={scope.node}"
     words = asking_words(picture.vendor)
@@ -71,7 +71,7 @@ async def read_pods(client: KubeClient, picture: Picture, scope: Scope, progress
                 picture.see_pod(pod)
 
 
-def _is_of_scope(pod: Pod, picture: Picture) -> bool:
+def _is_of_scope(pod: Pod, picture: ClusterSnapshot) -> bool:
     return not (picture.is_partial and pod.is_bound and pod.spec.node_name not in picture.nodes)
 
 
@@ -105,7 +105,7 @@ async def _items(client: KubeClient, resource: Resource[Any], selector: Selector
                 yield raw
 
 
-def _decoded(door: JsonDoor[T], raw: msgspec.Raw, kind: str, picture: Picture) -> T | None:
+def _decoded(door: JsonDoor[T], raw: msgspec.Raw, kind: str, picture: ClusterSnapshot) -> T | None:
     try:
         return door.read(raw)
     except RemoteContractError as error:

@@ -1,6 +1,6 @@
 """What is known of a cluster's cards: the ledger, and beside it what only people need (addresses, states, reasons).
 
-Pure: whoever reads the API server or the extender tells a ``Picture`` what was seen; whoever shows it asks.
+Pure: whoever reads the API server or the extender tells a ``ClusterSnapshot`` what was seen; whoever shows it asks.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Picture:
+class ClusterSnapshot:
     """One vendor's nodes and pods. Repeatable: what is seen again replaces what was known."""
 
     vendor: Vendor

@@ -79,8 +79,8 @@ def describe_help(explanation: Explanation) -> str:
         where = ", of the nodes asked about" if explanation.asked is not None else ""
         return f"{_describe_impossible(explanation)}{where}"
     parts = [f"the largest request that fits now is {_describe_largest(explanation)}", *_describe_remedy(explanation)]
-    if explanation.weighed < explanation.hopeful:
-        parts.append(f"pods to end were sought on {explanation.weighed} of {explanation.hopeful} such nodes")
+    if explanation.weighed < explanation.after_preemption:
+        parts.append(f"pods to end were sought on {explanation.weighed} of {explanation.after_preemption} such nodes")
     return "; ".join(parts)
 
 

@@ -131,8 +131,8 @@ class Explanation:
 
     ``largest_now`` and ``largest_ever``: the most units that each of as many allowed cards of one node could give now,
     and if every pod ended; for whole cards, the most such cards of one node. ``asked``: where kube-scheduler asked
-    about some nodes only; all but its own numbers are of those. The remedy was sought on ``weighed`` of ``hopeful``
-    nodes, those that lack least; without one, ending pods of a higher priority is all that would help there.
+    about some nodes only; all but its own numbers are of those. The remedy was sought on ``weighed`` of ``after_preemption`` nodes,
+    those that lack least; without one, ending pods of a higher priority is all that would help there.
     """
 
     request: CardRequest
@@ -142,7 +142,7 @@ class Explanation:
     remedy: Remedy | None
     asked: Asked | None = None
     weighed: int = 0
-    hopeful: int = 0
+    after_preemption: int = 0
 
     @property
     def nodes_fit(self) -> int:
@@ -219,7 +219,7 @@ class Explainer:
             remedy=min(self._remedies, key=_rank_remedy, default=None),
             asked=asked,
             weighed=self._weighed,
-            hopeful=self._hopeful,
+            after_preemption=self._hopeful,
         )
 
     def _weigh(self, name: str, node: NodeState) -> Remedy | None:

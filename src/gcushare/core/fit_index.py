@@ -125,7 +125,7 @@ class FitIndex:
         return self._ranks.keys()
 
     @property
-    def hopeful(self) -> Collection[str]:
+    def after_preemption(self) -> Collection[str]:
         """The names of all nodes that would hold the request if every pod there ended; followed once asked for."""
         if self._hopeful is None:
             nodes, request = self._ledger.nodes, self.shape.request
@@ -199,11 +199,11 @@ class FitIndex:
             del self._scores[name]  # Nodes come and go under ever new names.
         self.moves.note(name)
 
-    def _follow_hope(self, name: str, node: NodeState | None, hopeful: set[str]) -> None:
+    def _follow_hope(self, name: str, node: NodeState | None, after_preemption: set[str]) -> None:
         hopes = node is not None and can_ever_fit(node, self.shape.request)
-        if hopes != (name in hopeful):
+        if hopes != (name in after_preemption):
             self.hope_version += 1
-            (hopeful.add if hopes else hopeful.discard)(name)
+            (after_preemption.add if hopes else after_preemption.discard)(name)
 
 
 def _score(rank: float) -> int:

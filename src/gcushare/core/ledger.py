@@ -146,7 +146,7 @@ class Ledger:
         self._remove(uid)
         return True
 
-    def set_aside(self, uid: str) -> str:
+    def park(self, uid: str) -> str:
         """Keep a reservation under a key of its own, so that the pod can be given cards elsewhere; returns the key.
 
         For a pod that may turn out to hold either. What is then observed of the pod ends both.
@@ -164,7 +164,7 @@ class Ledger:
         self._aside.setdefault(uid, set()).add(key)
         return key
 
-    def take_back(self, uid: str, node_name: str) -> str | None:
+    def unpark(self, uid: str, node_name: str) -> str | None:
         """Have what was set aside on a node again under the pod's uid; returns its key, None when there is none."""
         key = _aside_key(uid, node_name)
         if key not in self._reserved:

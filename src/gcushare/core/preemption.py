@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
-from gcushare.core.preemption_cost import CardCover, Cost, sum_cheapest
+from gcushare.core.preemption_cost import Cost, PreemptionCost, sum_cheapest
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
@@ -96,7 +96,7 @@ class _Reach:
     """What a pool of narrow victims can free, and for how little; None when it is not enough."""
 
     pool: tuple[_Holder, ...]
-    covers: dict[int, CardCover]
+    covers: dict[int, PreemptionCost]
     cost: Cost | None
 
 
@@ -208,8 +208,8 @@ class _Search:
             chosen.append(holder)
         return tuple(holder.victim for holder in chosen)
 
-    def _covers(self, ended: Iterable[_Holder], pool: Iterable[_Holder]) -> dict[int, CardCover]:
-        covers = {index: CardCover(need, everybody=everybody) for index, (need, everybody) in self._needs.items()}
+    def _covers(self, ended: Iterable[_Holder], pool: Iterable[_Holder]) -> dict[int, PreemptionCost]:
+        covers = {index: PreemptionCost(need, everybody=everybody) for index, (need, everybody) in self._needs.items()}
         for holder in ended:
             for index, amount in holder.shares:
                 covers[index].lessen(amount)
@@ -218,7 +218,7 @@ class _Search:
                 covers[index].put(amount, violates=holder.victim.violates)
         return covers
 
-    def _cost(self, covers: Iterable[CardCover]) -> Cost | None:
+    def _cost(self, covers: Iterable[PreemptionCost]) -> Cost | None:
         return sum_cheapest((cover.cost() for cover in covers), self._count)
 
 

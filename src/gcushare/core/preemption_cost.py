@@ -10,7 +10,7 @@ Cost: TypeAlias = tuple[int, int]
 """Victims that break a disruption budget, and others. Compared in this order, and added up over cards."""
 
 
-class CardCover:
+class PreemptionCost:
     """One card and the victims on it that may end. ``need`` is what has to come free, in the unit of the amounts.
 
     Of victims only amounts are kept: two that hold as much are as good as each other here. ``everybody``: the card is

@@ -75,7 +75,7 @@ class UnitTotals:
             return max(self.usable_of_nodes, default=0) >= request.cards
         return max(self.sizes_of_cards, default=0) >= request.units
 
-    def would_do(self, request: CardRequest) -> bool:
+    def fits_in_sum(self, request: CardRequest) -> bool:
         """Whether the free units, or the empty cards, would do if all of them were in one place."""
         if request.whole:
             return sum(cards * nodes for cards, nodes in self.empty_of_nodes.items()) >= request.cards

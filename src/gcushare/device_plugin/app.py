@@ -23,11 +23,18 @@ from gcushare.device_plugin.allocation.response import Delivery, Strategy
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.configuration import find_api_server, monitor_settings, source_options
 from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
-from gcushare.device_plugin.kubelet.conflicting_plugin import RivalWatch
+from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.kubelet.device_list import DeviceList, DeviceTable, WholeCardTable
 from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
 from gcushare.device_plugin.kubelet.server import DevicePluginService, Granting
-from gcushare.device_plugin.kubernetes import ApiPatcher, EventAnnouncer, NodeSink, PodSink, decode_node, decode_pod
+from gcushare.device_plugin.kubernetes import (
+    ApiPatcher,
+    EventAnnouncer,
+    NodeHandler,
+    PodHandler,
+    decode_node,
+    decode_pod,
+)
 from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
 from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
 from gcushare.device_plugin.node.publisher import Publisher
@@ -35,7 +42,7 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.changes import PodChanges
 from gcushare.device_plugin.pods.memory_use import PodUseKeeper
 from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
@@ -128,7 +135,7 @@ class PluginApp:
     def _make_parts(self, observer: _Observer) -> Parts:
         kubelet, vendor = self._settings.kubelet, self._vendor
         patcher, pods = ApiPatcher(self._client, kubelet.node_name), PodChanges()
-        book = PodBook(vendor, longest_wait_s=kubelet.longest_wait_for_containers)
+        book = PodStore(vendor, longest_wait_s=kubelet.longest_wait_for_containers)
         cards = self._settings.cards
         keeper = RecordKeeper(
             book,
@@ -192,7 +199,7 @@ class PluginApp:
 
     def _make_whole_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
         parts, vendor, kubelet = self._parts, self._vendor, self._settings.kubelet
-        rivals = RivalWatch(
+        rivals = ConflictingPluginWatch(
             vendor.whole_card_resource,
             kubelet.device_plugin_dir / CHECKPOINT_NAME,
             parts.publisher,
@@ -220,7 +227,7 @@ class PluginApp:
         self._pods = Reflector(
             self._client,
             PODS,
-            PodSink(self._agent),
+            PodHandler(self._agent),
             decode=decode_pod,
             selector=Selector(fields=f"spec.nodeName={node_name}"),
             settings=ReflectorSettings(from_cache=True),
@@ -228,7 +235,7 @@ class PluginApp:
         self._node = Reflector(
             self._client,
             NODES,
-            NodeSink(self._agent),
+            NodeHandler(self._agent),
             decode=decode_node,
             selector=Selector(fields=f"metadata.name={node_name}"),
         )

@@ -50,7 +50,7 @@ class EventAnnouncer:
         self._recorder.record(about, reason, message, warning=warning)
 
 
-class PodSink:
+class PodHandler:
     """Feeds this node's pods to the agent."""
 
     def __init__(self, agent: NodeAgent) -> None:
@@ -69,7 +69,7 @@ class PodSink:
         self._agent.pods_retained(uids)
 
 
-class NodeSink:
+class NodeHandler:
     """Feeds this node's Node object to the agent."""
 
     def __init__(self, agent: NodeAgent) -> None:

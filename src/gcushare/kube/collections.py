@@ -16,7 +16,7 @@ from gcushare.wire.objects import ListOf
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Sink(Protocol[T_contra]):
+class WatchHandler(Protocol[T_contra]):
     """Whose picture it is. Called from the reflector's task, never concurrently; what it raises ends the reflector."""
 
     def applied(self, obj: T_contra) -> None:

@@ -28,7 +28,7 @@ import msgspec
 
 from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.collections import CollectionApi, Sink
+from gcushare.kube.collections import CollectionApi, WatchHandler
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError
 from gcushare.kube.pacing import Backoff, BackoffPolicy
@@ -117,7 +117,7 @@ class Reflector(Generic[T]):
         self,
         client: CollectionApi,
         resource: Resource[Any],
-        sink: Sink[T],
+        sink: WatchHandler[T],
         *,
         decode: Callable[[msgspec.Raw], T],
         selector: Selector = EVERYTHING,

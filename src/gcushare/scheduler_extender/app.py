@@ -31,12 +31,12 @@ from gcushare.runtime.metrics import (
     metrics_route,
 )
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.scheduler_extender.dashboard import Dashboard, Notes, Surroundings
-from gcushare.scheduler_extender.explain.failed_scheduling_events import RefusalReporter
+from gcushare.scheduler_extender.dashboard import Dashboard, MetadataCache, Surroundings
+from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.http.routes import Serving, VendorRoutes, ordinary_routes, root_routes
-from gcushare.scheduler_extender.leadership import STALE_SHARE, Leading, Picture
+from gcushare.scheduler_extender.leadership import STALE_SHARE, Leading, WatchCache
 from gcushare.scheduler_extender.metrics import (
     EventCollector,
     ReplicaCollector,
@@ -48,15 +48,15 @@ from gcushare.scheduler_extender.metrics import (
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
 from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
-from gcushare.scheduler_extender.state.maintenance import recount_for_ever, settle_for_ever
+from gcushare.scheduler_extender.state.maintenance import confirm_periodically, recount_periodically
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeSink, PodSink, decode_node, decode_pod
+from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler, decode_node, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
-from gcushare.scheduler_extender.verbs.request import Asking, Policies
+from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Node, Pod
 
@@ -133,7 +133,7 @@ class Extender:
         self.leadership: Leadership = self._leading or Alone()
         self.serving = Serving(self.leadership, self._is_catching_up)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname())
-        self._reporters: list[RefusalReporter] = []
+        self._reporters: list[FailedSchedulingReporter] = []
         self._api = KubePods(client)
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
@@ -230,10 +230,10 @@ class Extender:
         for state, reporter in zip(self.states, self._reporters, strict=True):
             tasks.start(f"report refusals of {state.vendor.name}", reporter.run())
         counted = [(state, self._metrics.drifts_of(state.vendor.name)) for state in self.states]
-        tasks.start("recount", recount_for_ever(counted, follow.recount_interval, self._heartbeat))
+        tasks.start("recount", recount_periodically(counted, follow.recount_interval, self._heartbeat))
         for each in self.services:
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
-        tasks.start("settle", settle_for_ever([each.binds for each in self.services], follow.settle_after))
+        tasks.start("settle", confirm_periodically([each.binds for each in self.services], follow.settle_after))
         if self._leading is not None:
             tasks.start("elect a leader", self._stand_when_synced(self._leading))
 
@@ -286,27 +286,27 @@ class Extender:
             return None
         namespace = election.lease_namespace or client.config.namespace
         lease = ApiLease(client, namespace, election.lease_name)
-        pictures: dict[str, Picture] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
+        pictures: dict[str, WatchCache] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
         stale_s = STALE_SHARE * self._settings.follow.watch_stall
         return Leading(lease, self._identity, pictures, times=election.times(), stale_s=stale_s)
 
     def _make_followers(self, client: KubeClient) -> Followers:
         follow = self._settings.follow
         how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
-        observers: list[VendorState | Notes] = [*self.states, *self.dashboard.observers]
-        nodes = NodeSink([*observers, self.verbs.nodes])
+        observers: list[VendorState | MetadataCache] = [*self.states, *self.dashboard.observers]
+        nodes = NodeHandler([*observers, self.verbs.nodes])
         return Followers(
             Reflector(client, NODES, nodes, decode=decode_node, settings=how),
-            Reflector(client, PODS, PodSink(observers), decode=decode_pod, settings=how),
+            Reflector(client, PODS, PodHandler(observers), decode=decode_pod, settings=how),
         )
 
     def _make_services(self, state: VendorState) -> Services:
         explains = ExplainService(state)
-        reporter = RefusalReporter(explains, self.recorder)
+        reporter = FailedSchedulingReporter(explains, self.recorder)
         self._reporters.append(reporter)
         wakes = RoomWaker(state, self._api, self._serves)
 
-        def note_refused(asking: Asking) -> None:
+        def note_refused(asking: SchedulingRequest) -> None:
             reporter.note(asking)
             wakes.note_refused(asking)
 

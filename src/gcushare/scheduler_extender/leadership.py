@@ -3,7 +3,7 @@
 A follower's watches may be half open or broken for hours while its Lease requests go through. Elected with such a
 picture it would give away what others hold, so:
 
-- elected, it serves only once its picture holds what stood on the API server after the election (`Picture.catch_up`);
+- elected, it serves only once its picture holds what stood on the API server after the election (`catch_up`);
 - while a watch has been silent for too long it stands aside, so that a replica that is current takes the Lease.
 
 Standing aside ends after a while even if nothing was heard: where nobody took the Lease there is nobody better. A
@@ -37,7 +37,7 @@ _AGAIN_S = 300.0
 """Between two times of standing aside: a replica that recovered since then gets its chance."""
 
 
-class Picture(Protocol):
+class WatchCache(Protocol):
     """What a watch keeps; ``kube.reflector.Reflector`` is one."""
 
     @property
@@ -61,7 +61,7 @@ class Leading:
         self,
         lease: LeasePort,
         identity: str,
-        pictures: Mapping[str, Picture],
+        pictures: Mapping[str, WatchCache],
         *,
         times: LeaseTimes,
         stale_s: float,

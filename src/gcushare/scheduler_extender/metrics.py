@@ -14,7 +14,7 @@ from gcushare.core.nodes import CardMode
 from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.scheduler_extender.explain.failed_scheduling_events import RefusalCounters
-from gcushare.scheduler_extender.explain.pending_reasons import count_waiting
+from gcushare.scheduler_extender.explain.pending_reasons import count_pending
 from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -173,7 +173,7 @@ class VendorCollector(Collector):
         family = GaugeMetricFamily(
             "gcushare_pods_waiting_by_reason", "Pods that ask for cards, by why they wait.", labels=("vendor", "reason")
         )
-        for reason, pods in count_waiting(self._state, self._totals.by_unit().values()).items():
+        for reason, pods in count_pending(self._state, self._totals.by_unit().values()).items():
             family.add_metric((self._state.vendor.name, reason.value), pods)
         return family
 

@@ -15,7 +15,7 @@ from gcushare_playground.kubelet.retrying import delay_s
 logger = logging.getLogger(__name__)
 
 
-class PodSink(Protocol):
+class PodHandler(Protocol):
     """Takes what the source sees."""
 
     def replace(self, pods: Sequence[Pod]) -> None:
@@ -30,7 +30,7 @@ class PodSink(Protocol):
 class PodSource:
     """Lists and watches for ever; a cut watch goes on from its last version, one that is too old starts with a list."""
 
-    def __init__(self, api: NodeApi, node: str, sink: PodSink) -> None:
+    def __init__(self, api: NodeApi, node: str, sink: PodHandler) -> None:
         self._api = api
         self._node = node
         self._sink = sink

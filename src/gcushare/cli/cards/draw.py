@@ -25,11 +25,11 @@ from gcushare.cli.cards.figures import (
 )
 from gcushare.cli.cards.totals import summary_parts
 from gcushare.cli.cards.view import (
+    CardsView,
     CardView,
     HolderState,
     HolderView,
     NodeView,
-    Picture,
     Source,
     granted_bytes,
     unit_of,
@@ -63,7 +63,7 @@ class Paper:
         return self.width - 4
 
 
-def picture_lines(picture: Picture, width: int | None, *, is_wide: bool) -> list[Text]:
+def picture_lines(picture: CardsView, width: int | None, *, is_wide: bool) -> list[Text]:
     """Draw everything for a terminal of ``width`` columns; None is a pipe."""
     columns = PIPE_WIDTH if width is None else max(LEAST_WIDTH, min(width, MOST_WIDTH))
     lines: list[Text] = []

@@ -13,7 +13,7 @@ from rich.text import Text
 from gcushare.cli.cards.draw import picture_lines
 from gcushare.cli.cards.settings import Output
 from gcushare.cli.cards.status_sources import Looker
-from gcushare.cli.cards.view import Picture
+from gcushare.cli.cards.view import CardsView
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.screen import Screen
@@ -70,7 +70,7 @@ async def _show_live(screen: Screen, looker: Looker, output: Output, interval_s:
                 picture, as_of = found, _now()
 
 
-async def _look_again(looker: Looker) -> tuple[Picture | None, str]:
+async def _look_again(looker: Looker) -> tuple[CardsView | None, str]:
     """Look, or say why there was nothing to be seen; a wrong setting does not mend itself."""
     try:
         return await looker.look(), ""
@@ -86,7 +86,7 @@ def _foot(as_of: str, trouble: str) -> Text:
     return Text(f"as of {as_of}; Ctrl-C ends", "dim")
 
 
-def _page(screen: Screen, picture: Picture, output: Output, foot: Text) -> Group:
+def _page(screen: Screen, picture: CardsView, output: Output, foot: Text) -> Group:
     """As much of the picture as fits, and the foot."""
     lines = [*_lines(screen, picture, output), *(_failure(*each) for each in sorted(picture.failures.items()))]
     room = max(2, screen.height - 1)
@@ -99,7 +99,7 @@ def _page(screen: Screen, picture: Picture, output: Output, foot: Text) -> Group
     return Group(*lines)
 
 
-def _print(screen: Screen, picture: Picture, output: Output, *, one_line: bool = False) -> None:
+def _print(screen: Screen, picture: CardsView, output: Output, *, one_line: bool = False) -> None:
     if output is Output.JSON:
         encoded = msgspec.json.encode(picture)
         screen.print_text((encoded if one_line else msgspec.json.format(encoded, indent=2)).decode() + "\n")
@@ -109,7 +109,7 @@ def _print(screen: Screen, picture: Picture, output: Output, *, one_line: bool =
         screen.tell("warning", f"{origin}: {why}")
 
 
-def _lines(screen: Screen, picture: Picture, output: Output) -> list[Text]:
+def _lines(screen: Screen, picture: CardsView, output: Output) -> list[Text]:
     return picture_lines(picture, screen.width, is_wide=output is Output.WIDE)
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
-from gcushare.cli.cards.view import NodeView, Picture, process_ids, view_status
+from gcushare.cli.cards.view import CardsView, NodeView, process_ids, view_status
 from gcushare.cluster.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
 from gcushare.core.errors import (
@@ -32,7 +32,7 @@ _ELSEWHERE = "name its address with --plugin, or ask through the API server with
 class Looker(Protocol):
     """Something that can be looked through again and again."""
 
-    async def look(self) -> Picture:
+    async def look(self) -> CardsView:
         """Look once.
 
         Raises:
@@ -55,7 +55,7 @@ class PluginLooker:
     proc: Path = PROC
     tries_tls: bool = False
 
-    async def look(self) -> Picture:
+    async def look(self) -> CardsView:
         """Ask all of them at once."""
         ask = self._ask_either_way if self.tries_tls else self._ask
         return _picture(await _gather({url: ask(url) for url in self.urls}), self.proc)
@@ -82,12 +82,12 @@ class HereLooker:
     plugins: PluginLooker
     library: LibraryLooker
 
-    async def look(self) -> Picture:
+    async def look(self) -> CardsView:
         try:
             return await self.plugins.look()
         except (RetryableError, RemoteContractError) as silence:
             try:
-                return Picture(nodes=await self.library.views(str(silence)), failures={})
+                return CardsView(nodes=await self.library.views(str(silence)), failures={})
             except DeviceError as error:
                 raise RetryableError(f"{silence}; nor does a library here show cards: {error}") from error
 
@@ -98,8 +98,8 @@ class LibraryAlone:
 
     library: LibraryLooker
 
-    async def look(self) -> Picture:
-        return Picture(nodes=await self.library.views("--cards asks no plugin"), failures={})
+    async def look(self) -> CardsView:
+        return CardsView(nodes=await self.library.views("--cards asks no plugin"), failures={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class NodeLooker:
     node: str
     proc: Path = PROC
 
-    async def look(self) -> Picture:
+    async def look(self) -> CardsView:
         """Find the plugins of now, for they may be replaced while somebody watches, and ask all of them."""
         pods = await list_plugin_pods(self.api, self.place, node=self.node)
         if not pods:
@@ -154,7 +154,7 @@ async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) 
     return dict(zip(questions, await asyncio.gather(*map(ask, questions.values())), strict=True))
 
 
-def _picture(answers: Mapping[str, Answer], proc: Path) -> Picture:
+def _picture(answers: Mapping[str, Answer], proc: Path) -> CardsView:
     told = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
     failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, NodeStatus)}
     if not told:
@@ -162,7 +162,7 @@ def _picture(answers: Mapping[str, Answer], proc: Path) -> Picture:
     pids = {pid for status in told.values() for pid in process_ids(status)}
     owners = ProcOwners(proc).find(pids)
     views = [view_status(status, origin, owners) for origin, status in told.items()]
-    return Picture(
+    return CardsView(
         nodes=tuple(sorted(views, key=lambda view: (view.node, view.vendor, view.origin))),
         failures={origin: str(error) for origin, error in failures.items()},
     )

@@ -125,7 +125,7 @@ class NodeView(_Document, frozen=True):
     unreadable_pods: tuple[UnreadableStatus, ...]
 
 
-class Picture(_Document, frozen=True):
+class CardsView(_Document, frozen=True):
     """Everything: ``failures`` are the plugins that could not be asked, and why."""
 
     nodes: tuple[NodeView, ...]

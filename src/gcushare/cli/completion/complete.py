@@ -15,7 +15,7 @@ from gcushare.cli.completion.arguments import Grammar, Kind, Word, spell_out, ta
 from gcushare.cli.inspect.help_text import SETTINGS, SUMMARIES, Names
 from gcushare.cli.inspect.options import ClusterFlags, Shell
 from gcushare.cluster.reading import Scope, read_nodes, read_pods
-from gcushare.cluster.snapshot import Picture
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, load_config
@@ -138,7 +138,7 @@ class _Asking:
         """Nodes with cards."""
 
         async def read(api: KubeClient) -> tuple[tuple[str, str], ...]:
-            picture = Picture(self._names.vendor)
+            picture = ClusterSnapshot(self._names.vendor)
             await read_nodes(api, picture, Scope(), _ignore)
             word = self._names.vendor.device_word
             return tuple((node.name, f"{len(node.cards)} {word}") for node in picture.nodes_with_cards())
@@ -150,7 +150,7 @@ class _Asking:
         given = next((w.text for w in self._words if w.flag == "--namespace" and w.kind is Kind.VALUE), None)
 
         async def read(api: KubeClient) -> tuple[tuple[str, str], ...]:
-            picture = Picture(self._names.vendor)
+            picture = ClusterSnapshot(self._names.vendor)
             await read_pods(api, picture, Scope(), _ignore)
             namespace = given or api.config.namespace
             return tuple(

@@ -12,7 +12,7 @@ import msgspec
 from gcushare.cli.inspect.extender_client import QUICK_S, open_extender
 from gcushare.cli.inspect.options import SourceChoice, SourceFlags
 from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
-from gcushare.cluster.snapshot import Picture, Source
+from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explanations import Explainer
 from gcushare.core.nodes import Assignment
@@ -40,7 +40,7 @@ class Explained:
 
     document: ExplainDocument
     pod: Pod
-    picture: Picture
+    picture: ClusterSnapshot
     source: Source
 
     @property
@@ -86,7 +86,7 @@ async def explain_pod(
 
 
 def _refused(question: _Question, pod: Pod, problem: str) -> Explained:
-    picture = Picture(question.vendor)
+    picture = ClusterSnapshot(question.vendor)
     document = explain_refused(pod_ref(pod), problem)
     if is_finished(pod):
         document = msgspec.structs.replace(document, state="ended", can_ever_fit=None, node=pod.spec.node_name)
@@ -96,7 +96,7 @@ def _refused(question: _Question, pod: Pod, problem: str) -> Explained:
 async def _explain_bound(api: KubeClient, question: _Question, pod: Pod, progress: Progress) -> Explained:
     """Describe a bound pod from its own node alone: the record is on the pod, its neighbours are on the node."""
     node = pod.spec.node_name
-    picture = Picture(question.vendor, is_partial=True)
+    picture = ClusterSnapshot(question.vendor, is_partial=True)
     try:
         await read_nodes(api, picture, Scope(node=node), progress)
         await read_pods(api, picture, Scope(node=node), progress)
@@ -129,15 +129,15 @@ async def _explain_waiting(
                 # The extender tells no uid to whom it cannot tell from a stranger; the pod was read here.
                 document = msgspec.structs.replace(document, uid=pod.metadata.uid)
                 source = Source("extender", extender.words)
-                return Explained(document=document, pod=pod, picture=Picture(question.vendor), source=source)
+                return Explained(document=document, pod=pod, picture=ClusterSnapshot(question.vendor), source=source)
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
-    picture = Picture(question.vendor)
+    picture = ClusterSnapshot(question.vendor)
     await read_nodes(api, picture, Scope(), progress)
     await read_pods(api, picture, Scope(), progress)
     return Explained(document=_compute(picture, pod, request), pod=pod, picture=picture, source=source)
 
 
-def _compute(picture: Picture, pod: Pod, request: CardRequest) -> ExplainDocument:
+def _compute(picture: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:
     """Ask the core over the whole picture, as the extender does over its own."""
     explainer = Explainer(request, priority=pod_ref(pod).priority)
     for node in picture.ledger.nodes.values():

@@ -22,7 +22,7 @@ from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
 from gcushare.cli.inspect.watch import watch
 from gcushare.cluster.reading import Scope
-from gcushare.cluster.snapshot import Picture, Source
+from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import Refused
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, load_config
@@ -118,7 +118,7 @@ def _pod_of(settings: ExplainSettings, default: str) -> tuple[str, str]:
     return (namespace, name) if slash else (settings.namespace or default, name)
 
 
-def require_cards(picture: Picture, name: str) -> None:
+def require_cards(picture: ClusterSnapshot, name: str) -> None:
     """Refuse a node that has no cards to show.
 
     Raises:
@@ -137,7 +137,7 @@ def require_cards(picture: Picture, name: str) -> None:
     )
 
 
-def no_cards(picture: Picture) -> str:
+def no_cards(picture: ClusterSnapshot) -> str:
     vendor = picture.vendor
     scope = "of these nodes has" if picture.is_partial else "of the cluster's nodes has"
     return (

@@ -12,7 +12,7 @@ import msgspec
 from gcushare.cli.inspect.gather import Wanted, gather, gather_from_api
 from gcushare.cli.inspect.options import SourceChoice
 from gcushare.cluster.reading import UNFINISHED, Scope, asking_words, may_ask
-from gcushare.cluster.snapshot import Picture, Source
+from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.transport import RequestReport
@@ -28,7 +28,7 @@ PAUSE_S = 0.25
 class View:
     """A cluster at one moment. ``trouble`` says why it may be old, empty while it is current."""
 
-    picture: Picture
+    picture: ClusterSnapshot
     trouble: str = ""
 
 
@@ -81,7 +81,7 @@ async def follow(
         return
     # A list that fails is told at once; a reflector would try for ever.
     await gather_from_api(api, wanted, lambda _what, _count: None)
-    picture = Picture(wanted.vendor, is_partial=wanted.scope.is_partial)
+    picture = ClusterSnapshot(wanted.vendor, is_partial=wanted.scope.is_partial)
     picture.source = Source("api", "the API server's watches")
     nodes, pods = _reflectors(api, wanted, picture, connection.changed)
     async with asyncio.TaskGroup() as group:
@@ -111,7 +111,7 @@ async def _poll(api: KubeClient, wanted: Wanted, interval_s: float) -> AsyncGene
 
 
 async def _after_changes(
-    picture: Picture, connection: Connection, synced: tuple[asyncio.Event, ...]
+    picture: ClusterSnapshot, connection: Connection, synced: tuple[asyncio.Event, ...]
 ) -> AsyncGenerator[View, None]:
     for each in synced:
         await each.wait()
@@ -123,7 +123,7 @@ async def _after_changes(
 
 
 def _reflectors(
-    api: KubeClient, wanted: Wanted, picture: Picture, changed: asyncio.Event
+    api: KubeClient, wanted: Wanted, picture: ClusterSnapshot, changed: asyncio.Event
 ) -> tuple[Reflector[Node], Reflector[_SeenPod]]:
     words = asking_words(wanted.vendor)
 
@@ -154,7 +154,7 @@ class _SeenPod:
 class _NodeSink:
     """Keeps the picture's nodes."""
 
-    def __init__(self, picture: Picture, changed: asyncio.Event) -> None:
+    def __init__(self, picture: ClusterSnapshot, changed: asyncio.Event) -> None:
         self._picture = picture
         self._changed = changed
         self._names: dict[str, str] = {}
@@ -179,7 +179,7 @@ class _NodeSink:
 class _PodSink:
     """Keeps the picture's pods."""
 
-    def __init__(self, picture: Picture, changed: asyncio.Event) -> None:
+    def __init__(self, picture: ClusterSnapshot, changed: asyncio.Event) -> None:
         self._picture = picture
         self._changed = changed
 

@@ -11,7 +11,7 @@ from gcushare.cli.inspect.extender_client import QUICK_S, open_extender
 from gcushare.cli.inspect.options import SourceChoice, SourceFlags
 from gcushare.cluster.extender_document import adopt_document
 from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
-from gcushare.cluster.snapshot import Picture, Source
+from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
@@ -28,7 +28,7 @@ class Wanted:
     figures: SourceFlags
 
 
-async def gather(api: KubeClient, wanted: Wanted, progress: Progress) -> Picture:
+async def gather(api: KubeClient, wanted: Wanted, progress: Progress) -> ClusterSnapshot:
     """Read what is wanted: the extender's figures, and beside them nodes and pods for all that it does not tell.
 
     Raises:
@@ -60,7 +60,7 @@ async def gather(api: KubeClient, wanted: Wanted, progress: Progress) -> Picture
     return picture
 
 
-async def gather_from_api(api: KubeClient, wanted: Wanted, progress: Progress) -> Picture:
+async def gather_from_api(api: KubeClient, wanted: Wanted, progress: Progress) -> ClusterSnapshot:
     """Read nodes and pods, and count them here.
 
     Raises:
@@ -86,7 +86,7 @@ class _Refused:
                 raise error
 
 
-async def _read(api: KubeClient, picture: Picture, scope: Scope, progress: Progress) -> _Refused:
+async def _read(api: KubeClient, picture: ClusterSnapshot, scope: Scope, progress: Progress) -> _Refused:
     """Read nodes and pods: at once, or nodes first where they decide which pods count."""
     if scope.is_partial:
         refused = await _caught(read_nodes(api, picture, scope, progress))
@@ -99,8 +99,8 @@ async def _read(api: KubeClient, picture: Picture, scope: Scope, progress: Progr
     return _Refused(nodes, pods)
 
 
-def _new_picture(wanted: Wanted) -> Picture:
-    return Picture(wanted.vendor, is_partial=wanted.scope.is_partial)
+def _new_picture(wanted: Wanted) -> ClusterSnapshot:
+    return ClusterSnapshot(wanted.vendor, is_partial=wanted.scope.is_partial)
 
 
 async def _caught(work: Awaitable[T]) -> T | GcushareError:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from gcushare.cli.inspect.options import SortKey
 from gcushare.cli.terminal.amounts import Scale, choose_scale, percent_of
-from gcushare.cluster.snapshot import NodeFacts, Picture, PodFacts
+from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.nodes import Assignment, CardState, NodeState
 
 
@@ -52,7 +52,7 @@ class NodeSummary:
 class Summary:
     """What is shown of a picture. ``of_namespace`` is what one namespace holds, where one was asked for."""
 
-    picture: Picture
+    picture: ClusterSnapshot
     scale: Scale
     nodes: tuple[NodeSummary, ...]
     card_indexes: tuple[int, ...]
@@ -89,7 +89,7 @@ class Summary:
         return self.namespace is None or assignment.pod.namespace == self.namespace
 
 
-def summarise(picture: Picture, *, sort_by: SortKey = SortKey.NAME, namespace: str | None = None) -> Summary:
+def summarise(picture: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, namespace: str | None = None) -> Summary:
     """Reduce a picture."""
     states = picture.nodes_with_cards()
     scale = choose_scale(state.unit for state in states)
@@ -130,7 +130,10 @@ def share_of(units: int, state: CardState, whole: bool) -> int:
 
 
 def _summarise_node(
-    picture: Picture, state: NodeState, scale: Scale, without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]]
+    picture: ClusterSnapshot,
+    state: NodeState,
+    scale: Scale,
+    without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
 ) -> NodeSummary:
     pending, untold = without_card
     corrected = (

@@ -8,7 +8,7 @@ from gcushare.core.cards import Inventory
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.allocation.response import Delivery
 from gcushare.device_plugin.pods.changes import PodChanges
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 
 
 class CardAllocator:
@@ -20,7 +20,7 @@ class CardAllocator:
 
     def __init__(
         self,
-        book: PodBook,
+        book: PodStore,
         delivery: Delivery,
         pods: PodChanges,
         *,

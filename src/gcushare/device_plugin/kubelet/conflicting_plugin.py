@@ -33,7 +33,7 @@ class NodeCounts(Protocol):
     def counts(self, resource: str) -> ResourceCounts | None: ...
 
 
-class RivalWatch:
+class ConflictingPluginWatch:
     """Looks for another plugin that serves the whole-card resource; ``tell`` hears of each new one once."""
 
     def __init__(self, resource: str, checkpoint: Path, node: NodeCounts, tell: Callable[[str], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD
 
 _ENTRY_HEAD_BYTES = 2
@@ -20,7 +20,7 @@ class HeldIds:
     it turns unhealthy. Cards without such pods, which are most, cost no look into the checkpoint.
     """
 
-    def __init__(self, book: PodBook, want_hidden: Callable[[Collection[str]], None]) -> None:
+    def __init__(self, book: PodStore, want_hidden: Callable[[Collection[str]], None]) -> None:
         self._book = book
         self._want_hidden = want_hidden
         self._made: tuple[KubeletRecord, frozenset[int], dict[int, frozenset[str]]] | None = None

@@ -28,7 +28,7 @@ from gcushare.device_plugin.node.unit_change import MAX_NAMES, Holders, UnitDoub
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.changes import PodChanges
 from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
@@ -63,7 +63,7 @@ class CardsSeen:
 class Parts:
     """What the agent keeps up to date."""
 
-    book: PodBook
+    book: PodStore
     pods: PodChanges
     table: DeviceTable
     allocator: Allocator

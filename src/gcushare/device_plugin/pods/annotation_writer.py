@@ -18,7 +18,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.changes import wait_and_clear
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class RecordWriter:
 
     def __init__(
         self,
-        book: PodBook,
+        book: PodStore,
         patcher: RecordPatcher,
         *,
         on_written: Callable[[RecordWrite], None],

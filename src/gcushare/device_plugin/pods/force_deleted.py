@@ -38,7 +38,7 @@ class GonePod:
     until_s: int = 0
 
 
-class GonePods:
+class ForceDeletedPods:
     """The pods of one node that are gone and whose containers may still run. ``longest_wait_s`` limits their wish."""
 
     def __init__(self, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:

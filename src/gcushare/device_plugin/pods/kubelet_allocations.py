@@ -16,7 +16,7 @@ ContainerKey = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class ShownHoldings:
+class KubeletAllocations:
     """Memory and whole cards by pod: its uid, or ``namespace/name`` where the source has no uids."""
 
     memory: Holdings
@@ -54,7 +54,7 @@ class ShownHoldings:
             for index in counts
         )
 
-    def not_in(self, before: ShownHoldings, names: Mapping[str, str]) -> list[ContainerKey]:
+    def not_in(self, before: KubeletAllocations, names: Mapping[str, str]) -> list[ContainerKey]:
         """The containers that an earlier record did not show, sorted, each once.
 
         ``names`` by uid of the pods that are known: one source names a pod by its uid, the other by its name.
@@ -81,4 +81,4 @@ def _by_name(key: ContainerKey, names: Mapping[str, str]) -> ContainerKey:
     return (names.get(key[0], key[0]), *key[1:])
 
 
-NOTHING_SHOWN = ShownHoldings(NO_HOLDINGS, NO_HOLDINGS)
+NOTHING_SHOWN = KubeletAllocations(NO_HOLDINGS, NO_HOLDINGS)

@@ -15,7 +15,7 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.cards.roster import CardState
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID, PodEntry, peak_per_card
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int
 class PodUseKeeper:
     """Keeps what pods use. ``problem`` is why it cannot be told, with ``latest`` None then as before the first look."""
 
-    def __init__(self, looks: Looks, book: PodBook, owners: ProcessOwners) -> None:
+    def __init__(self, looks: Looks, book: PodStore, owners: ProcessOwners) -> None:
         self._looks = looks
         self._book = book
         self._owners = owners

@@ -10,7 +10,7 @@ from gcushare.wire.kubelet.device_lists import DeviceIds
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class PendingAllocation:
     """One Allocate, and for whom it probably was."""
 
     uid: str
@@ -22,35 +22,35 @@ class Guess:
     """The units of memory themselves, where they are known."""
 
 
-class Guesses:
+class PendingAllocations:
     """The guesses that nothing has settled yet, oldest first."""
 
     def __init__(self) -> None:
-        self._open: list[Guess] = []
+        self._open: list[PendingAllocation] = []
         self._believed: list[DeviceIds] = []
 
-    def __iter__(self) -> Iterator[Guess]:
+    def __iter__(self) -> Iterator[PendingAllocation]:
         return iter(self._open)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, guess: Guess) -> None:
+    def add(self, guess: PendingAllocation) -> None:
         """Remember one."""
         self._open.append(guess)
 
-    def settle(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[Guess], bool]) -> None:
+    def settle(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[PendingAllocation], bool]) -> None:
         """End the guess that the record has answered by showing these: one that ``is_exact``, else the oldest."""
         meant = [guess for guess in self._open if guess.whole == whole and guess.counts == counts]
         if meant:
             self._open.remove(min(meant, key=lambda guess: (not is_exact(guess), guess.made_at_s)))
 
-    def note_record(self, is_past: Callable[[Guess], bool]) -> None:
+    def note_record(self, is_past: Callable[[PendingAllocation], bool]) -> None:
         """Take in that the kubelet's record was read: those that it will never show are over."""
         self._open = [guess for guess in self._open if not is_past(guess)]
         self._believed.clear()
 
-    def end(self, made_before_s: float, *, believe: bool) -> list[Guess]:
+    def end(self, made_before_s: float, *, believe: bool) -> list[PendingAllocation]:
         """End and return those made before; ``believe`` them where no record can be read."""
         ended = [guess for guess in self._open if guess.made_at_s < made_before_s]
         self._open = [guess for guess in self._open if guess.made_at_s >= made_before_s]

@@ -17,7 +17,7 @@ from gcushare.device_plugin.kubelet.allocations import CHECKPOINT, KubeletRecord
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.annotation_writer import RecordPatcher, RecordWriter
 from gcushare.device_plugin.pods.changes import wait_and_clear
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class RecordKeeper:
 
     def __init__(
         self,
-        book: PodBook,
+        book: PodStore,
         source: KubeletRecordSource,
         patcher: RecordPatcher,
         observer: RecordObserver,

@@ -14,9 +14,9 @@ from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
-from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S, GonePods
-from gcushare.device_plugin.pods.kubelet_allocations import NO_HOLDINGS, NOTHING_SHOWN, Holdings, ShownHoldings
-from gcushare.device_plugin.pods.pending_allocations import Guess, Guesses
+from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S, ForceDeletedPods
+from gcushare.device_plugin.pods.kubelet_allocations import NO_HOLDINGS, NOTHING_SHOWN, Holdings, KubeletAllocations
+from gcushare.device_plugin.pods.pending_allocations import PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
     NO_SIZES,
@@ -37,18 +37,18 @@ from gcushare.wire.objects import Pod
 from gcushare.wire.pods import is_finished, pod_record, pod_ref
 
 
-class PodBook:
+class PodStore:
     """The pods bound to this node, by uid. A pod of the same name with another uid is another pod."""
 
     def __init__(self, vendor: Vendor, *, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
         self._vendor = vendor
         self._entries: dict[str, PodEntry] = {}
         self._unreadable: dict[str, UnreadablePod] = {}
-        self._guesses = Guesses()
+        self._guesses = PendingAllocations()
         self._shown = NOTHING_SHOWN
         self._ended: set[str] = set()
         """Keys of pods that were seen to end: the kubelet's record may show their ids a while longer."""
-        self.gone = GonePods(longest_wait_s)
+        self.gone = ForceDeletedPods(longest_wait_s)
         self.unrecorded = UnrecordedHolders()
 
     @property
@@ -121,7 +121,7 @@ class PodBook:
         """Drop a pod that is gone; False where it was not here.
 
         ``is_over``: nothing of it runs any more. Where that is not known its cards stay in use until nothing of it can
-        run any more (see ``GonePods``).
+        run any more (see ``ForceDeletedPods``).
         """
         entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
@@ -145,7 +145,7 @@ class PodBook:
     def end_gone(
         self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
     ) -> None:
-        """Free the cards of pods that are gone and cannot run any more; the arguments are those of ``GonePods.end``."""
+        """Free the cards of pods that are gone and cannot run any more; arguments as in ``ForceDeletedPods.end``."""
         here = {str(entry.ref) for entry in self._entries.values()}
         for ref in self.gone.end(frozenset(shown) - here, now_s, wall_s=wall_s, running=running):
             self._note_ended(ref)
@@ -234,7 +234,7 @@ class PodBook:
                     found.append(entry.ref.uid)
         return frozenset(found)
 
-    def _is_placed(self, guess: Guess) -> bool:
+    def _is_placed(self, guess: PendingAllocation) -> bool:
         entry = self._entries.get(guess.uid)
         return (
             entry is not None and guess.container in entry.guessed and entry.held.get(guess.container) is guess.counts
@@ -251,7 +251,7 @@ class PodBook:
         ids: DeviceIds | None = None,
     ) -> None:
         """Remember a guess: these were handed out, likely to this pod's container ("" where nobody is meant)."""
-        self._guesses.add(Guess(uid, container, dict(counts), now_s, whole, ids))
+        self._guesses.add(PendingAllocation(uid, container, dict(counts), now_s, whole, ids))
         self._place_guesses()
 
     def fresh_ids(self) -> list[DeviceIds]:
@@ -277,7 +277,7 @@ class PodBook:
         made for it, else one that was made for the wrong pod. ``asked`` are the pods that were known when it was read,
         None for all: the silence of a record on others says nothing.
         """
-        before, shown = self._shown, ShownHoldings.of(holdings, whole)
+        before, shown = self._shown, KubeletAllocations.of(holdings, whole)
         names = {uid: str(entry.ref) for uid, entry in self._entries.items()}
         for pod, container, is_whole in shown.not_in(before, names):
             self._settle(pod, container, shown.counts((pod, container, is_whole)), is_whole)
@@ -310,7 +310,7 @@ class PodBook:
             if entry.is_whole and entry.is_complete and len(entry.taken_cards) < entry.request.cards.cards
         ]
 
-    def _is_past(self, guess: Guess, shown: Collection[str]) -> bool:
+    def _is_past(self, guess: PendingAllocation, shown: Collection[str]) -> bool:
         """Whether a guess for an ordinary init container has had its time: a later container of that pod is shown."""
         entry = self._entries.get(guess.uid)
         if entry is None or not entry.is_init(guess.container):
@@ -346,7 +346,7 @@ class PodBook:
                     del entry.held[guess.container]
 
     def _settle(self, key: str, container: str, counts: CardCounts, is_whole: bool) -> None:
-        def is_exact(guess: Guess) -> bool:
+        def is_exact(guess: PendingAllocation) -> bool:
             entry = self._entries.get(guess.uid)
             return entry is not None and key in (guess.uid, str(entry.ref)) and guess.container == container
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.device_plugin.pods.force_deleted import GonePod
-from gcushare.device_plugin.pods.kubelet_allocations import ShownHoldings
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID, CardCounts, PodEntry
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 
@@ -31,7 +31,7 @@ def make_holder(pod: str, memory: Iterable[CardCounts], whole: Iterable[CardCoun
 
 
 def find_unrecorded(
-    shown: ShownHoldings, known: Collection[str], names: Mapping[str, str]
+    shown: KubeletAllocations, known: Collection[str], names: Mapping[str, str]
 ) -> dict[str, UnrecordedHolder]:
     """The holders that are shown and are not ``known``, by the kubelet's key; ``names`` of pods by uid."""
     return {
@@ -40,7 +40,7 @@ def find_unrecorded(
     }
 
 
-def mirrored_keys(entries: Iterable[PodEntry], shown: ShownHoldings) -> set[str]:
+def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set[str]:
     """The uids by which a checkpoint knows static pods, of whose cards their mirrors' records tell as much as it does.
 
     Any author may write this annotation, so it is believed only where it hides nothing.

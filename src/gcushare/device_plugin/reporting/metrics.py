@@ -23,7 +23,7 @@ from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.memory_use import PodUseKeeper, granted_bytes
 from gcushare.device_plugin.pods.pod import peak_per_card
 from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.runtime.metrics import make_registry
 
@@ -44,7 +44,7 @@ class Observed:
     vendor: str
     node: str
     agent: NodeAgent
-    book: PodBook
+    book: PodStore
     keeper: RecordKeeper
     endpoints: Mapping[str, Endpoint]
     publisher: Publisher

@@ -13,7 +13,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, CardUse, Inventory
 from gcushare.core.nodes import CardMode
 from gcushare.device_plugin.pods.memory_use import PodUse
 from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak_per_card
-from gcushare.device_plugin.pods.store import PodBook
+from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import Observed
 from gcushare.wire.documents.node_status import (
     CardStatus,
@@ -132,7 +132,7 @@ def _cards_of(entry: PodEntry) -> tuple[int, ...]:
     return entry.taken_cards or tuple(sorted(entry.promise))
 
 
-def _holders(book: PodBook) -> dict[int, list[PodEntry]]:
+def _holders(book: PodStore) -> dict[int, list[PodEntry]]:
     """The pods of each card, by name."""
     found: dict[int, list[PodEntry]] = {}
     for entry in sorted(book.entries.values(), key=lambda entry: (str(entry.ref), entry.ref.uid)):
@@ -141,12 +141,12 @@ def _holders(book: PodBook) -> dict[int, list[PodEntry]]:
     return found
 
 
-def _others(index: int, book: PodBook) -> set[str]:
+def _others(index: int, book: PodStore) -> set[str]:
     """Who has a card beside the pods of the book."""
     return {*book.unrecorded.users_of(index, whole=True), *book.unrecorded.users_of(index, whole=False)}
 
 
-def _mode(index: int, holders: Sequence[PodEntry], book: PodBook) -> CardMode:
+def _mode(index: int, holders: Sequence[PodEntry], book: PodStore) -> CardMode:
     if any(entry.is_whole for entry in holders) or book.unrecorded.users_of(index, whole=True):
         return CardMode.WHOLE
     return CardMode.SHARED if holders or _others(index, book) else CardMode.FREE

@@ -6,8 +6,8 @@ files in ``static`` are plain ES modules and one style sheet: what stands there 
 
 from __future__ import annotations
 
-from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
+from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard, Surroundings
 from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
 
-__all__ = ["Access", "Dashboard", "DashboardSettings", "Notes", "Surroundings"]
+__all__ = ["Access", "Dashboard", "DashboardSettings", "MetadataCache", "Surroundings"]

@@ -20,7 +20,7 @@ from aiohttp import web
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.dashboard.token_review_limits import ReviewBudget
+from gcushare.scheduler_extender.dashboard.token_review_limits import TokenReviewLimit
 from gcushare.scheduler_extender.dashboard.token_reviews import (
     ACCESS_REVIEWS,
     TOKEN_REVIEWS,
@@ -105,7 +105,7 @@ class Guard(Protocol):
         ...
 
 
-class OpenDoor:
+class NoGuard:
     """Lets everybody in."""
 
     async def admit(self, request: web.Request) -> None:
@@ -122,7 +122,7 @@ class TokenGuard:
         self._readers: OrderedDict[str, Verdict] = OrderedDict()
         self._refusals: OrderedDict[str, Verdict] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
-        self._budget = ReviewBudget(monotonic())
+        self._budget = TokenReviewLimit(monotonic())
 
     async def admit(self, request: web.Request) -> None:
         """Judge the request's bearer token, from memory where it was judged a moment ago."""

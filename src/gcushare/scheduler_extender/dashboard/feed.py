@@ -27,7 +27,7 @@ from gcushare.scheduler_extender.dashboard.documents import (
     vendor_document,
     waiting_document,
 )
-from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
+from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 
 SLICE_BYTES = 64 * 1024
@@ -63,7 +63,7 @@ class Feed:
         self._log = NameLog()
         self._wake = asyncio.Event()
         self._encoded: dict[str, bytes] = {}
-        self.notes = Notes(states, self._touch_node, self._touch_pod)
+        self.notes = MetadataCache(states, self._touch_node, self._touch_pod)
         for state in states:
             self._listen(state)
 

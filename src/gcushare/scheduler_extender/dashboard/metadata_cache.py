@@ -32,7 +32,7 @@ _NOISE = frozenset(
 """Labels that controllers write for themselves, and old names of others."""
 
 
-class Notes:
+class MetadataCache:
     """An observer of Nodes and Pods, called after the states. ``touch_node`` and ``touch_pod`` say what changed."""
 
     def __init__(

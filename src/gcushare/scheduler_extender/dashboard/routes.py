@@ -9,11 +9,11 @@ from aiohttp import web
 
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
-from gcushare.scheduler_extender.dashboard.access import Guard, KubeReviews, OpenDoor, TokenGuard
+from gcushare.scheduler_extender.dashboard.access import Guard, KubeReviews, NoGuard, TokenGuard
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
 from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import Feed
-from gcushare.scheduler_extender.dashboard.metadata_cache import Notes
+from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.streaming import Streams, wall_clock_ms
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -45,11 +45,11 @@ class Dashboard:
 
     def __init__(self, settings: DashboardSettings, states: Sequence[VendorState], client: KubeClient) -> None:
         self._settings = settings
-        self._guard: Guard = OpenDoor() if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client))
+        self._guard: Guard = NoGuard() if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client))
         self.feed = None if settings.dashboard is Access.OFF else Feed(states)
 
     @property
-    def observers(self) -> list[Notes]:
+    def observers(self) -> list[MetadataCache]:
         """Who wants to see Nodes and Pods, after the states."""
         return [] if self.feed is None else [self.feed.notes]
 

@@ -53,7 +53,7 @@ class _Allowance:
         self._left -= 1.0
 
 
-class ReviewBudget:
+class TokenReviewLimit:
     """Says whether one more token may be asked about. At most ``STRANGERS`` and ``READERS`` together are ever spent."""
 
     def __init__(self, now: float) -> None:

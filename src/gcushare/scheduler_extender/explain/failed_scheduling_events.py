@@ -14,7 +14,7 @@ from gcushare.kube.pacing import TokenBucket
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import Turns
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.wire.objects import ObjectReference
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class RefusalCounters:
     """Not taken because too many waited to be told; the scheduler's next try takes them again."""
 
 
-class RefusalReporter:
+class FailedSchedulingReporter:
     """Tells, for pods that filter refused, the numbers: each pod at most once in ``interval_s``.
 
     ``note`` is called on the filter's path and only queues; ``run`` explains and reports. All pods that wait for the
@@ -71,11 +71,11 @@ class RefusalReporter:
         self._clock = clock or SystemClock()
         self._bucket = TokenBucket(TOKENS_PER_S, BURST_TOKENS, self._clock)
         self._told: OrderedDict[str, float] = OrderedDict()
-        self._queue: OrderedDict[str, Asking] = OrderedDict()
+        self._queue: OrderedDict[str, SchedulingRequest] = OrderedDict()
         self._wake = asyncio.Event()
         self.counters = RefusalCounters()
 
-    def note(self, asking: Asking) -> None:
+    def note(self, asking: SchedulingRequest) -> None:
         """Take a refused pod, unless it was told of within the interval; dropped when very many wait."""
         uid, now = asking.pod.uid, self._clock.monotonic()
         told = self._told.get(uid)
@@ -117,7 +117,7 @@ class RefusalReporter:
                 self._report(asking, summary)
             await turns.did()
 
-    def _report(self, asking: Asking, summary: str) -> None:
+    def _report(self, asking: SchedulingRequest, summary: str) -> None:
         pod, reason = asking.pod, REFUSED_WHOLE_REASON if asking.shape.request.whole else REFUSED_REASON
         log.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
         about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)

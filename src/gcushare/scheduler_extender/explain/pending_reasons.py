@@ -20,7 +20,7 @@ MAX_SEARCHED_SETS = 16
 """Sets of nodes, each for a shape, that are searched for one answer."""
 
 
-class WaitReason(enum.Enum):
+class PendingReason(enum.Enum):
     """Why a pod is not bound; the values are the metric's label."""
 
     FITS = "fits"
@@ -40,43 +40,43 @@ class WaitReason(enum.Enum):
     """It is choosy or wants several cards, which only the scheduler's own indexes can tell, and has none lately."""
 
 
-def count_waiting(state: VendorState, totals: Iterable[UnitTotals]) -> dict[WaitReason, int]:
+def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[PendingReason, int]:
     """Count the waiting pods by reason, every reason included; pods whose binding is under way wait no more.
 
     Costs no look at any node for plain requests: a scrape must not hold the scheduler's calls up.
     """
-    counts = dict.fromkeys(WaitReason, 0)
+    counts = dict.fromkeys(PendingReason, 0)
     shapes: dict[Shape, Counter[frozenset[str] | None]] = {}
     reserved = state.ledger.reserved
     for uid, waiting in state.waiting.items():
         if uid in reserved:
             continue
         if waiting.asking is None:
-            counts[WaitReason.UNREADABLE] += 1
+            counts[PendingReason.UNREADABLE] += 1
         else:
             shapes.setdefault(waiting.asking.shape, Counter())[state.asked.get(uid)] += 1
     sums, search = list(totals), _Search(state)
     for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):
         reason = _judge_plain(shape, sums) if _is_plain(shape) else search.judge(shape, sums)
         for asked, number in pods.items():
-            if asked is None or reason is not WaitReason.FITS:
+            if asked is None or reason is not PendingReason.FITS:
                 counts[reason] += number
             else:
                 counts[search.narrow(shape, asked)] += number
     return counts
 
 
-def judge_refusal(state: VendorState, shape: Shape, totals: ClusterTotals) -> WaitReason:
+def judge_refusal(state: VendorState, shape: Shape, totals: ClusterTotals) -> PendingReason:
     """Why filter found no room on the nodes asked about, from the sums and the index that filter has just used.
 
     Where many nodes changed since somebody scraped, the sums would hold filter's answer up: then it is not judged.
     """
     found = totals.by_unit_within(MAX_CHANGED_NODES)
     if found is None:
-        return WaitReason.UNJUDGED
+        return PendingReason.UNJUDGED
     sums = list(found.values())
     reason = _judge_plain(shape, sums) if _is_plain(shape) else _Search(state).judge(shape, sums)
-    return WaitReason.ELSEWHERE if reason is WaitReason.FITS else reason
+    return PendingReason.ELSEWHERE if reason is PendingReason.FITS else reason
 
 
 def _is_plain(shape: Shape) -> bool:
@@ -85,13 +85,13 @@ def _is_plain(shape: Shape) -> bool:
     return request.selection is None and (request.whole or request.cards == 1)
 
 
-def _judge_plain(shape: Shape, totals: list[UnitTotals]) -> WaitReason:
+def _judge_plain(shape: Shape, totals: list[UnitTotals]) -> PendingReason:
     request = shape.request
     if any(each.fits(request) for each in totals):
-        return WaitReason.FITS
+        return PendingReason.FITS
     if not any(each.can_ever_fit(request) for each in totals):
-        return WaitReason.NEVER
-    return WaitReason.FRAGMENTED if any(each.would_do(request) for each in totals) else WaitReason.FULL
+        return PendingReason.NEVER
+    return PendingReason.FRAGMENTED if any(each.fits_in_sum(request) for each in totals) else PendingReason.FULL
 
 
 class _Search:
@@ -102,26 +102,26 @@ class _Search:
         self._shapes = 0
         self._sets = 0
 
-    def judge(self, shape: Shape, totals: list[UnitTotals]) -> WaitReason:
+    def judge(self, shape: Shape, totals: list[UnitTotals]) -> PendingReason:
         """Why pods of a shape wait that the sums cannot tell of."""
         self._shapes += 1
         request = shape.request
         index = self._state.indexes.find(shape) if self._shapes <= MAX_SEARCHED_SHAPES else None
         if index is None:
-            return WaitReason.UNJUDGED
+            return PendingReason.UNJUDGED
         if index.fitting:
-            return WaitReason.FITS
-        if not index.hopeful:
-            return WaitReason.NEVER
+            return PendingReason.FITS
+        if not index.after_preemption:
+            return PendingReason.NEVER
         # A choosy pod may use a part of the free units only: which, the sums cannot tell.
-        is_free = request.selection is None and any(each.would_do(request) for each in totals)
-        return WaitReason.FRAGMENTED if is_free else WaitReason.FULL
+        is_free = request.selection is None and any(each.fits_in_sum(request) for each in totals)
+        return PendingReason.FRAGMENTED if is_free else PendingReason.FULL
 
-    def narrow(self, shape: Shape, asked: frozenset[str]) -> WaitReason:
+    def narrow(self, shape: Shape, asked: frozenset[str]) -> PendingReason:
         """Why a pod waits although some node has room: whether that is one of those asked about."""
         self._sets += 1
         index = self._state.indexes.find(shape) if self._sets <= MAX_SEARCHED_SETS else None
         if index is None:
-            return WaitReason.UNJUDGED
+            return PendingReason.UNJUDGED
         few, many = sorted((asked, index.fitting), key=len)
-        return WaitReason.FITS if any(name in many for name in few) else WaitReason.ELSEWHERE
+        return PendingReason.FITS if any(name in many for name in few) else PendingReason.ELSEWHERE

@@ -13,7 +13,7 @@ from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.scheduler_extender.cooperative_yield import Turns
 from gcushare.scheduler_extender.state.vendor_state import VendorState, WaitingPod
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.wire.documents.explain import (
     ExplainDocument,
     RequestDocument,
@@ -73,12 +73,12 @@ class ExplainService:
         """Whether there is such a pod."""
         return self._find_waiting(namespace, name) is not None or self._find_holding(namespace, name) is not None
 
-    def waits(self, asking: Asking) -> bool:
+    def waits(self, asking: SchedulingRequest) -> bool:
         """Whether a pod that was refused is still there, without cards."""
         uid = asking.pod.uid
         return self._state.find_asking(uid) is not None and self._state.ledger.assignment(uid) is None
 
-    def question_of(self, asking: Asking) -> Question:
+    def question_of(self, asking: SchedulingRequest) -> Question:
         """What there is to explain about a pod now."""
         return Question(asking.shape, asking.pod.priority, self._state.asked.get(asking.pod.uid))
 
@@ -124,12 +124,12 @@ class ExplainService:
     def _tell_others(self, shape: Shape, asked: int, others: list[str]) -> Asked:
         index = self._state.indexes.get(shape)
         fitting = {name: None for name in others if index.fits(name)}
-        hopeful = index.hopeful
+        after_preemption = index.after_preemption
         return Asked(
             nodes=asked,
             known=asked + len(others),
             fit_elsewhere=len(fitting),
-            hopeful_elsewhere=sum(name in hopeful for name in others),
+            hopeful_elsewhere=sum(name in after_preemption for name in others),
             examples=tuple(index.best(fitting, MAX_EXAMPLES)) if fitting else (),
         )
 

@@ -9,7 +9,7 @@ MAX_NAMES = 100_000
 """Names kept in all, of sets that differ: at most ten megabytes. Most pods are asked about with the same nodes."""
 
 
-class AskedNodes:
+class LastFilteredNodes:
     """The sets of names by pod uid; equal sets are kept once, and the pod noted longest ago makes room."""
 
     def __init__(self, *, most_pods: int = MAX_PODS, most_names: int = MAX_NAMES) -> None:

@@ -21,7 +21,7 @@ _MAX_LOGGED = 20
 """Drifts told one by one; how many there were is always told."""
 
 
-async def recount_for_ever(
+async def recount_periodically(
     states: Sequence[tuple[VendorState, Counter]], interval_s: float, heartbeat: Heartbeat
 ) -> None:
     """Recount every ``interval_s`` seconds; what differs is logged, counted and repaired."""
@@ -38,7 +38,7 @@ async def recount_for_ever(
                 _report(state, found)
 
 
-async def settle_for_ever(services: Sequence[BindService], after_s: float) -> None:
+async def confirm_periodically(services: Sequence[BindService], after_s: float) -> None:
     """Settle reservations that stayed unconfirmed for ``after_s`` seconds."""
     while True:
         await asyncio.sleep(after_s / 3)

@@ -15,7 +15,7 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
 from gcushare.core.nominations import RoomLeft, compute_room_left, fits_beside
 from gcushare.core.requests import CardRequest
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 
 KEPT_S = 300.0
 """How long room is kept: ten times the grace that pods have by default. A victim that takes longer has its preemptor
@@ -59,7 +59,7 @@ class Nominations:
     def __len__(self) -> int:
         return len(self._nominees)
 
-    def expect(self, asking: Asking, kept: Mapping[str, Sequence[str]]) -> None:
+    def expect(self, asking: SchedulingRequest, kept: Mapping[str, Sequence[str]]) -> None:
         """Take preempt's answer, the victims by node; several nodes are none, until the scheduler has chosen."""
         if len(kept) != 1:
             return
@@ -69,7 +69,7 @@ class Nominations:
             return
         self._note(asking, node, is_seen=False, victims=frozenset(victims[:_MAX_VICTIMS]))
 
-    def see(self, asking: Asking, node: str) -> None:
+    def see(self, asking: SchedulingRequest, node: str) -> None:
         """Take what an unbound pod's status says: the node that it is nominated for, empty for none."""
         known = self._nominees.get(asking.pod.uid)
         if not node:
@@ -85,7 +85,7 @@ class Nominations:
         """The pod is bound, or gone; repeatable."""
         self._nominees.pop(uid, None)
 
-    def closed_to(self, asking: Asking) -> frozenset[str]:
+    def closed_to(self, asking: SchedulingRequest) -> frozenset[str]:
         """The nodes that would fit a pod if nothing were kept there; few, and mostly none."""
         if not self._nominees:
             return frozenset()
@@ -98,17 +98,19 @@ class Nominations:
                 closed.append(name)
         return frozenset(closed)
 
-    def room_left(self, asking: Asking, node: str) -> RoomLeft:
+    def room_left(self, asking: SchedulingRequest, node: str) -> RoomLeft:
         """What of a node's cards is left to a pod; empty where nothing is kept from it."""
         ahead = self._ahead_of(asking.pod, node) if self._nominees else []
         return self._room_left(node, ahead) if ahead else {}
 
-    def words(self, asking: Asking, node: str) -> str:
+    def words(self, asking: SchedulingRequest, node: str) -> str:
         """Say for whom room of a node is kept from a pod."""
         names = (f"{each.pod} (priority {each.pod.priority})" for each in self._ahead_of(asking.pod, node))
         return f"kept for {', '.join(names)}, for which pods there are being ended"
 
-    def _note(self, asking: Asking, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()) -> None:
+    def _note(
+        self, asking: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
+    ) -> None:
         uid, now_s = asking.pod.uid, self._monotonic()
         self._nominees.pop(uid, None)
         self._nominees[uid] = Nominee(asking.pod, asking.request.cards, node, now_s, is_seen, victims)

@@ -20,11 +20,11 @@ from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.kube.resource_versions import is_at_least
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.state.last_filtered_nodes import AskedNodes
+from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_names import PodNames
 from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
-from gcushare.scheduler_extender.verbs.request import Asking, Policies, read_asking
+from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest, read_scheduling_request
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.nodes import node_cards
@@ -53,7 +53,7 @@ class WaitingPod:
     """
 
     pod: PodRef
-    asking: Asking | None
+    asking: SchedulingRequest | None
     problem: str = ""
     is_malformed: bool = False
 
@@ -80,16 +80,16 @@ class VendorState:
         """The preemptors for which room is kept."""
         self.names = PodNames()
         """The pods of ``waiting``, ``parked`` and ``bound``."""
-        self.asked = AskedNodes()
+        self.asked = LastFilteredNodes()
         """What the scheduler asked when it was last refused."""
-        self.offered = AskedNodes(most_names=MAX_OFFERED_NAMES)
+        self.offered = LastFilteredNodes(most_names=MAX_OFFERED_NAMES)
         """What filter last named for a pod that has no node yet: only there it may be bound."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
         """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
         self.pod_problems: dict[str, str] = {}
         self._node_marks: dict[str, int] = {}
-        self._remembered: OrderedDict[str, Asking] = OrderedDict()
+        self._remembered: OrderedDict[str, SchedulingRequest] = OrderedDict()
 
     # Nodes
 
@@ -235,7 +235,7 @@ class VendorState:
             self.lose_pod(uid)
             return
         try:
-            asking = read_asking(pod, self.vendor, self.policies)
+            asking = read_scheduling_request(pod, self.vendor, self.policies)
         except (RemoteContractError, Refused) as error:
             self.parked.pop(uid, None)
             self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error), isinstance(error, RemoteContractError))
@@ -267,7 +267,7 @@ class VendorState:
 
     # What filter read before the watch brought it
 
-    def remember(self, asking: Asking) -> None:
+    def remember(self, asking: SchedulingRequest) -> None:
         """Keep what a pod that was read asks for until its watch event arrives."""
         uid = asking.pod.uid
         for pods in (self.waiting, self.parked):
@@ -278,7 +278,7 @@ class VendorState:
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
 
-    def find_asking(self, uid: str) -> Asking | None:
+    def find_asking(self, uid: str) -> SchedulingRequest | None:
         """What an unbound pod asks for, as the watch or the API server said."""
         waiting = self.waiting.get(uid) or self.parked.get(uid)
         return waiting.asking if waiting is not None else self._remembered.get(uid)

@@ -39,7 +39,7 @@ class PodObserver(Protocol):
         ...
 
 
-class NodeSink:
+class NodeHandler:
     """Takes nodes. A node that comes back under its name with another uid replaces the one before."""
 
     def __init__(self, states: Sequence[NodeObserver]) -> None:
@@ -67,7 +67,7 @@ class NodeSink:
             state.lose_node(name)
 
 
-class PodSink:
+class PodHandler:
     """Takes pods; those that ask for nothing of any vendor leave no trace."""
 
     def __init__(self, states: Sequence[PodObserver]) -> None:

@@ -20,8 +20,8 @@ from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
-from gcushare.scheduler_extender.verbs.binding_client import Attempt, Sender
-from gcushare.scheduler_extender.verbs.request import Asking, read_asking
+from gcushare.scheduler_extender.verbs.binding_client import Attempt, BindingClient
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest, read_scheduling_request
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 
@@ -46,7 +46,7 @@ class BindService:
         self._times = times or BindTimes()
         self._now_ns = now_ns
         self._monotonic = monotonic
-        self._sender = Sender(state, api, leadership, self._times, monotonic)
+        self._sender = BindingClient(state, api, leadership, self._times, monotonic)
         self._under_way: dict[str, tuple[BindArguments, asyncio.Task[None]]] = {}
 
     async def bind(self, arguments: BindArguments) -> None:
@@ -103,7 +103,7 @@ class BindService:
         return self._sender.unknown_outcomes
 
     async def settle(self, *, older_than_s: float) -> None:
-        """Find out about reservations that nobody confirmed for so long; see `Sender.settle`."""
+        """Find out about reservations that nobody confirmed for so long; see `BindingClient.settle`."""
         await self._sender.settle(older_than_s=older_than_s, busy=self._under_way.keys())
 
     def _finish(self, uid: str, task: asyncio.Task[None]) -> None:
@@ -160,7 +160,7 @@ class BindService:
             raise Refused(f"pod {_name(arguments)} is bound to node {held.node!r} already, not {arguments.node!r}")
         return True
 
-    async def _find_asking(self, arguments: BindArguments, deadline_s: float) -> Asking:
+    async def _find_asking(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
         """What the pod asks for: known from watch or filter, else read; the uid and name must be one pod's."""
         waiting = self._state.waiting.get(arguments.pod_uid)
         if waiting is not None and waiting.asking is None:
@@ -172,7 +172,7 @@ class BindService:
             raise Refused(f"uid {arguments.pod_uid!r} is pod {asking.pod}, not {_name(arguments)}")
         return asking
 
-    async def _read_asking(self, arguments: BindArguments, deadline_s: float) -> Asking:
+    async def _read_asking(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
         try:
             pod = await self._api.read_pod(
                 arguments.pod_namespace, arguments.pod_name, timeout_s=self._sender.patience_s(deadline_s)
@@ -185,12 +185,12 @@ class BindService:
             )
         if pod.is_bound:
             raise Refused(f"pod {_name(arguments)} is bound to node {pod.spec.node_name!r} already")
-        asking = read_asking(pod, self._state.vendor, self._state.policies)
+        asking = read_scheduling_request(pod, self._state.vendor, self._state.policies)
         if asking is None:
             raise Refused(f"pod {_name(arguments)} asks for no {self._state.vendor.memory_resource} and no whole card")
         return asking
 
-    def _prepare(self, arguments: BindArguments, asking: Asking) -> tuple[Attempt, bool]:
+    def _prepare(self, arguments: BindArguments, asking: SchedulingRequest) -> tuple[Attempt, bool]:
         """Hold cards for the pod; says as well whether the same Binding was sent before.
 
         What an earlier Binding may still make true stays held: the same node is asked for the same cards again, and
@@ -201,17 +201,17 @@ class BindService:
         if doubt is not None and doubt.node == arguments.node:
             return doubt.attempt, True
         if doubt is not None:
-            sender.set_aside(uid)
-        if (earlier := sender.take_back(uid, arguments.node)) is not None:
+            sender.park(uid)
+        if (earlier := sender.unpark(uid, arguments.node)) is not None:
             return earlier.attempt, True
         try:
             return self._reserve(arguments, asking), False
         except Refused:
             if doubt is not None:
-                sender.take_back(uid, doubt.node)
+                sender.unpark(uid, doubt.node)
             raise
 
-    def _reserve(self, arguments: BindArguments, asking: Asking) -> Attempt:
+    def _reserve(self, arguments: BindArguments, asking: SchedulingRequest) -> Attempt:
         ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
         left = nominations.room_left(asking, node)
         try:

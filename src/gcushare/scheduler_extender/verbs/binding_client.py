@@ -65,7 +65,7 @@ class Unsettled:
         return self.attempt.assignment.node
 
 
-class Sender:
+class BindingClient:
     """Sends Bindings for one vendor; the ledger follows their outcomes."""
 
     def __init__(
@@ -104,13 +104,13 @@ class Sender:
         found = self._unsettled.get(uid)
         return found if found is not None and self._state.ledger.is_reserved(uid) else None
 
-    def set_aside(self, uid: str) -> None:
+    def park(self, uid: str) -> None:
         """Keep a doubtful reservation beside a new one: the pod may turn out to be bound where it was sent first."""
-        self._unsettled[self._state.ledger.set_aside(uid)] = self._unsettled.pop(uid)
+        self._unsettled[self._state.ledger.park(uid)] = self._unsettled.pop(uid)
 
-    def take_back(self, uid: str, node: str) -> Unsettled | None:
+    def unpark(self, uid: str, node: str) -> Unsettled | None:
         """Have a reservation that was set aside again under the pod's uid; None where there is none on this node."""
-        key = self._state.ledger.take_back(uid, node)
+        key = self._state.ledger.unpark(uid, node)
         if key is None:
             return None
         found = self._unsettled[uid] = self._unsettled.pop(key)

@@ -15,7 +15,7 @@ from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import judge_refusal
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.node_names import MIN_REORDERED_BYTES, NameList, NameLists
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.wire.extender_api import (
     SCORE_ENDS,
     FilterArguments,
@@ -33,7 +33,7 @@ from gcushare.wire.extender_api import (
 KEPT_REASON = "card memory is kept for a pod that preempts others there"
 """Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
 
-Notice = Callable[[Asking], None]
+Notice = Callable[[SchedulingRequest], None]
 """Takes note of a pod that was answered; must return at once."""
 
 
@@ -64,7 +64,7 @@ class FilterService:
         self.lists = NameLists()
         self.totals = ClusterTotals(state.ledger, state.changes)
 
-    def filter(self, arguments: FilterArguments, asking: Asking | None) -> Answer:
+    def filter(self, arguments: FilterArguments, asking: SchedulingRequest | None) -> Answer:
         """Name the nodes that can hold the pod, or the best of them; None asks for no card of this vendor.
 
         Raises:
@@ -77,7 +77,7 @@ class FilterService:
             return self._answer(encode_filter_answer(names.encoded), "not_asking")
         return self._filter_names(names, asking)
 
-    def prioritize(self, arguments: FilterArguments, asking: Asking | None) -> Answer:
+    def prioritize(self, arguments: FilterArguments, asking: SchedulingRequest | None) -> Answer:
         """Give every node of the request a score from 0 to 10.
 
         Raises:
@@ -95,7 +95,7 @@ class FilterService:
     def _items(self, arguments: FilterArguments) -> list[NodeItem]:
         return decode_node_items(arguments.nodes or b"{}", self._state.most_nodes_asked)
 
-    def _offer(self, asking: Asking, nodes: frozenset[str], body: bytes) -> Answer:
+    def _offer(self, asking: SchedulingRequest, nodes: frozenset[str], body: bytes) -> Answer:
         """Answer with nodes that have room; the pod may be bound to one of them."""
         self._state.offered.note(asking.pod.uid, nodes)
         self._offers(asking)
@@ -104,19 +104,19 @@ class FilterService:
     def _answer(self, body: bytes, result: str) -> Answer:
         return Answer(body, result, self._state.vendor.name)
 
-    def _refusal(self, body: bytes, asking: Asking) -> Answer:
+    def _refusal(self, body: bytes, asking: SchedulingRequest) -> Answer:
         reason = judge_refusal(self._state, asking.shape, self.totals)
         return Answer(body, "refused", self._state.vendor.name, reason.value)
 
-    def _reason(self, asking: Asking) -> str:
+    def _reason(self, asking: SchedulingRequest) -> str:
         vendor = self._state.vendor
         return vendor.refused_whole_reason if asking.shape.request.whole else vendor.refused_reason
 
-    def _refuse(self, asking: Asking, names: NameList) -> None:
+    def _refuse(self, asking: SchedulingRequest, names: NameList) -> None:
         self._state.asked.note(asking.pod.uid, names.distinct)
         self._refusals(asking)
 
-    def _filter_names(self, names: NameList, asking: Asking) -> Answer:
+    def _filter_names(self, names: NameList, asking: SchedulingRequest) -> Answer:
         index = self._state.indexes.get(asking.shape)
         reason = self._reason(asking)
         if closed := self._state.nominations.closed_to(asking) & names.names.keys():
@@ -131,7 +131,7 @@ class FilterService:
         self._refuse(asking, names)
         return self._refusal(names.answer_none(index, reason), asking)
 
-    def _filter_beside(self, names: NameList, asking: Asking, closed: Collection[str]) -> Answer:
+    def _filter_beside(self, names: NameList, asking: SchedulingRequest, closed: Collection[str]) -> Answer:
         """Answer while room of some nodes is kept for preemptors; rare, so that nothing is prepared for it."""
         index, reason = self._state.indexes.get(asking.shape), self._reason(asking)
         open_names = {name: None for name in names.order if name not in closed}
@@ -150,7 +150,7 @@ class FilterService:
         self._refuse(asking, names)
         return self._refusal(body, asking)
 
-    def _filter_items(self, items: list[NodeItem], asking: Asking | None) -> Answer:
+    def _filter_items(self, items: list[NodeItem], asking: SchedulingRequest | None) -> Answer:
         """Answer a scheduler that does not know us to cache nodes: it sends whole nodes and wants them back."""
         if asking is None:
             return self._answer(encode_node_items_answer((item.raw for item in items), b"{}", b"{}"), "not_asking")

@@ -97,9 +97,9 @@ class NameList:
         kept = self._refused.get(index.shape)
         if kept is not None and kept[0] is index and kept[1] == index.hope_version:
             return kept[2]
-        hopeful = index.hopeful
+        after_preemption = index.after_preemption
         pairs = zip(self.order, self.encoded, strict=True)
-        hopeless = encode_reasons((encoded for name, encoded in pairs if name not in hopeful), reason)
+        hopeless = encode_reasons((encoded for name, encoded in pairs if name not in after_preemption), reason)
         answer = encode_filter_answer((), encode_reasons(self.encoded, reason), hopeless)
         _keep(self._refused, index, index.hope_version, answer)
         return answer

@@ -16,7 +16,7 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.pacing import TokenBucket
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Asking, read_asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest, read_scheduling_request
 from gcushare.wire.extender_api import AskedPod
 from gcushare.wire.objects import Pod
 
@@ -35,7 +35,7 @@ class Known:
     """What a pod asks for, and of whom. ``asking``: None where it asks for no card; ``state``: then the first one."""
 
     state: VendorState
-    asking: Asking | None
+    asking: SchedulingRequest | None
 
 
 class PodLookup:
@@ -111,7 +111,7 @@ def _only(key: str, found: list[Known]) -> Known:
     return found[0]
 
 
-def _find_asking(state: VendorState, pod: AskedPod) -> Asking | None:
+def _find_asking(state: VendorState, pod: AskedPod) -> SchedulingRequest | None:
     uid = pod.metadata.uid
     waiting = state.waiting.get(uid) or state.parked.get(uid)
     asking = state.find_asking(uid) if waiting is None else waiting.asking
@@ -129,8 +129,8 @@ def _find_asking(state: VendorState, pod: AskedPod) -> Asking | None:
     return asking
 
 
-def _read_asking(pod: Pod, state: VendorState) -> Asking | None:
+def _read_asking(pod: Pod, state: VendorState) -> SchedulingRequest | None:
     try:
-        return read_asking(pod, state.vendor, state.policies)
+        return read_scheduling_request(pod, state.vendor, state.policies)
     except (RemoteContractError, Refused) as error:
         raise type(error)(f"pod {pod.key}: {error}") from error

@@ -13,7 +13,7 @@ from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import Turns
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import Answer
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.wire.extender_api import MetaVictims, PreemptArguments, Proposal, encode_victims
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class PreemptService:
     def __init__(self, state: VendorState) -> None:
         self._state = state
 
-    async def preempt(self, arguments: PreemptArguments, asking: Asking | None) -> Answer:
+    async def preempt(self, arguments: PreemptArguments, asking: SchedulingRequest | None) -> Answer:
         """Say per node that stays which victims must end; others get their turn in between.
 
         One node is all that the scheduler needs, so where very many victims are proposed, the nodes with most of them

@@ -24,7 +24,7 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SchedulingRequest:
     """A pod that wants cards of one vendor."""
 
     pod: PodRef
@@ -39,7 +39,7 @@ class Asking:
         return CARD_POLICIES[self.card_policy_name]
 
 
-def read_asking(pod: Pod, vendor: Vendor, policies: Policies) -> Asking | None:
+def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:
     """Read what a pod asks for; None when it asks for no card of this vendor.
 
     Raises:
@@ -53,4 +53,6 @@ def read_asking(pod: Pod, vendor: Vendor, policies: Policies) -> Asking | None:
     if request.cards.whole and wishes.whole_card_policy is None:
         request = replace(request, cards=replace(request.cards, whole_policy=policies.whole_card))
     shape = Shape(request.cards, wishes.node_policy or policies.node)
-    return Asking(pod_ref(pod), request, shape, wishes.card_policy or policies.card, pod.metadata.resource_version)
+    return SchedulingRequest(
+        pod_ref(pod), request, shape, wishes.card_policy or policies.card, pod.metadata.resource_version
+    )

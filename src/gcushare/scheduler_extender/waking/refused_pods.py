@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import NodeState
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 
 MAX_PODS = 8192
 MAX_NAMES = 200_000
@@ -30,7 +30,7 @@ GroupKey: TypeAlias = tuple[Shape, frozenset[str] | None, frozenset[str], int]
 class RefusedPod:
     """A pod that waits; ``order``: by priority, then age, then the first refusal."""
 
-    asking: Asking
+    asking: SchedulingRequest
     order: tuple[int, str, int]
     group: RefusedGroup | None = None
     not_before_s: float = 0.0
@@ -128,7 +128,7 @@ class RefusedPods:
         self._names = 0
         self._numbers = count()
 
-    def remember(self, asking: Asking) -> RefusedPod:
+    def remember(self, asking: SchedulingRequest) -> RefusedPod:
         """Find a pod, or take it in; the oldest is forgotten for it where there are too many."""
         ref = asking.pod
         pod = self.pods.get(ref.uid)

@@ -28,7 +28,7 @@ from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import Turns
 from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Asking
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class RoomWaker:
 
     # What the scheduler does
 
-    def note_refused(self, asking: Asking) -> None:
+    def note_refused(self, asking: SchedulingRequest) -> None:
         """Remember a pod that fits none of the nodes that it was just asked about with."""
         asked = self._state.asked.get(asking.pod.uid)
         if asked is None:
@@ -118,7 +118,7 @@ class RoomWaker:
         group.add(pod)
         group.note_no_room(self._state.changes.position)
 
-    def note_offered(self, asking: Asking) -> None:
+    def note_offered(self, asking: SchedulingRequest) -> None:
         """Take in that the scheduler was offered nodes for a pod, so it is at work on it."""
         uid = asking.pod.uid
         if self._asked is not None:
@@ -142,7 +142,7 @@ class RoomWaker:
 
     # Remembering
 
-    def _remember(self, asking: Asking) -> RefusedPod:
+    def _remember(self, asking: SchedulingRequest) -> RefusedPod:
         uid = asking.pod.uid
         if self._asked is not None:
             self._asked.add(uid)

@@ -147,7 +147,7 @@ def explain_waiting(
         unreadable_nodes=unreadable,
         asked=None if asked is None else AskedDocument(asked.nodes, asked.known, asked.fit_elsewhere, asked.examples),
         nodes_weighed=found.weighed,
-        nodes_hopeful=found.hopeful,
+        nodes_hopeful=found.after_preemption,
     )
 
 

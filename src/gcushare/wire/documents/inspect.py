@@ -56,7 +56,7 @@ class EnflameDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     closed: tuple[ClosedPart, ...] = ()
 
 
-class UntoldPod(msgspec.Struct, frozen=True, gc=False):
+class UnknownCardPod(msgspec.Struct, frozen=True, gc=False):
     """A bound pod that holds memory of cards that nobody can tell: its record is damaged or not written yet."""
 
     name: str
@@ -72,7 +72,7 @@ class EnflameNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     used_gcu: int = msgspec.field(name="usedGCU")
     available_gcu: int = msgspec.field(name="availableGCU")
     devices: list[EnflameDevice]
-    untold: tuple[UntoldPod, ...] = ()
+    untold: tuple[UnknownCardPod, ...] = ()
 
 
 class AliyunPod(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -107,7 +107,7 @@ class AliyunNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     total_gpu: int = msgspec.field(name="totalGPU")
     used_gpu: int = msgspec.field(name="usedGPU")
     devs: list[AliyunDevice]
-    untold: tuple[UntoldPod, ...] = ()
+    untold: tuple[UnknownCardPod, ...] = ()
 
 
 _Holder = tuple[Assignment, int, bool]
@@ -191,10 +191,10 @@ def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
     return held
 
 
-def _untold_pods(node: NodeState) -> tuple[UntoldPod, ...]:
+def _untold_pods(node: NodeState) -> tuple[UnknownCardPod, ...]:
     told = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
     pods = (each.pod for each in node.assignments.values() if not each.grants and str(each.pod) not in told)
-    return tuple(UntoldPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
+    return tuple(UnknownCardPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
 
 
 def _condition(state: CardState) -> tuple[str, bool, tuple[ClosedPart, ...]]:

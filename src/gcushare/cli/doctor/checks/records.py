@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from gcushare.cli.doctor.checks.views import Asking, asking, asks_for, bound_for_s, inventory_of, span, words_of
+from gcushare.cli.doctor.checks.views import RequestingPod, asking, asks_for, bound_for_s, inventory_of, span, words_of
 from gcushare.cli.doctor.facts import Facts, PluginFacts, parse_time
 from gcushare.cli.doctor.findings import Finding, error, warning
 from gcushare.cli.doctor.objects import SeenPod
@@ -44,7 +44,7 @@ def check_reservations(facts: Facts) -> Iterator[Finding]:
                 yield from _check_confirmed(each, vendor, age_s)
 
 
-def _check_confirmed(each: Asking, vendor: Vendor, age_s: float) -> Iterator[Finding]:
+def _check_confirmed(each: RequestingPod, vendor: Vendor, age_s: float) -> Iterator[Finding]:
     record = _record(each.pod, vendor)
     subject, node = f"pod {each.pod.key}", each.pod.spec.node_name
     if record is None and each.request is not None:
@@ -78,12 +78,12 @@ def check_forgeries(facts: Facts) -> Iterator[Finding]:
         for pod in facts.pods:
             if is_finished(pod) or vendor.record.card_index not in pod.metadata.annotations:
                 continue
-            for make, problem in _suspicions(asked.get(pod.key, Asking(pod, None)), vendor, nodes):
+            for make, problem in _suspicions(asked.get(pod.key, RequestingPod(pod, None)), vendor, nodes):
                 yield make("forged-record", f"pod {pod.key}", problem, _POLICY)
 
 
 def _suspicions(
-    each: Asking, vendor: Vendor, nodes: Mapping[str, Node]
+    each: RequestingPod, vendor: Vendor, nodes: Mapping[str, Node]
 ) -> Iterator[tuple[Callable[[str, str, str, str], Finding], str]]:
     pod, keys = each.pod, vendor.record
     if not pod.is_bound:

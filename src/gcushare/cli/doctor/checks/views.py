@@ -17,7 +17,7 @@ from gcushare.wire.pods import is_finished, pod_request
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestingPod:
     """An unfinished pod that asks for cards of ours; without a ``request``, ``problem`` says why it cannot be read."""
 
     pod: SeenPod
@@ -25,7 +25,7 @@ class Asking:
     problem: str = ""
 
 
-def asking(facts: Facts, vendor: Vendor) -> Iterator[Asking]:
+def asking(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
     """The unfinished pods that ask for this vendor's shared memory, or for whole cards where our plugin serves them."""
     serving = {node.metadata.name for node in facts.nodes if _serves_whole(node, vendor)}
     for pod in facts.pods:
@@ -35,9 +35,9 @@ def asking(facts: Facts, vendor: Vendor) -> Iterator[Asking]:
         if not (asks_for(pod, vendor.memory_resource) or (is_served and asks_for(pod, vendor.whole_card_resource))):
             continue
         try:
-            yield Asking(pod, pod_request(pod, vendor))
+            yield RequestingPod(pod, pod_request(pod, vendor))
         except (RemoteContractError, Refused) as failure:
-            yield Asking(pod, None, str(failure))
+            yield RequestingPod(pod, None, str(failure))
 
 
 def _serves_whole(node: Node, vendor: Vendor) -> bool:

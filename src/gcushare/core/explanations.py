@@ -131,8 +131,9 @@ class Explanation:
 
     ``largest_now`` and ``largest_ever``: the most units that each of as many allowed cards of one node could give now,
     and if every pod ended; for whole cards, the most such cards of one node. ``asked``: where kube-scheduler asked
-    about some nodes only; all but its own numbers are of those. The remedy was sought on ``weighed`` of ``after_preemption`` nodes,
-    those that lack least; without one, ending pods of a higher priority is all that would help there.
+    about some nodes only; all but its own numbers are of those. The remedy was sought on ``weighed`` of
+    ``after_preemption`` nodes, those that lack least; without one, ending pods of a higher priority is all that would
+    help there.
     """
 
     request: CardRequest

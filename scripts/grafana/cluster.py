@@ -114,8 +114,14 @@ _GLANCE = Row(
         Panel(
             kind=Kind.STAT,
             title="Cards that take no new pods",
-            about="Sick, or cordoned by an admin. Pods that run there stay.",
-            queries=(Query(one("gcushare_cards_unusable"), "{{vendor}} {{unit}}"),),
+            about=(
+                "Sick, or cordoned by an admin; pods that run there stay. Closed: to one use, as containers of a pod "
+                "that was deleted by force may run on."
+            ),
+            queries=(
+                Query(one("gcushare_cards_unusable"), "{{vendor}} {{unit}}"),
+                Query(one("gcushare_cards_closed", "vendor, use"), "closed to {{use}} {{vendor}}"),
+            ),
             width=4,
             height=5,
             steps=NONE_IS_FINE,
@@ -128,6 +134,21 @@ _GLANCE = Row(
             width=5,
             height=5,
             steps=NONE_IS_GOOD,
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Memory without a record",
+            about=(
+                "Units that pods hold and no record reports: shown by the kubelet alone, or of bound pods whose card "
+                "is not known yet. They count as taken."
+            ),
+            queries=(
+                Query(one("gcushare_units_unrecorded"), "unrecorded {{vendor}} {{unit}}"),
+                Query(one("gcushare_units_unplaced"), "card unknown {{vendor}} {{unit}}"),
+            ),
+            width=4,
+            height=5,
+            steps=NONE_IS_FINE,
         ),
         Panel(
             kind=Kind.STAT,

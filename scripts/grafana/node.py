@@ -125,6 +125,7 @@ _CARDS = Row(
                 Query(row_of_card("gcushare_card_units"), "units"),
                 Query(row_of_card("gcushare_card_granted_units"), "granted units"),
                 Query(row_of_card("gcushare_card_reserved_units"), "kept back"),
+                Query(row_of_card("gcushare_card_unrecorded_units"), "without a record"),
                 Query(row_of_card("gcushare_card_memory_bytes"), "memory"),
                 Query(row_of_card("gcushare_card_granted_bytes"), "granted"),
                 Query(row_of_card("gcushare_card_memory_used_bytes"), "used"),

@@ -150,7 +150,7 @@ async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient)
     body = {"metadata": {"name": STATE_NAME}, "data": {"node.cp-1": "fine!"}}
     await client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
     (report,) = await read_reports(client, NAMESPACE)
-    assert (report.state, "'fine!': its report cannot be read" in report.reason) == ("unknown", True)
+    assert (report.state, "'fine!': a config manager's report cannot be read" in report.reason) == ("unknown", True)
 
 
 async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) -> None:

@@ -196,6 +196,7 @@ async def test_systemd_is_asked_to_read_its_units_and_then_to_restart(
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    await Systemctl().reload()
     await Systemctl().restart("/etc/systemd/system/kube-scheduler.service")
     assert (tmp_path / "calls").read_text() == "daemon-reload\nrestart kube-scheduler.service\n"
     with pytest.raises(GcushareError, match=r"restart bad\.service ended with 5: no such unit"):

@@ -39,4 +39,5 @@ async def test_one_nodes_inventory_ends_and_hides_nothing_of_the_others(text: st
 
         # The watch too, not only the first list.
         await rig.add_nodes(node_document("late", 16))
-        assert (await rig.filter(pod_document("b", 16), ["late", "bad"]))["NodeNames"] == ["late"]
+        (another,) = await rig.add_pods(pod_document("b", 16))
+        assert (await rig.filter(another, ["late", "bad"]))["NodeNames"] == ["late"]

@@ -215,6 +215,17 @@ def test_what_explains_a_pods_state_stays() -> None:
     assert slim_event(full_objects.EVENT)["message"] == full_objects.EVENT["message"]
 
 
+def test_an_inventory_keeps_closed_cards_and_holders_without_a_record() -> None:
+    node = copy.deepcopy(full_objects.NODE)
+    annotations = node["metadata"]["annotations"]
+    inventory = json.loads(annotations[ENFLAME.inventory_annotation])
+    closed, holder = {"use": "whole", "pod": "default/a", "until": 7}, {"pod": "b", "units": {"0": 4}, "whole": [1]}
+    inventory["cards"][0]["closed"] = [closed | {"note": "hunter2"}]
+    annotations[ENFLAME.inventory_annotation] = json.dumps(inventory | {"unrecorded": [holder, "hunter2"]})
+    kept = json.loads(slim_node(node)["metadata"]["annotations"][ENFLAME.inventory_annotation])
+    assert (kept["cards"][0]["closed"], kept["unrecorded"]) == ([closed], [holder])
+
+
 def test_an_inventory_stays_readable_and_gives_no_free_text() -> None:
     node = copy.deepcopy(full_objects.NODE)
     annotations = node["metadata"]["annotations"]

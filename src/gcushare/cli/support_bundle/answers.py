@@ -15,6 +15,7 @@ from gcushare.cli.doctor.render import document, versions
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.cli.support_bundle.cutting import cut_metrics, own_document, own_words
 from gcushare.cli.support_bundle.shapes import (
+    CLOSED,
     NAME,
     RESOURCE,
     UID,
@@ -42,7 +43,14 @@ Cut = Callable[[bytes, Collection[str]], bytes]
 
 _NAMES = either(NAME, text(""))
 _HOLDER = fields(
-    name=NAME, namespace=NAME, uid=UID, createTime=text(r"[\w:.+-]{0,40}"), usedGCU=number, usedGPU=number, whole=number
+    name=NAME,
+    namespace=NAME,
+    uid=UID,
+    createTime=text(r"[\w:.+-]{0,40}"),
+    usedGCU=number,
+    usedGPU=number,
+    whole=number,
+    unrecorded=number,
 )
 _CARD = fields(
     id=number,
@@ -53,6 +61,7 @@ _CARD = fields(
     usedGPU=number,
     health=one_of("Healthy", "Unhealthy"),
     cordoned=number,
+    closed=CLOSED,
     pods=each(_HOLDER),
 )
 _INSPECT = fields(

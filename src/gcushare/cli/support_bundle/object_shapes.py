@@ -10,16 +10,19 @@ from gcushare.cli.doctor.programs import VENDOR_LABEL, Program
 from gcushare.cli.support_bundle.shapes import (
     ADDRESS,
     AMOUNTS,
+    CLOSED,
     IMAGE,
     NAME,
     NAMES,
     PATH,
+    POD,
     REASON,
     TIME,
     UID,
     VERSION,
     Left,
     Shape,
+    by_name,
     each,
     either,
     fields,
@@ -95,9 +98,11 @@ _INVENTORY = fields(
             pci=text(r"[0-9A-Fa-f:.]{1,20}"),
             numa=number,
             link=NAME,
+            closed=CLOSED,
         )
     ),
     leftOut=each(fields(index=number, uuid=NAME)),
+    unrecorded=each(fields(pod=POD, units=by_name(r"\d{1,4}", number), whole=each(number))),
 )
 
 

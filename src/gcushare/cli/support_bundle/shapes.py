@@ -100,6 +100,10 @@ REASON = text(r"[A-Z][A-Za-z./-]{0,127}")
 """One word in CamelCase, as the API's conventions want it; OutOf<resource> has the resource's slash."""
 QUANTITY = either(number, text(r"[+-]?\d{1,20}(?:\.\d{1,12})?(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,3})?"))
 RESOURCE = r"[A-Za-z0-9][\w./-]{0,316}"
+POD = text(RESOURCE)
+"""A pod's namespace and name; the name alone of what the kubelet shows without a namespace."""
+CLOSED = each(fields(use=one_of("memory", "whole"), pod=POD, until=number))
+"""Uses that a card is closed to."""
 AMOUNTS = by_name(RESOURCE, QUANTITY)
 VERSION = text(r"v?\d[\w.+-]{0,79}")
 IMAGE = text(r"[a-z0-9][\w./:-]{0,511}(?:@sha256:[0-9a-f]{64})?")

@@ -50,13 +50,25 @@ async def account_kubeconfig(control_plane: ControlPlane, account: str, *, on_no
 
 
 async def until_policies_hold(control_plane: ControlPlane) -> None:
-    """Wait until kube-apiserver has read the policies: it does so a moment after it took them."""
+    """Wait until kube-apiserver has read the policies, first and last: it does so a moment after it took them.
+
+    The last is that of nodes; without the node there is nothing to ask it about.
+    """
     forged = pod("probe", 1)
     forged["metadata"]["annotations"] = RECORD
+    as_plugin = {
+        "Impersonate-User": "system:serviceaccount:kube-system:gcushare-device-plugin",
+        "Content-Type": "application/merge-patch+json",
+    }
+    label = b'{"metadata":{"labels":{"probe":"x"}}}'
 
     async def missing() -> str:
         url = f"{control_plane.url}/api/v1/namespaces/default/pods?dryRun=All"
         async with control_plane.http.post(url, json=forged) as answer:
-            return "" if answer.status == 422 else f"a forged pod is answered {answer.status}"
+            if answer.status != 422:
+                return f"a forged pod is answered {answer.status}"
+        url = f"{control_plane.url}/api/v1/nodes/{NODE}?dryRun=All"
+        async with control_plane.http.patch(url, data=label, headers=as_plugin) as answer:
+            return "" if answer.status in (422, 404) else f"a plugin's label on its node is answered {answer.status}"
 
     await until(missing, "the policies hold")

@@ -18,12 +18,11 @@ from gcushare.config_manager.host.probe import (
     Running,
     SchedulerUnhealthyError,
     Sighting,
-    WaitLimits,
     ask_health,
     wait_for_scheduler,
 )
 from gcushare.config_manager.plan.execute import Systemctl
-from gcushare.config_manager.plan.steps import AwaitScheduler
+from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
 from gcushare.core.errors import GcushareError
 from tests.protocol.runtime_certificates import Authority
 from tests.unit.config_manager_host import ManualClock
@@ -196,6 +195,7 @@ async def test_systemd_is_asked_to_read_its_units_and_then_to_restart(
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    await Systemctl().reload()
     await Systemctl().restart("/etc/systemd/system/kube-scheduler.service")
     assert (tmp_path / "calls").read_text() == "daemon-reload\nrestart kube-scheduler.service\n"
     with pytest.raises(GcushareError, match=r"restart bad\.service ended with 5: no such unit"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import select
@@ -40,6 +39,8 @@ async def until_closed(stream: TextIO) -> None:
     Raises:
         BrokenPipeError: the reader has left.
     """
+    import asyncio  # here: every command imports this module, few wait
+
     gone = asyncio.Event()
     descriptor = _pipe_of(stream)
     if descriptor is None:

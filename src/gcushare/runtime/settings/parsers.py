@@ -127,7 +127,7 @@ def choice(members: type[E]) -> Parser[E]:
     return Parser("|".join(names), " or ".join(names), parse, lambda value: str(value.value), choices=names)
 
 
-def one_of(*words: str) -> Parser[str]:
+def one_of(*words: str, metavar: str = "") -> Parser[str]:
     """Read one of ``words``, exactly as written: for sets of words that another module owns."""
 
     def parse(raw: str) -> str:
@@ -135,7 +135,7 @@ def one_of(*words: str) -> Parser[str]:
             raise ValueError("not one of the accepted words")
         return raw
 
-    return Parser("|".join(words), " or ".join(words), parse, choices=words)
+    return Parser(metavar or "|".join(words), " or ".join(words), parse, choices=words)
 
 
 def path(metavar: str = "PATH") -> Parser[Path]:

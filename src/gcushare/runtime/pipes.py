@@ -15,7 +15,7 @@ CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 
 
 def is_closed_pipe(error: BaseException) -> bool:
-    """Tell whether an error is of writing to a pipe that nobody reads, alone or from every task of a group."""
+    """Tell whether an error is of writing to a pipe that no one reads, alone or from every task of a group."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_closed_pipe, error.exceptions))
     return isinstance(error, BrokenPipeError)
@@ -32,7 +32,7 @@ def leave_closed_pipes(*streams: TextIO) -> bool:
 
 
 async def until_closed(stream: TextIO) -> None:
-    """Wait until a pipe's reader has left; for ever where the stream is no pipe.
+    """Wait until a pipe's reader has left; forever where the stream is no pipe.
 
     For what follows something: it writes at the next change, and that may be tomorrow.
 

@@ -32,7 +32,7 @@ class Flag:
     value_index: int
 
     def rewritten(self, value: str, written_name: str) -> str:
-        """Write the argument at ``value_index`` anew with ``value``."""
+        """Return the argument at ``value_index`` with ``value`` in it."""
         return value if self.value_index != self.index else f"{written_name}={value}"
 
 

@@ -142,7 +142,7 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
 
 
 def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, tuple[str, ...]]:
-    """Make the configuration: from our own one if somebody edited it, else from the admin's, else anew."""
+    """Make the configuration: from our own one if someone edited it, else from the admin's, else a new one."""
     notes: tuple[str, ...] = ()
     if observed.own_edited is not None:
         merged = merged_config(observed.own_edited.text, observed.own_edited.path, wanted.extender)
@@ -248,7 +248,7 @@ def _stale(observed: Observed, path: str) -> tuple[Step, ...]:
 
 
 def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
-    """Keep a configuration that somebody edited by hand, beside its old name."""
+    """Keep a configuration that someone edited by hand, beside its old name."""
     record = observed.record
     state = observed.snapshot.get(record.config) if record is not None else None
     if record is None or state is None or sha256(state.content) in record.config_sha256:

@@ -118,7 +118,7 @@ class Executor:
 
         Raises:
             Refused: the scheduler is not well, or not to be seen, before anything is changed.
-            ConflictError: somebody else changed the scheduler's file meanwhile; what we wrote elsewhere is harmless.
+            ConflictError: someone else changed the scheduler's file meanwhile; what we wrote elsewhere is harmless.
             RolledBackError: a step failed or the scheduler did not come up; all is back as it was.
             LeaseLostError: ``tenure`` ended; what was done stays, a scheduler can start from it.
         """
@@ -139,7 +139,7 @@ class Executor:
         await self._carry_out(observed, plan, _Guarded(self.files, self.probe, observed, tenure))
 
     async def _check_before(self, observed: Observed, plan: Plan) -> None:
-        """Change nothing of a scheduler that is not well, or that nobody could tell to be so afterwards."""
+        """Change nothing of a scheduler that is not well, or that no one could tell to be so afterwards."""
         waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
         if observed.has_trace or not waits:
             return

@@ -35,12 +35,12 @@ class Observed:
     """The target without our change: what it was, or would be had we never come."""
     has_trace: bool
     edited_since: bool
-    """Whether somebody else changed the target after us."""
+    """Whether someone else changed the target after us."""
     record: Record | None
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""
     own_edited: BaseConfig | None
-    """Our configuration, when somebody edited it after us."""
+    """Our configuration, when someone edited it after us."""
     torn: tuple[str, ...]
     """Temporary files that a crash left behind."""
     notes: tuple[str, ...]

@@ -41,7 +41,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """Have systemd read its units anew and restart one."""
+    """Have systemd read its units again and restart one."""
 
     unit: str
     lines: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The document that tells kube-scheduler of the extender: written anew, or merged into what the admin has."""
+"""The document that tells kube-scheduler of the extender: a new one, or merged into what the admin has."""
 
 from __future__ import annotations
 

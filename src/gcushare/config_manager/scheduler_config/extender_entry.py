@@ -102,7 +102,7 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
     entry["httpTimeout"] = _duration(settings.timeout_s, written)
     entry["nodeCacheCapable"] = settings.node_cache_capable
     # The scheduler counts them as well: of a card in use the plugin reports what the other resource has as unhealthy,
-    # so both totals stay true, and a node that is full is left out before anybody is asked.
+    # so both totals stay true, and a node that is full is left out before anyone is asked.
     entry["managedResources"] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
     entry["ignorable"] = settings.ignorable
     return entry
@@ -111,7 +111,7 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
 def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
     """Recognise our entry in an existing configuration: by its URL's path, or by a memory resource that it manages.
 
-    Not by whole cards: an extender of somebody else may manage those.
+    Not by whole cards: an extender of someone else may manage those.
     """
     path = urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
     if path in {vendor.url_prefix for vendor in settings.vendors}:

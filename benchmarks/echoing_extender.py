@@ -12,11 +12,12 @@ import msgspec
 from aiohttp import web
 
 from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import find_api_server
 from gcushare.runtime.entry import run_program
 from gcushare.runtime.http.scheduler_fast_path import EXPRESS
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
-from gcushare.scheduler_extender.app import Extender, find_api_server, spare_the_collector
+from gcushare.scheduler_extender.app import Extender, spare_the_collector
 from gcushare.scheduler_extender.settings import NAME, PROGRAM, ExtenderSettings
 
 
@@ -45,7 +46,9 @@ class EchoingExtender(Extender):
 
 
 async def _run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
-    async with KubeClient(find_api_server(settings), program=NAME) as client:
+    async with KubeClient(
+        find_api_server(settings.kube.kubeconfig, settings.kube.kube_context), program=NAME
+    ) as client:
         extender = EchoingExtender(settings, client, after_sync=spare_the_collector)
         running = asyncio.create_task(extender.run(shutdown), name="extender")
         while extender.server is None and not running.done():  # noqa: ASYNC110 - it has no event for this

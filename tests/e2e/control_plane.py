@@ -19,9 +19,9 @@ from typing import Self
 
 import aiohttp
 
-from gcushare.config_manager.host.pflag import parse_flags
+from gcushare.config_manager.host.launch import parse_flags
 from gcushare.config_manager.scheduler_config.document import new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_version
 from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient
@@ -215,7 +215,7 @@ class ControlPlane:
             return str(error) or repr(error)
         return ""
 
-    async def start_scheduler(self, extender: ExtenderSettings | None, *, name: str = "kube-scheduler") -> None:
+    async def start_scheduler(self, extender: ExtenderEntry | None, *, name: str = "kube-scheduler") -> None:
         """Start kube-scheduler, calling ``extender`` as the config manager would have it do, and wait for it.
 
         Its own limit of 50 requests a second is raised: the figures are about what an extender adds, not about that.

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.vendors import ENFLAME
 from gcushare_playground.commands import extender_command, port_of
@@ -67,8 +67,8 @@ class Scheduling:
             await asyncio.wait(self._followers)
 
     @property
-    def settings(self) -> ExtenderSettings:
-        return ExtenderSettings(url=self.extender_url, vendors=(ENFLAME,), whole_cards=self._whole_cards)
+    def settings(self) -> ExtenderEntry:
+        return ExtenderEntry(url=self.extender_url, vendors=(ENFLAME,), whole_cards=self._whole_cards)
 
     @property
     def extender(self) -> Child:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import socket
 
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
-from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY
+from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, card_of, node, pod
@@ -25,7 +25,7 @@ def free_port() -> int:
         return port
 
 
-async def scheduler_side(control_plane: ControlPlane, port: int) -> ExtenderSettings:
+async def scheduler_side(control_plane: ControlPlane, port: int) -> ExtenderEntry:
     """What the config-manager would have the scheduler use, once the extender has made it."""
     data: dict[str, bytes] = {}
 
@@ -36,7 +36,7 @@ async def scheduler_side(control_plane: ControlPlane, port: int) -> ExtenderSett
 
     await until(problem, "the extender fills the Secret", deadline_s=30)
     tls = ExtenderTls(ca=data[CA], server_name=NAME, certificate=data[CLIENT_CERT], key=data[CLIENT_KEY])
-    return ExtenderSettings(url=f"https://127.0.0.1:{port}", vendors=(ENFLAME,), tls=tls)
+    return ExtenderEntry(url=f"https://127.0.0.1:{port}", vendors=(ENFLAME,), tls=tls)
 
 
 async def test_a_real_scheduler_places_pods_over_mutual_tls_and_no_other_caller_does(

@@ -12,21 +12,19 @@ import pytest
 
 from gcushare.config_manager.cluster import (
     SERVICES,
-    STATE_NAME,
-    ClusterReports,
-    ClusterWishes,
+    ApiDesiredState,
+    ApiReports,
+    ApiRolloutLease,
     FirstSeen,
     MirrorPods,
-    NodeReport,
     find_extender,
     read_reports,
-    wish,
+    write_mode,
 )
-from gcushare.config_manager.desired_state import ExtenderOptions, extender_settings
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.probe import Running
-from gcushare.config_manager.reconcile import Desire, State
-from gcushare.config_manager.turns import LeaseTurns
+from gcushare.config_manager.reconcile import Mode, State
+from gcushare.config_manager.settings import ExtenderOptions
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
@@ -34,7 +32,8 @@ from gcushare.kube.election import ApiLease
 from gcushare.kube.lease import LeaseTimes
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
-from gcushare.wire.scheduler_port import SERVICE_PORT, VERBS_PORT, Calls
+from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME, Calls
+from gcushare.wire.documents.node_report import NodeReport
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 
 NAMESPACE = "kube-system"
@@ -52,8 +51,8 @@ async def client() -> AsyncIterator[KubeClient]:
         yield opened
 
 
-def turns(client: KubeClient, identity: str) -> LeaseTurns:
-    return LeaseTurns(ApiLease(client, NAMESPACE, STATE_NAME), identity, times=FAST)
+def turns(client: KubeClient, identity: str) -> ApiRolloutLease:
+    return ApiRolloutLease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, times=FAST)
 
 
 async def make_service(client: KubeClient, spec: dict[str, Any]) -> None:
@@ -75,7 +74,7 @@ async def test_the_extenders_address_is_its_services_cluster_ip(client: KubeClie
 async def test_a_scheduler_with_a_certificate_is_sent_to_the_port_that_is_its_own(
     client: KubeClient, tmp_path: Path
 ) -> None:
-    ports = [{"name": "http", "port": 32766}, {"name": SERVICE_PORT, "port": VERBS_PORT}]
+    ports = [{"name": "http", "port": 32766}, {"name": VERBS_PORT_NAME, "port": VERBS_PORT}]
     await make_service(client, {"clusterIP": "10.96.1.37", "ports": ports})
     file = tmp_path / "any.pem"
     file.write_text("-----BEGIN CERTIFICATE-----\n")
@@ -86,7 +85,7 @@ async def test_a_scheduler_with_a_certificate_is_sent_to_the_port_that_is_its_ow
 
 
 async def test_a_given_address_needs_no_api_server() -> None:
-    assert (await find_extender(None, ExtenderOptions(url="http://10.0.0.1:1"))).url == "http://10.0.0.1:1"
+    assert (await find_extender(None, ExtenderOptions(extender_url="http://10.0.0.1:1"))).url == "http://10.0.0.1:1"
     with pytest.raises(ConfigError, match="--extender-url"):
         await find_extender(None, ExtenderOptions())
 
@@ -99,32 +98,32 @@ async def test_a_headless_or_missing_service_is_told(client: KubeClient) -> None
         await find_extender(client, ExtenderOptions())
 
 
-def test_tls_files_are_read_anew_each_time_and_checked(tmp_path: Path) -> None:
+async def test_tls_files_are_read_each_time_and_checked(tmp_path: Path) -> None:
     ca = tmp_path / "ca.crt"
-    options = ExtenderOptions(tls_ca=ca, tls_server_name="x")
+    options = ExtenderOptions(extender_url="https://10.0.0.1:1", tls_ca=ca, tls_server_name="x")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        extender_settings(options, "https://10.0.0.1:1")
+        await find_extender(None, options)
     ca.write_text("nonsense")
     with pytest.raises(ConfigError, match="is not PEM"):
-        extender_settings(options, "https://10.0.0.1:1")
+        await find_extender(None, options)
     for content in (b"-----BEGIN A\n", b"-----BEGIN B\n"):
         ca.write_bytes(content)
-        tls = extender_settings(options, "https://10.0.0.1:1").tls
+        tls = (await find_extender(None, options)).tls
         assert tls is not None
         assert (tls.ca, tls.server_name) == (content, "x")
 
 
 async def test_the_wish_is_to_apply_until_somebody_says_otherwise(client: KubeClient) -> None:
-    wishes = ClusterWishes(client, ExtenderOptions(url="http://10.0.0.1:1"), NAMESPACE)
-    assert await wishes.desire() is Desire.APPLY
-    await wish(client, NAMESPACE, Desire.RECOVER)
-    assert await wishes.desire() is Desire.RECOVER
-    await wish(client, NAMESPACE, Desire.APPLY)
-    assert await wishes.desire() is Desire.APPLY
+    desired = ApiDesiredState(client, ExtenderOptions(extender_url="http://10.0.0.1:1"), NAMESPACE)
+    assert await desired.mode() is Mode.APPLY
+    await write_mode(client, NAMESPACE, Mode.RECOVER)
+    assert await desired.mode() is Mode.RECOVER
+    await write_mode(client, NAMESPACE, Mode.APPLY)
+    assert await desired.mode() is Mode.APPLY
     patch = Patch(PatchKind.MERGE, {"data": {"mode": "remove"}})
-    await client.patch(CONFIG_MAPS, STATE_NAME, patch, namespace=NAMESPACE)
+    await client.patch(CONFIG_MAPS, CONFIG_MANAGER, patch, namespace=NAMESPACE)
     with pytest.raises(RemoteContractError, match="mode is 'remove', expected 'apply' or 'recover'"):
-        await wishes.desire()
+        await desired.mode()
 
 
 async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client: KubeClient) -> None:
@@ -132,14 +131,14 @@ async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client
     for name in names[:4]:
         await client.create(NODES, {"metadata": {"name": name}})
     assert await read_reports(client, NAMESPACE) == []
-    await wish(client, NAMESPACE, Desire.RECOVER)
-    reporters = [ClusterReports(client, NAMESPACE, name) for name in names]
+    await write_mode(client, NAMESPACE, Mode.RECOVER)
+    reporters = [ApiReports(client, NAMESPACE, name) for name in names]
     await asyncio.gather(*(reporter.report(State.APPLIED, "", Calls.MUTUAL_TLS) for reporter in reporters))
     await reporters[1].report(State.FAILED, "it keeps restarting", Calls.NONE)
-    expected = [NodeReport(name, "applied", "") for name in names[:4]]
-    expected[1] = NodeReport(names[1], "failed", "it keeps restarting")
+    expected = [NodeReport(name, "applied", "", "mutual-tls") for name in names[:4]]
+    expected[1] = NodeReport(names[1], "failed", "it keeps restarting", "none")
     assert await read_reports(client, NAMESPACE) == expected, "a node that is gone is not waited for"
-    found = await client.get(CONFIG_MAPS, STATE_NAME, namespace=NAMESPACE)
+    found = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
     assert found["data"]["mode"] == "recover"
     told = json.loads(found["data"][f"node.{names[0]}"])
     assert told == {"state": "applied", "calls": "mutual-tls", "reason": ""}
@@ -147,7 +146,7 @@ async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client
 
 async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient) -> None:
     await client.create(NODES, {"metadata": {"name": "cp-1"}})
-    body = {"metadata": {"name": STATE_NAME}, "data": {"node.cp-1": "fine!"}}
+    body = {"metadata": {"name": CONFIG_MANAGER}, "data": {"node.cp-1": "fine!"}}
     await client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
     (report,) = await read_reports(client, NAMESPACE)
     assert (report.state, "'fine!': a config manager's report cannot be read" in report.reason) == ("unknown", True)
@@ -158,7 +157,7 @@ async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) 
     order: list[str] = []
 
     async def change(name: str) -> None:
-        async with turns(client, name).turn():
+        async with turns(client, name).hold():
             holding.append(name)
             assert holding == [name]
             order.append(name)
@@ -172,14 +171,14 @@ async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) 
 
 async def test_an_error_in_a_turn_passes_as_it_is_and_ends_the_turn(client: KubeClient) -> None:
     with pytest.raises(Refused, match="no"):
-        async with turns(client, "one").turn():
+        async with turns(client, "one").hold():
             raise Refused("no")
-    async with asyncio.timeout(20), turns(client, "two").turn():
+    async with asyncio.timeout(20), turns(client, "two").hold():
         pass
 
 
 async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
-    async with turns(client, "one").turn():
+    async with turns(client, "one").hold():
         waiting = asyncio.create_task(enter(turns(client, "two")))
         await client.version()
         waiting.cancel()
@@ -187,8 +186,8 @@ async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
             await waiting
 
 
-async def enter(waiting: LeaseTurns) -> None:
-    async with waiting.turn():
+async def enter(waiting: ApiRolloutLease) -> None:
+    async with waiting.hold():
         raise AssertionError("it is not its turn")
 
 

@@ -15,12 +15,13 @@ import pytest
 
 from gcushare._version import __version__
 from gcushare.config_manager.__main__ import main
-from gcushare.config_manager.cluster import SERVICES, STATE_NAME, read_reports
+from gcushare.config_manager.cluster import SERVICES, read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import LEASES, NODES
 from gcushare.runtime.entry import Surroundings
+from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.unit.config_manager_host import KUBEASZ, UNIT
@@ -80,7 +81,7 @@ async def test_a_scheduler_that_ends_on_its_configuration_is_rolled_back(node: P
     )
     assert code == 1
     assert "did not come up within 2 s" in errors
-    assert "rolled back, kube-scheduler is well again" in errors
+    assert "rolled back, kube-scheduler is healthy again" in errors
     assert node.manifest.read_bytes() == before
     assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
 
@@ -175,7 +176,7 @@ async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
         assert (code, said, errors) == (0, ["1 nodes recovered: cp-1"], "")
         assert node.manifest.read_bytes() == original
         assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
-        lease = await client.get(LEASES, STATE_NAME, namespace="kube-system")
+        lease = await client.get(LEASES, CONFIG_MANAGER, namespace="kube-system")
         assert not lease.spec.holder_identity, "the turn was given back"
         loop.terminate()
         assert await asyncio.wait_for(loop.wait(), 20) == 0

@@ -18,12 +18,11 @@ from gcushare.config_manager.host.probe import (
     Running,
     SchedulerUnhealthyError,
     Sighting,
-    WaitLimits,
     ask_health,
     wait_for_scheduler,
 )
 from gcushare.config_manager.plan.execute import Systemctl
-from gcushare.config_manager.plan.steps import AwaitScheduler
+from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
 from gcushare.core.errors import GcushareError
 from tests.protocol.runtime_certificates import Authority
 from tests.unit.config_manager_host import ManualClock

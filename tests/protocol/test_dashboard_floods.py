@@ -11,8 +11,8 @@ from aiohttp import web
 
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.settings.groups import ServeSettings
-from gcushare.scheduler_extender.dashboard import Access
 from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, KubeReviews, TokenGuard
+from gcushare.scheduler_extender.dashboard.settings import Access
 from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
 from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig

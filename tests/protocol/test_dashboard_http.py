@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gcushare.scheduler_extender.dashboard import Access
 from gcushare.scheduler_extender.dashboard.access import PATH
+from gcushare.scheduler_extender.dashboard.settings import Access
 from gcushare_playground.apiserver import ApiServer, User
 from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod, on_card

@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.config_manager.extender_check import ask_extender
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings as SchedulerSide
+from gcushare.config_manager.reconcile import check_extender
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry as SchedulerSide
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderTls
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
@@ -28,7 +28,7 @@ from gcushare.kube.resources import Resource
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName, Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.scheduler_port import (
+from gcushare.wire.contracts import (
     CA,
     CA_KEY,
     CLIENT_CERT,
@@ -300,7 +300,7 @@ async def test_the_scheduler_is_sent_only_where_its_certificates_are_taken(tmp_p
         await start(rig)
         door = await open_door(rig, tmp_path)
         data = held(rig)
-        await ask_extender(scheduler_side(door.url, data))
+        await check_extender(scheduler_side(door.url, data))
         other = Authority("clients").issue(SCHEDULER_NAME)
         for wrong in (
             scheduler_side(door.url, data, ca=Authority("another").cert_pem),
@@ -308,5 +308,5 @@ async def test_the_scheduler_is_sent_only_where_its_certificates_are_taken(tmp_p
             scheduler_side("https://127.0.0.1:1", data),
         ):
             with pytest.raises(RetryableError, match="so the scheduler is left as it is"):
-                await ask_extender(wrong)
+                await check_extender(wrong)
         assert NEXT_CA_KEY in data

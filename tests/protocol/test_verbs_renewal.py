@@ -21,7 +21,7 @@ from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
-from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
+from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.extender_rig import until
 from tests.protocol.runtime_bench import SETTINGS

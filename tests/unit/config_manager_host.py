@@ -16,12 +16,13 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.probe import Running, Sighting, WaitLimits
+from gcushare.config_manager.host.probe import Running, Sighting
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.manager import Manager, Place
 from gcushare.config_manager.plan.execute import Executor
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
+from gcushare.config_manager.plan.steps import WaitLimits
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import GcushareError
 from gcushare.kube.clock import Clock
 from gcushare.vendors.enflame import ENFLAME
@@ -30,9 +31,9 @@ MANIFESTS = Path(__file__).parent / "manifests"
 CORPUS = tuple(sorted(path.name for path in MANIFESTS.iterdir()))
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 UNIT = "/etc/systemd/system/kube-scheduler.service"
-EXTENDER = ExtenderSettings(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
-MOVED_EXTENDER = ExtenderSettings(url="http://10.96.200.8:32766", vendors=(ENFLAME,))
-TLS_EXTENDER = ExtenderSettings(
+EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
+MOVED_EXTENDER = ExtenderEntry(url="http://10.96.200.8:32766", vendors=(ENFLAME,))
+TLS_EXTENDER = ExtenderEntry(
     url="https://10.96.1.37:32766",
     vendors=(ENFLAME,),
     tls=ExtenderTls(ca=b"-----BEGIN CERTIFICATE-----\n", certificate=b"-----BEGIN C\n", key=b"-----BEGIN KEY\n"),
@@ -327,7 +328,7 @@ class Host:
         files = [path for path in sorted(self.root.rglob("*")) if path.is_file() and not path.is_symlink()]
         return {str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mode & 0o7777) for path in files}
 
-    async def apply(self, extender: ExtenderSettings = EXTENDER) -> list[str]:
+    async def apply(self, extender: ExtenderEntry = EXTENDER) -> list[str]:
         """Apply and return the lines that it printed."""
         self.lines.clear()
         await self.manager.apply(await self.manager.prepare_apply(extender))

@@ -41,6 +41,7 @@ from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.certificates import first_end
 from gcushare.wire.control_groups import find_pod_uid
 from gcushare.wire.documents.explain import EXPLANATION
+from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.node_status import NODE_STATUS
 from gcushare.wire.extender_api import (
     FilterDecoder,
@@ -57,7 +58,6 @@ from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
 from gcushare.wire.pods import pod_assignment, pod_request, pod_wishes
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
-from gcushare.wire.scheduler_port import NODE_REPORT
 
 
 @dataclass(frozen=True, slots=True)

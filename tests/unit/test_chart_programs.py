@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gcushare.cli.uninstall.command_line import PROGRAM as CLEANUP
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls, extender_entry
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, extender_entry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.config_manager.settings import RunSettings, UninstallSettings
 from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
@@ -19,7 +19,7 @@ from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.mutual_tls.settings import Verbs
 from gcushare.scheduler_extender.settings import PROGRAM as EXTENDER
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
-from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVICE_PORT, VERBS_PORT
+from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, VERBS_PORT, VERBS_PORT_NAME
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,
@@ -172,7 +172,7 @@ def test_probes_and_clients_speak_https_where_the_extender_does() -> None:
     (monitor,) = of_kind(objects, "ServiceMonitor")
     assert monitor["spec"]["endpoints"][0]["scheme"] == "https"
     manager = settings_of(pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"][0])
-    assert manager.extender.options().server_name == "gcushare-scheduler-extender.kube-system.svc"
+    assert manager.extender.server_name == "gcushare-scheduler-extender.kube-system.svc"
 
 
 def test_the_service_leads_to_the_extender_and_only_to_it() -> None:
@@ -228,7 +228,7 @@ def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, v
     pairs = (f"vendor={name}", "scheduler.weight=3", f"wholeCards={str(whole).lower()}")
     (entry,) = second_scheduler_config(*pairs, "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     url = "http://gcushare-scheduler-extender.kube-system.svc:32766"
-    settings = ExtenderSettings(url=url, vendors=vendors, weight=3, whole_cards=whole)
+    settings = ExtenderEntry(url=url, vendors=vendors, weight=3, whole_cards=whole)
     assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
 
 
@@ -236,14 +236,14 @@ def test_the_config_manager_is_told_of_whole_cards() -> None:
     for whole in (False, True):
         objects = rendered(EXTENDER_CHART, f"wholeCards={str(whole).lower()}")
         (container,) = pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"]
-        assert settings_of(container).extender.options().whole_cards is whole
+        assert settings_of(container).extender.whole_cards is whole
 
 
 def test_the_second_scheduler_verifies_the_extender() -> None:
     (entry,) = second_scheduler_config("tls.mode=own", "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     server = "gcushare-scheduler-extender.kube-system.svc"
     tls = ExtenderTls(ca=b"ca", server_name=server)
-    settings = ExtenderSettings(url=f"https://{server}:32766", vendors=(ENFLAME,), tls=tls)
+    settings = ExtenderEntry(url=f"https://{server}:32766", vendors=(ENFLAME,), tls=tls)
     wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
     wanted["tlsConfig"] = {"serverName": server, "caFile": "/etc/gcushare-tls/ca.crt"}
     assert entry == wanted
@@ -253,7 +253,7 @@ def test_the_second_scheduler_shows_its_certificate_on_the_extenders_own_port() 
     (entry,) = second_scheduler_config(version="v1.36.2")["extenders"]
     server = "gcushare-scheduler-extender.kube-system.svc"
     tls = ExtenderTls(ca=b"ca", server_name=server, certificate=b"c", key=b"k")
-    settings = ExtenderSettings(url=f"https://{server}:{VERBS_PORT}", vendors=(ENFLAME,), tls=tls)
+    settings = ExtenderEntry(url=f"https://{server}:{VERBS_PORT}", vendors=(ENFLAME,), tls=tls)
     wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
     folder = "/etc/gcushare-tls"
     files = {"caFile": f"{folder}/ca.crt", "certFile": f"{folder}/tls.crt", "keyFile": f"{folder}/tls.key"}
@@ -272,15 +272,15 @@ def test_mutual_tls_is_what_is_installed_by_default(mode: str) -> None:
     ports = {
         each["name"]: each["port"] for each in one(objects, "Service", "gcushare-scheduler-extender")["spec"]["ports"]
     }
-    assert ports == {"http": 32766, SERVICE_PORT: VERBS_PORT}
+    assert ports == {"http": 32766, VERBS_PORT_NAME: VERBS_PORT}
 
 
 def test_the_config_manager_hands_on_what_the_extender_makes() -> None:
     objects = rendered(EXTENDER_CHART)
     (extender,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
     spec = pod_specs(objects)["DaemonSet/gcushare-config-manager"]
-    options = settings_of(spec["containers"][0]).extender.options()
-    assert options.scheme == "https"
+    options = settings_of(spec["containers"][0]).extender
+    assert options.tls_ca is not None, "so the scheduler calls over HTTPS"
     assert options.server_name == settings_of(extender).verbs.verbs_server_name[0]
     (volume,) = [volume for volume in spec["volumes"] if "secret" in volume]
     assert volume["secret"]["secretName"] == settings_of(extender).verbs.verbs_secret.name

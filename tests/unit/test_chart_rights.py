@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.wire.scheduler_port import CA, CLIENT_CERT, CLIENT_KEY, VERBS_PORT
+from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, VERBS_PORT
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,

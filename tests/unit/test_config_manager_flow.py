@@ -236,7 +236,7 @@ async def test_a_rollback_needs_no_space_on_the_disk(tmp_path: Path) -> None:
 
     removable = {CONFIG, "/etc/kubernetes/gcushare-config-manager.json"}
     host.files = BreakingFiles(host.files, fill_after_the_switch)
-    with pytest.raises(RolledBackError, match="is well again"):
+    with pytest.raises(RolledBackError, match="is healthy again"):
         await host.apply()
     assert host.tree() == before
 
@@ -279,7 +279,7 @@ async def test_a_scheduler_that_does_not_come_up_is_rolled_back_with_the_reason(
     before = host.tree()
     host.scheduler.refuses = "gcushare-scheduler"
     started = host.manual_clock.seconds
-    with pytest.raises(RolledBackError, match=r"did not come up within 180 s: kube-scheduler ended.*is well again"):
+    with pytest.raises(RolledBackError, match=r"did not come up within 180 s: kube-scheduler ended.*is healthy again"):
         await host.apply()
     assert host.tree() == before
     assert host.manual_clock.seconds - started < 400
@@ -290,7 +290,7 @@ async def test_a_failed_move_returns_to_the_address_that_worked(tmp_path: Path) 
     await host.apply()
     working = host.tree()
     host.scheduler.refuses = "10.96.200.8"
-    with pytest.raises(RolledBackError, match="well again"):
+    with pytest.raises(RolledBackError, match="healthy again"):
         await host.apply(MOVED_EXTENDER)
     assert host.tree() == working
 

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.config_manager.host.pflag import Flag, parse_flags
+from gcushare.config_manager.host.launch import Flag, parse_flags
 from gcushare.config_manager.scheduler_config.document import calls_of, existing_config, merged_config, new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls, is_ours
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors.aliyun import ALIYUN
 from gcushare.vendors.enflame import ENFLAME
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.scheduler_port import Calls
+from gcushare.wire.contracts import Calls
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER
 
-BOTH = ExtenderSettings(url="http://10.96.1.37:32766", vendors=(ENFLAME, ALIYUN))
-ALIYUN_ONLY = ExtenderSettings(url="http://10.96.1.37:32766/", vendors=(ALIYUN,))
+BOTH = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME, ALIYUN))
+ALIYUN_ONLY = ExtenderEntry(url="http://10.96.1.37:32766/", vendors=(ALIYUN,))
 SEED = """\
 ---
 apiVersion: kubescheduler.config.k8s.io/v1beta2
@@ -293,7 +293,7 @@ def test_settings_that_kube_scheduler_would_refuse_are_refused_before(changes: d
 
 def test_every_problem_of_the_settings_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        ExtenderSettings(url="x", vendors=(), weight=0, timeout_s=99)
+        ExtenderEntry(url="x", vendors=(), weight=0, timeout_s=99)
     assert len(caught.value.problems) == 4
 
 
@@ -313,7 +313,7 @@ SHOWING = ExtenderTls(ca=b"ca", certificate=b"cert", key=b"key")
 def test_a_configuration_says_how_its_scheduler_calls(
     version: str, vendors: tuple[Vendor, ...], url: str, tls: ExtenderTls | None, expected: Calls
 ) -> None:
-    text = new_config(ExtenderSettings(url=url, vendors=vendors, tls=tls), parse_version(version), ()).text
+    text = new_config(ExtenderEntry(url=url, vendors=vendors, tls=tls), parse_version(version), ()).text
     assert calls_of(text, "config") is expected
 
 

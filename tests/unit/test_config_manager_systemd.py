@@ -117,7 +117,7 @@ async def test_a_unit_that_does_not_come_up_is_rolled_back_and_restarted(tmp_pat
     node = host(tmp_path)
     before = node.tree()
     node.scheduler.refuses = "gcushare-scheduler"
-    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is well again"):
+    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is healthy again"):
         await node.apply()
     assert node.tree() == before
     assert node.scheduler.problem == ""
@@ -128,7 +128,7 @@ async def test_a_failed_move_returns_a_unit_to_the_address_that_worked(tmp_path:
     await node.apply()
     working = node.tree()
     node.scheduler.refuses = "10.96.200.8"
-    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is well again"):
+    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is healthy again"):
         await node.apply(MOVED_EXTENDER)
     assert node.tree() == working
     assert node.scheduler.problem == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.config_manager.host.pflag import effective, parse_flags
+from gcushare.config_manager.host.launch import effective, parse_flags
 from gcushare.config_manager.scheduler_config.versions import (
     ConfigFormat,
     parse_format,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gcushare.config_manager.scheduler_config.document import new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings as WrittenSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry as WrittenSettings
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError
 from gcushare.vendors import ALIYUN, ENFLAME

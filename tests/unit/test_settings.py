@@ -28,8 +28,8 @@ class PlacingSettings:
     policy: Policy = setting(parsers.choice(Policy), default=Policy.BINPACK, help="Which card is taken.")
     node: str = setting(parsers.text("NODE"), help="The node to serve.")
     elect: bool = setting(parsers.boolean(), default=True, help="Elect a leader.")
-    peers: tuple[parsers.HostPort, ...] = setting(
-        parsers.comma_list(parsers.host_port()), default=(), help="The other replicas."
+    peers: tuple[str, ...] = setting(
+        parsers.comma_list(parsers.text("HOST:PORT")), default=(), help="The other replicas."
     )
     token: str | None = setting(
         parsers.optional(parsers.text(), "no token"), default=None, secret=True, help="What to show the peers."
@@ -135,9 +135,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
 def test_a_file_is_yaml_or_json_with_the_flags_names_as_keys(content: str) -> None:
     found = load("--config-file", "settings", read_file=file_with(content))
 
-    assert found.placing == PlacingSettings(
-        node="n1", elect=False, peers=(parsers.HostPort("a", 1), parsers.HostPort("::1", 2))
-    )
+    assert found.placing == PlacingSettings(node="n1", elect=False, peers=("a:1", "[::1]:2"))
     assert (found.serve.max_request_size, found.serve.listen_port) == (1 << 20, 80)
 
 

@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 
 from gcushare.config_manager.scheduler_config.document import new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, Limits, load_config
@@ -156,9 +156,7 @@ class Cluster:
 
     async def start_scheduler(self) -> None:
         """Write the scheduler's configuration, as the config manager would, and start it."""
-        settings = ExtenderSettings(
-            url=self.extender_url, vendors=(self.plan.vendor,), whole_cards=self.plan.whole_cards
-        )
+        settings = ExtenderEntry(url=self.extender_url, vendors=(self.plan.vendor,), whole_cards=self.plan.whole_cards)
         self.place.scheduler_config.write_text(new_config(settings, _SCHEDULER_VERSION, ()).text)
         await self.doubles.start_scheduler(self.plan, self.place, self.api_url)
 

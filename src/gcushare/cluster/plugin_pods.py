@@ -10,14 +10,13 @@ import msgspec
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource, Selector
 from gcushare.wire.command_lines import flag_of
+from gcushare.wire.contracts import PLUGIN_PORT
 from gcushare.wire.foreign import Int
 from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 
 POD_PROXY = "pods/proxy"
 """The resource that asking them needs the right to get."""
 
-DEFAULT_PORT = 32767
-"""Where a plugin answers whose pod declares no port."""
 _PORT_NAME = "status"
 """The port's name in the charts' DaemonSet."""
 _CERTIFICATE_FLAG = "tls-cert-file"
@@ -59,7 +58,7 @@ class PluginPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
         """Where it answers HTTP, as far as it says: the port named as in the charts, else its first."""
         ports = [port for container in self.spec.containers for port in container.ports]
         named = [port.container_port for port in ports if port.name == _PORT_NAME]
-        return next(iter([*named, *(port.container_port for port in ports)]), DEFAULT_PORT)
+        return next(iter([*named, *(port.container_port for port in ports)]), PLUGIN_PORT)
 
     @property
     def has_tls(self) -> bool:

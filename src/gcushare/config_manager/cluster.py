@@ -1,104 +1,177 @@
-"""What this program asks of the API server: the extender's address, the wish, reports, the mirror pod."""
+"""What the API server is used for: the extender's address, desired state, reports, the Lease, mirror pods."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from gcushare.config_manager.desired_state import ExtenderOptions, extender_settings
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.probe import Processes, Running
-from gcushare.config_manager.reconcile import Desire, State
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.reconcile import Mode, State
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
+from gcushare.config_manager.settings import ExtenderOptions
 from gcushare.core.errors import ConfigError, NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
+from gcushare.kube.election import LeaderElector, LeasePort, Tenure
+from gcushare.kube.lease import LeaseTimes
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
-from gcushare.wire.scheduler_port import CALLS_KEY, NODE_REPORT, REPORT_KEY_PREFIX, SERVICE_PORT, Calls
+from gcushare.wire.contracts import CONFIG_MANAGER, MODE_KEY, VERBS_PORT_NAME, Calls
+from gcushare.wire.documents.node_report import NodeReport, decode_node_reports, encode_node_report
 
 SERVICES: Resource[dict[str, Any]] = Resource("api/v1", "services", dict)
 _MIRROR_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
 
-STATE_NAME = "gcushare-config-manager"
-"""Name of the ConfigMap that holds the wish and every node's report, and of the Lease that gives turns."""
-MODE_KEY = "mode"
+ROLLOUT_TIMES = LeaseTimes(duration_s=90, renew_deadline_s=20, retry_s=1)
+"""A holder that is cut off acts for 20 s at most, the next one waits 90 s: a restart that the first began has ended by
+then (`execute.RESTART_S`). A Lease that is no longer needed is released at once, so only a crash costs the wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceName:
-    """A Service of the extender."""
+class ApiRolloutLease:
+    """One node at a time: whoever holds the Lease may change its node's scheduler."""
 
-    namespace: str
-    name: str
+    def __init__(
+        self,
+        lease: LeasePort,
+        identity: str,
+        *,
+        times: LeaseTimes = ROLLOUT_TIMES,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._lease = lease
+        self._identity = identity
+        self._times = times
+        self._clock = clock
+        self._rng = rng
 
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[Tenure]:
+        """Wait until this node holds the Lease; ask what is yielded before every step, the Lease may be lost."""
+        held = asyncio.Event()
 
-async def find_extender_url(client: KubeClient, service: ServiceName, scheme: str, *, port_name: str = "") -> str:
-    """Find the Service's ClusterIP and port: kube-scheduler's pod cannot resolve names of the cluster.
+        def listen(leading: bool) -> None:
+            if leading:
+                held.set()
 
-    The port is the first one, or the one called ``port_name`` where there is one.
-
-    Raises:
-        NotFoundError: there is no such Service.
-        ConfigError: it has no ClusterIP.
-    """
-    found = await client.get(SERVICES, service.name, namespace=service.namespace)
-    spec = _mapping(found.get("spec"))
-    address = str(spec.get("clusterIP") or "")
-    ports = [_mapping(port) for port in _sequence(spec.get("ports"))]
-    if address in ("", "None") or not ports:
-        raise ConfigError(
-            f"Service {service.namespace}/{service.name} has clusterIP {address!r} and {len(ports)} ports: "
-            "kube-scheduler needs an address, so it must not be headless; or say one with --extender-url"
+        elector = LeaderElector(
+            self._lease, self._identity, times=self._times, listener=listen, clock=self._clock, rng=self._rng
         )
-    host = f"[{address}]" if ":" in address else address
-    named = [port for port in ports if port_name and port.get("name") == port_name]
-    return f"{scheme}://{host}:{int((named or ports)[0].get('port', 0))}"
+        running = asyncio.create_task(elector.run(), name="rollout lease")
+        waiting = asyncio.create_task(held.wait(), name="wait for the rollout lease")
+        try:
+            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+            yield elector
+        finally:
+            # Cancelling the elector releases the Lease, so that the next node need not wait it out.
+            waiting.cancel()
+            running.cancel()
+            await asyncio.wait((running, waiting))
 
 
-class ClusterWishes:
-    """The wish from the ConfigMap, the extender's address from its Service, the rest from the options."""
+class ApiDesiredState:
+    """The mode from the ConfigMap, the extender's address from its Service, the rest from the options."""
 
     def __init__(self, client: KubeClient, options: ExtenderOptions, namespace: str) -> None:
         self._client = client
         self._options = options
         self._namespace = namespace
 
-    async def desire(self) -> Desire:
-        """Read the wish; without a ConfigMap it is to apply: that is what this program was started for."""
+    async def mode(self) -> Mode:
+        """Read it; without a ConfigMap it is to apply: that is what this program was started for."""
         try:
-            found = await self._client.get(CONFIG_MAPS, STATE_NAME, namespace=self._namespace)
+            found = await self._client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=self._namespace)
         except NotFoundError:
-            return Desire.APPLY
-        mode = _mapping(found.get("data")).get(MODE_KEY, Desire.APPLY.value)
+            return Mode.APPLY
+        mode = _mapping(found.get("data")).get(MODE_KEY, Mode.APPLY.value)
         try:
-            return Desire(mode)
+            return Mode(mode)
         except ValueError as error:
-            words = " or ".join(repr(each.value) for each in Desire)
-            raise RemoteContractError(f"ConfigMap {STATE_NAME}: {MODE_KEY} is {mode!r}, expected {words}") from error
+            words = " or ".join(repr(each.value) for each in Mode)
+            raise RemoteContractError(
+                f"ConfigMap {CONFIG_MANAGER}: {MODE_KEY} is {mode!r}, expected {words}"
+            ) from error
 
-    async def extender(self) -> ExtenderSettings:
+    async def extender(self) -> ExtenderEntry:
         return await find_extender(self._client, self._options)
 
 
-async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> ExtenderSettings:
-    """Complete the options with the Service's address, unless a URL is given.
+async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> ExtenderEntry:
+    """Complete the options with the Service's ClusterIP and port, unless a URL is given.
+
+    An address: kube-scheduler's pod cannot resolve names of the cluster. The port is the Service's first one; with a
+    client certificate the one of the calls over mutual TLS, where there is one.
 
     Raises:
-        ConfigError: neither a URL nor a way to the API server.
+        ConfigError: neither a URL nor a way to the API server, a Service without ClusterIP, or unusable TLS files.
+        NotFoundError: there is no such Service.
     """
-    if options.url is not None:
-        return extender_settings(options, options.url)
+    if options.extender_url is not None:
+        return _build_entry(options, options.extender_url)
     if client is None:
         raise ConfigError("the extender's address is not known: give --extender-url, or a way to the API server")
-    namespace, _, name = options.service.partition("/")
-    port_name = "" if options.tls_cert is None else SERVICE_PORT
-    url = await find_extender_url(client, ServiceName(namespace, name), options.scheme, port_name=port_name)
-    return extender_settings(options, url)
+    namespace, _, name = options.extender_service.partition("/")
+    found = await client.get(SERVICES, name, namespace=namespace)
+    spec = _mapping(found.get("spec"))
+    address = str(spec.get("clusterIP") or "")
+    ports = [_mapping(port) for port in _sequence(spec.get("ports"))]
+    if address in ("", "None") or not ports:
+        raise ConfigError(
+            f"Service {namespace}/{name} has clusterIP {address!r} and {len(ports)} ports: "
+            "kube-scheduler needs an address, so it must not be headless; or say one with --extender-url"
+        )
+    scheme = "http" if options.tls_ca is None else "https"
+    host = f"[{address}]" if ":" in address else address
+    named = [port for port in ports if options.tls_cert is not None and port.get("name") == VERBS_PORT_NAME]
+    return _build_entry(options, f"{scheme}://{host}:{int((named or ports)[0].get('port', 0))}")
 
 
-class ClusterReports:
+def _build_entry(options: ExtenderOptions, url: str) -> ExtenderEntry:
+    """Build the entry; the TLS files are read each time, so that a renewed CA holds at the next round.
+
+    Raises:
+        ConfigError: a TLS file cannot be read, or the options do not fit together.
+    """
+    tls = None
+    if options.tls_ca is not None:
+        tls = ExtenderTls(
+            ca=_pem(options.tls_ca),
+            server_name=options.server_name,
+            certificate=_pem(options.tls_cert),
+            key=_pem(options.tls_key),
+        )
+    return ExtenderEntry(
+        url=url,
+        vendors=options.vendors,
+        whole_cards=options.whole_cards,
+        weight=options.weight,
+        timeout_s=options.timeout,
+        ignorable=options.ignorable,
+        node_cache_capable=options.node_cache_capable,
+        tls=tls,
+    )
+
+
+def _pem(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"TLS file {str(path)!r} cannot be read: {error.strerror}") from error
+    if b"-----BEGIN " not in content:
+        raise ConfigError(f"TLS file {str(path)!r} is not PEM: it has no '-----BEGIN' line")
+    return content
+
+
+class ApiReports:
     """One key per node in the ConfigMap; merge patches, so that nodes do not overwrite each other."""
 
     def __init__(self, client: KubeClient, namespace: str, node: str) -> None:
@@ -107,37 +180,22 @@ class ClusterReports:
         self._node = node
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        value = json.dumps({"state": state.value, CALLS_KEY: calls.value, "reason": reason})
-        await _write(self._client, self._namespace, {REPORT_KEY_PREFIX + self._node: value})
+        await _write(self._client, self._namespace, encode_node_report(self._node, state.value, reason, calls))
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
-    """What one node told last."""
-
-    node: str
-    state: str
-    reason: str
-
-
-async def wish(client: KubeClient, namespace: str, desire: Desire) -> None:
-    """Tell every node what to do."""
-    await _write(client, namespace, {MODE_KEY: desire.value})
+async def write_mode(client: KubeClient, namespace: str, mode: Mode) -> None:
+    """Have every node apply or recover."""
+    await _write(client, namespace, {MODE_KEY: mode.value})
 
 
 async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
-    """Read what every node that still exists told last, by name."""
+    """Read the last report of every node that still exists, by name."""
     try:
-        found = await client.get(CONFIG_MAPS, STATE_NAME, namespace=namespace)
+        found = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=namespace)
     except NotFoundError:
         return []
-    reports = []
-    for key, value in sorted(_mapping(found.get("data")).items()):
-        node = key.removeprefix(REPORT_KEY_PREFIX)
-        if key.startswith(REPORT_KEY_PREFIX) and await _exists(client, node):
-            told = _decoded(str(value))
-            reports.append(NodeReport(node, told.get("state", ""), told.get("reason", "")))
-    return reports
+    reports = decode_node_reports(_mapping(found.get("data")))
+    return [report for report in reports if await _exists(client, report.node)]
 
 
 class MirrorPods:
@@ -167,7 +225,7 @@ class MirrorPods:
 
 
 class FirstSeen:
-    """Asks several in turn: the first that sees a scheduler answers."""
+    """Several ways to see the scheduler, tried in order."""
 
     def __init__(self, *sources: Processes) -> None:
         self._sources = sources
@@ -184,9 +242,9 @@ async def _write(client: KubeClient, namespace: str, data: Mapping[str, str]) ->
     """Set keys of the ConfigMap, which is made when it is not there."""
     patch = Patch(PatchKind.MERGE, {"data": dict(data)})
     try:
-        await client.patch(CONFIG_MAPS, STATE_NAME, patch, namespace=namespace)
+        await client.patch(CONFIG_MAPS, CONFIG_MANAGER, patch, namespace=namespace)
     except NotFoundError:
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": STATE_NAME}, "data": dict(data)}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MANAGER}, "data": dict(data)}
         await client.create(CONFIG_MAPS, body, namespace=namespace)
 
 
@@ -196,13 +254,6 @@ async def _exists(client: KubeClient, node: str) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-def _decoded(text: str) -> dict[str, str]:
-    try:
-        return NODE_REPORT.read(text)
-    except RemoteContractError as error:
-        return {"state": "unknown", "reason": f"{text[:80]!r}: {error}"}
 
 
 def _mapping(value: object) -> dict[str, Any]:

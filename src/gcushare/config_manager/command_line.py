@@ -1,34 +1,30 @@
-"""Command line of ``gcushare-config-manager``."""
+"""Command line of ``gcushare-config-manager``: imports its settings; the program itself only when it runs."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 from gcushare._version import __version__
-from gcushare.config_manager import commands
-from gcushare.config_manager.commands import Say
 from gcushare.config_manager.settings import CommandSettings, RunSettings, UninstallSettings
 from gcushare.runtime.entry import Surroundings, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.settings.declare import Program
+from gcushare.runtime.settings.groups import LogSettings
 from gcushare.runtime.settings.help_text import render_overview
-from gcushare.runtime.shutdown import Shutdown, run
+from gcushare.wire.contracts import CONFIG_MANAGER
 
 T = TypeVar("T")
 
-NAME = "gcushare-config-manager"
-_OneShot = Callable[[CommandSettings, Say], Awaitable[int]]
-
-_ONE_SHOTS: dict[str, tuple[_OneShot, str]] = {
-    "plan": (commands.show_plan, "Show what apply would do and the diff of every file, without touching anything."),
-    "apply": (commands.apply, "Make kube-scheduler call the extender; put everything back if it does not come up."),
-    "recover": (commands.recover, "Put back what was there before, byte for byte, and remove what was written."),
-    "status": (commands.status, "Show how kube-scheduler is started, and whether it uses the extender in health."),
-    "render": (commands.render, "Print the configuration that kube-scheduler would read."),
-    "diff": (commands.show_diff, "Print what apply would change, as a unified diff."),
+Say = Callable[[str], None]
+_ONE_SHOTS = {
+    "plan": "Show what apply would do and the diff of every file, without touching anything.",
+    "apply": "Make kube-scheduler call the extender; put everything back if it does not come up.",
+    "recover": "Put back what was there before, byte for byte, and remove what was written.",
+    "status": "Show how kube-scheduler is started, and whether it uses the extender in health.",
+    "render": "Print the configuration that kube-scheduler would read.",
+    "diff": "Print what apply would change, as a unified diff.",
 }
 _RUN = "Keep this node's kube-scheduler configured, one node at a time: what the DaemonSet runs."
 _UNINSTALL = "Have every node recover, and wait until all have: what the chart does before it is removed."
@@ -51,16 +47,16 @@ def main(surroundings: Surroundings | None = None) -> int:
         around.stdout.flush()
 
     if command in _ONE_SHOTS:
-        act, summary = _ONE_SHOTS[command]
-        return run_program(_program(command, summary, CommandSettings), _once(act, say), surroundings=rest)
+        program = _program(command, _ONE_SHOTS[command], CommandSettings)
+        return run_program(program, lambda found: _run_once(command, found, say), surroundings=rest)
     if command == "run":
-        program = _program(command, _RUN, RunSettings)
-        return run_program(program, _loop(say), log_settings=lambda found: found.log, surroundings=rest)
+        loop = _program(command, _RUN, RunSettings)
+        return run_program(loop, lambda found: _run(found, say), log_settings=lambda each: each.log, surroundings=rest)
     if command == "uninstall":
         program_of_all = _program(command, _UNINSTALL, UninstallSettings)
-        return run_program(program_of_all, lambda found: asyncio.run(commands.uninstall(found, say)), surroundings=rest)
+        return run_program(program_of_all, lambda found: _uninstall(found, say), surroundings=rest)
     if command == "--version":
-        say(f"{NAME} {__version__}")
+        say(f"{CONFIG_MANAGER} {__version__}")
         return DONE
     if command in ("--help", "-h", ""):
         around.stdout.write(_overview(columns_of(around)))
@@ -69,25 +65,43 @@ def main(surroundings: Surroundings | None = None) -> int:
     return MISUSED
 
 
-def _once(act: _OneShot, say: Say) -> Callable[[CommandSettings], int]:
-    async def work(found: CommandSettings) -> int:
-        return await act(found, say)
-
-    return lambda found: asyncio.run(work(found))
+def _log_settings(settings: RunSettings) -> LogSettings:
+    return settings.log
 
 
-def _loop(say: Say) -> Callable[[RunSettings], int]:
-    def start(found: RunSettings) -> int:
-        async def work(shutdown: Shutdown) -> int:
-            return await commands.keep(found, say, shutdown)
+def _run_once(command: str, settings: CommandSettings, say: Say) -> int:
+    import asyncio
 
-        return run(work)
+    from gcushare.config_manager import commands
 
-    return start
+    acts = {
+        "plan": commands.show_plan,
+        "apply": commands.apply,
+        "recover": commands.recover,
+        "status": commands.status,
+        "render": commands.render,
+        "diff": commands.show_diff,
+    }
+    return asyncio.run(acts[command](settings, say))
+
+
+def _run(settings: RunSettings, say: Say) -> int:
+    from gcushare.config_manager.commands import reconcile
+    from gcushare.runtime.shutdown import run
+
+    return run(lambda shutdown: reconcile(settings, say, shutdown))
+
+
+def _uninstall(settings: UninstallSettings, say: Say) -> int:
+    import asyncio
+
+    from gcushare.config_manager.commands import uninstall
+
+    return asyncio.run(uninstall(settings, say))
 
 
 def _program(command: str, summary: str, settings: type[T]) -> Program[T]:
-    name = f"{NAME} {command}"
+    name = f"{CONFIG_MANAGER} {command}"
     examples = (
         (f"{name} --extender-url http://10.96.1.37:32766", "the static pod of kubeadm, the extender's address given"),
         (f"{name} --unit /etc/systemd/system/kube-scheduler.service --restart", "a scheduler that systemd starts"),
@@ -97,9 +111,9 @@ def _program(command: str, summary: str, settings: type[T]) -> Program[T]:
 
 
 def _commands() -> dict[str, str]:
-    return {**{name: summary for name, (_, summary) in _ONE_SHOTS.items()}, "run": _RUN, "uninstall": _UNINSTALL}
+    return {**_ONE_SHOTS, "run": _RUN, "uninstall": _UNINSTALL}
 
 
 def _overview(columns: str) -> str:
     summary = "Make kube-scheduler call the extender, and undo it."
-    return render_overview(NAME, summary, tuple(_commands().items()), notes=_NOTES, columns=columns)
+    return render_overview(CONFIG_MANAGER, summary, tuple(_commands().items()), notes=_NOTES, columns=columns)

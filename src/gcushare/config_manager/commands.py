@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,42 +12,43 @@ from pathlib import Path
 from aiohttp import web
 
 from gcushare.config_manager.cluster import (
-    STATE_NAME,
-    ClusterReports,
-    ClusterWishes,
+    ApiDesiredState,
+    ApiReports,
+    ApiRolloutLease,
     FirstSeen,
     MirrorPods,
     find_extender,
     read_reports,
-    wish,
+    write_mode,
 )
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
 from gcushare.config_manager.host.systemd_unit import UnitFile
-from gcushare.config_manager.manager import Manager, Prepared
+from gcushare.config_manager.manager import Manager, Place, Prepared
 from gcushare.config_manager.plan.execute import Executor, Systemctl
 from gcushare.config_manager.plan.steps import describe, render_diff
-from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
+from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
+from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.config_manager.settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
-from gcushare.config_manager.turns import LeaseTurns
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import ConfigSources, Limits, load_config
+from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.settings.groups import KubeSettings
 from gcushare.runtime.shutdown import Shutdown, root_tasks
+from gcushare.wire.contracts import CONFIG_MANAGER
 
 Say = Callable[[str], None]
 """Gets each line of a command's answer."""
 
 _POLL_S = 1.0
 _DRAIN_S = 5.0
-# A round waits for the API server (15 s by default) and, in its turn, for a scheduler (180 s), twice when it is undone.
+# A round waits for the API server (15 s by default) and, with the Lease, for a scheduler (180 s), twice when undone.
 _SILENCE_S = 900.0
 
 
@@ -86,7 +86,7 @@ async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> Asyn
             limits=place.limits(),
         )
         manager = Manager(
-            place=place.place(),
+            place=_place(place),
             executor=executor,
             find_version=_VersionFinder(client),
             restart=place.unit is None or place.restart,
@@ -154,14 +154,14 @@ async def status(settings: CommandSettings, say: Say) -> int:
     if observed.record is not None:
         say(f"proven: {'yes' if observed.record.is_proven else 'no, the last change was not seen to the end'}")
     if observed.edited_since:
-        say("edited: the scheduler's file was changed by somebody else after gcushare")
+        say("edited: the scheduler's file was changed by someone else after gcushare")
     running = sighting.running.arguments if sighting.running is not None else ()
     is_used = flag is not None and any(flag.value in argument for argument in running)
     say(f"used by the running scheduler: {'yes' if is_used else 'no'}")
     return DONE if is_used and not sighting.problem else FAILED
 
 
-async def keep(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
+async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
     """Keep this node's scheduler as it is wanted until the shutdown."""
     if settings.place.node_name is None:
         raise ConfigError("node-name is not set: give the pod NODE_NAME from spec.nodeName")
@@ -169,24 +169,24 @@ async def keep(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         client = tools.require_client()
         # Differs between restarts of this pod: an earlier self still holding the Lease must be waited out.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
-        keeper = Keeper(
+        reconciler = Reconciler(
             manager=tools.manager,
-            wishes=ClusterWishes(client, settings.extender.options(), settings.namespace),
-            reports=ClusterReports(client, settings.namespace, settings.place.node_name),
-            turns=LeaseTurns(ApiLease(client, settings.namespace, STATE_NAME), identity),
+            desired=ApiDesiredState(client, settings.extender, settings.namespace),
+            reports=ApiReports(client, settings.namespace, settings.place.node_name),
+            lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity),
             clock=SystemClock(),
             pace=Pace(interval_s=settings.interval),
-            beat=(heart := Heartbeat("keeper", _SILENCE_S)).beat,
+            beat=(heart := Heartbeat("reconciler", _SILENCE_S)).beat,
         )
         health = Health()
-        health.add_live("keeper", heart.check)
-        health.add_ready("scheduler", keeper.check)
+        health.add_live("reconciler", heart.check)
+        health.add_ready("scheduler", reconciler.check)
         app = web.Application()
         app.add_routes(health.routes())
         server = await start_server(app, settings.serve)
         try:
             async with root_tasks(shutdown, drain_s=_DRAIN_S) as tasks:
-                tasks.start("keep the scheduler", keeper.run(shutdown), drains=True)
+                tasks.start("keep the scheduler", reconciler.run(shutdown), drains=True)
         finally:
             await server.stop(_DRAIN_S)
     return DONE
@@ -195,7 +195,7 @@ async def keep(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
 async def uninstall(settings: UninstallSettings, say: Say) -> int:
     """Have every node recover, and wait until all have said so."""
     async with _client(settings.kube) as client:
-        await wish(client, settings.namespace, Desire.RECOVER)
+        await write_mode(client, settings.namespace, Mode.RECOVER)
         clock = SystemClock()
         deadline = clock.monotonic() + settings.uninstall_timeout
         while True:
@@ -211,19 +211,28 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
 
 
 async def _prepare_apply(settings: CommandSettings, tools: Tools) -> Prepared:
-    options = settings.extender.options()
-    if options.url is None:
+    options = settings.extender
+    if options.extender_url is None:
         tools.require_client()
     return await tools.manager.prepare_apply(await find_extender(tools.client, options))
 
 
+def _place(settings: PlaceSettings) -> Place:
+    return Place(
+        directory=settings.files_dir,
+        usual_directory=settings.kubernetes_dir,
+        manifests=f"{settings.kubernetes_dir}/manifests",
+        manifest=settings.manifest,
+        unit=settings.unit,
+        version=None if settings.scheduler_version is None else parse_version(settings.scheduler_version),
+    )
+
+
 @asynccontextmanager
 async def _client(kube: KubeSettings) -> AsyncIterator[KubeClient]:
-    # As $KUBECONFIG, whose value may name several files to be merged.
-    environ = {**os.environ, "KUBECONFIG": kube.kubeconfig or ""}
-    config = load_config(ConfigSources(context=kube.kube_context, environ=environ))
+    config = find_api_server(kube.kubeconfig, kube.kube_context)
     limits = Limits(request_s=kube.kube_api_timeout)
-    async with KubeClient(config, program="gcushare-config-manager", limits=limits) as client:
+    async with KubeClient(config, program=CONFIG_MANAGER, limits=limits) as client:
         yield client
 
 

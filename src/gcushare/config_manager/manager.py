@@ -14,16 +14,16 @@ from gcushare.config_manager.plan.execute import UNSHARED, Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, outcome
 from gcushare.config_manager.scheduler_config.document import calls_of
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError
 from gcushare.kube.election import Tenure
-from gcushare.wire.scheduler_port import Calls
+from gcushare.wire.contracts import Calls
 
 logger = logging.getLogger(__name__)
 
 VersionSource = Callable[[SchedulerFile], Awaitable[str | None]]
-"""Asks elsewhere for the scheduler's version when its file does not tell; None when nobody knows."""
+"""Asks elsewhere for the scheduler's version when its file does not tell; None when that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Prepared:
     version: Version
     plan: Plan
     undo: Plan
-    extender: ExtenderSettings | None = None
+    extender: ExtenderEntry | None = None
     """Whom the scheduler shall call; None when all of our change is taken away."""
 
     @property
@@ -104,7 +104,7 @@ class Manager:
             logger.debug("how the scheduler calls is not known reason=%s", error)
             return Calls.OTHER
 
-    async def prepare_apply(self, extender: ExtenderSettings) -> Prepared:
+    async def prepare_apply(self, extender: ExtenderEntry) -> Prepared:
         """Decide what applying would do, touching nothing."""
         layout = self.layout()
         _, target = read_target(self.executor.files, layout)
@@ -126,14 +126,14 @@ class Manager:
         plan = plan_recover(observed, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=plan)
 
-    async def apply(self, prepared: Prepared, turn: Tenure = UNSHARED) -> None:
+    async def apply(self, prepared: Prepared, tenure: Tenure = UNSHARED) -> None:
         """Carry out what ``prepare_apply`` decided. Raises as ``Executor.apply`` does."""
-        await self.executor.apply(prepared.observed, prepared.plan, prepared.undo, turn)
+        await self.executor.apply(prepared.observed, prepared.plan, prepared.undo, tenure)
         logger.info("scheduler configured %s", _facts(prepared))
 
-    async def recover(self, prepared: Prepared, turn: Tenure = UNSHARED) -> None:
+    async def recover(self, prepared: Prepared, tenure: Tenure = UNSHARED) -> None:
         """Carry out what ``prepare_recover`` decided."""
-        await self.executor.recover(prepared.observed, prepared.plan, turn)
+        await self.executor.recover(prepared.observed, prepared.plan, tenure)
         logger.info("scheduler recovered %s", _facts(prepared))
 
     async def _version(self, target: SchedulerFile) -> Version:
@@ -141,13 +141,12 @@ class Manager:
         known = self.place.version or target.version
         if known is not None:
             return known
-        told = await self.find_version(target)
-        if told is None:
+        found = await self.find_version(target)
+        if found is None:
             raise ConfigError(
-                f"the version of kube-scheduler is not to be found out: say it with --scheduler-version "
-                f"({accepted_versions()})"
+                f"the version of kube-scheduler is unknown: give it with --scheduler-version ({accepted_versions()})"
             )
-        return parse_version(told)
+        return parse_version(found)
 
 
 def _facts(prepared: Prepared) -> str:

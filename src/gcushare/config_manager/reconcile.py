@@ -1,29 +1,34 @@
-"""The loop of the DaemonSet: keep this node's scheduler as it is wanted, one node of the cluster at a time."""
+"""The loop of the DaemonSet: reconcile this node's scheduler with the desired state, one node at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
 import logging
+import ssl
+import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gcushare.config_manager.extender_check import ask_extender
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
+
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import RolledBackError
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
-from gcushare.core.errors import GcushareError
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
+from gcushare.core.errors import ConfigError, GcushareError, RetryableError
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown
-from gcushare.wire.scheduler_port import Calls
+from gcushare.wire.contracts import PROBED_PATH, Calls
 
 logger = logging.getLogger(__name__)
 
+_CHECK_TIMEOUT = ClientTimeout(total=5.0)
 
-class Desire(enum.Enum):
+
+class Mode(enum.Enum):
     """What the cluster's admin wants of every scheduler."""
 
     APPLY = "apply"
@@ -38,28 +43,28 @@ class State(enum.Enum):
     FAILED = "failed"
 
 
-class Wishes(Protocol):
+class DesiredState(Protocol):
     """What is wanted, as of now."""
 
-    async def desire(self) -> Desire:
+    async def mode(self) -> Mode:
         """Say whether to apply or to recover. Raises ``GcushareError`` when that cannot be known now."""
 
-    async def extender(self) -> ExtenderSettings:
+    async def extender(self) -> ExtenderEntry:
         """Say how the extender is reached now: its Service's address and its CA may change."""
 
 
 class Reports(Protocol):
-    """Where each node tells how its scheduler is."""
+    """Where each node reports how its scheduler is."""
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        """Tell it, with how the scheduler calls. Raises ``GcushareError`` when it did not get through."""
+        """Report it, with how the scheduler calls. Raises ``GcushareError`` when that did not succeed."""
 
 
-class Turns(Protocol):
-    """The cluster's order in which nodes change their schedulers."""
+class RolloutLease(Protocol):
+    """Held by the one node of the cluster whose scheduler may be changed."""
 
-    def turn(self) -> AbstractAsyncContextManager[Tenure]:
-        """Wait for this node's turn: never two schedulers of a cluster restart at once.
+    def hold(self) -> AbstractAsyncContextManager[Tenure]:
+        """Wait until this node holds it: never two schedulers of a cluster restart at once.
 
         It may be lost at any moment, so what is yielded is asked before every step that changes the host.
         """
@@ -67,26 +72,75 @@ class Turns(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often to look."""
+    """Times of the loop, in seconds."""
 
     interval_s: float = 10.0
     """Between two looks at the manifest, the Service and the CA: some file reads and one GET each."""
     after_failure_s: float = 900.0
-    """Before a change that was rolled back is tried again as it is; a changed file or wish is tried at once."""
+    """Before a change that was rolled back is tried again as it is; a changed file or mode is tried at once."""
+
+
+async def check_extender(entry: ExtenderEntry) -> None:
+    """Ask the extender with the scheduler's own certificate, before the scheduler is sent there.
+
+    Returns when it answers over mutual TLS, or the scheduler needs no certificate for it.
+
+    Raises:
+        RetryableError: it does not answer, or one side does not take the other's certificate.
+        ConfigError: certificate and key do not belong together, or are none.
+    """
+    tls = entry.tls
+    if tls is None or not tls.certificate:
+        return
+    url = entry.url.rstrip("/") + PROBED_PATH
+    connector = TCPConnector(ssl=_tls_context(tls), force_close=True)
+    try:
+        async with (
+            ClientSession(connector=connector, timeout=_CHECK_TIMEOUT) as session,
+            session.get(url, server_hostname=tls.server_name or None, allow_redirects=False) as answer,
+        ):
+            status = answer.status
+    except (ClientError, TimeoutError, OSError) as error:
+        raise RetryableError(_refusal(url, f"{type(error).__name__}: {error}")) from error
+    if status != 200:
+        raise RetryableError(_refusal(url, f"it answers {status}"))
+
+
+def _refusal(url: str, reason: str) -> str:
+    return (
+        f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {reason}; see "
+        "whether a replica of the extender is ready, and what `gcushare doctor` says of certificates"
+    )
+
+
+def _tls_context(tls: ExtenderTls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=tls.ca.decode("ascii"))
+        # OpenSSL takes a key from files only; this one is its owner's alone, and gone after the next line.
+        with tempfile.NamedTemporaryFile(prefix="gcushare-", suffix=".pem") as file:
+            file.write(tls.certificate + b"\n" + tls.key)
+            file.flush()
+            context.load_cert_chain(file.name)
+    except (ValueError, OSError) as error:
+        raise ConfigError(
+            f"the scheduler's certificates cannot be used: {error}; see tls-ca, tls-cert, tls-key"
+        ) from error
+    return context
 
 
 @dataclass(slots=True, kw_only=True)
-class Keeper:
-    """Owns the loop; ``beat`` is called at each round, for the liveness check."""
+class Reconciler:
+    """The loop; ``beat`` is called at each round, for the liveness check."""
 
     manager: Manager
-    wishes: Wishes
+    desired: DesiredState
     reports: Reports
-    turns: Turns
+    lease: RolloutLease
     clock: Clock
     pace: Pace = field(default_factory=Pace)
     beat: Callable[[], None] = lambda: None
-    ask: Callable[[ExtenderSettings], Awaitable[None]] = ask_extender
+    check_extender: Callable[[ExtenderEntry], Awaitable[None]] = check_extender
     """Returns when the scheduler may be sent to the extender; raises ``GcushareError`` with the reason if not."""
     _failed: tuple[str, float, str] | None = None
     _state: tuple[State, str] | None = None
@@ -110,7 +164,7 @@ class Keeper:
     async def round(self) -> None:
         """Look once and do what is needed; what goes wrong is reported, and tried again at the next round."""
         try:
-            state, reason = await self._kept()
+            state, reason = await self._reconcile()
         except GcushareError as error:
             state, reason = State.FAILED, str(error)
         self._state = (state, reason)
@@ -124,10 +178,10 @@ class Keeper:
         except GcushareError as error:
             logger.warning("state not reported state=%s error=%s", state.value, error)
 
-    async def _kept(self) -> tuple[State, str]:
-        desire = await self.wishes.desire()
-        prepared = await self._prepared(desire)
-        done = State.APPLIED if desire is Desire.APPLY else State.RECOVERED
+    async def _reconcile(self) -> tuple[State, str]:
+        mode = await self.desired.mode()
+        prepared = await self._prepare(mode)
+        done = State.APPLIED if mode is Mode.APPLY else State.RECOVERED
         if prepared.plan.changes_nothing:
             self._failed = None
             return done, ""
@@ -138,25 +192,25 @@ class Keeper:
         ):
             return State.FAILED, self._failed[2]
         if prepared.extender is not None:
-            await self.ask(prepared.extender)
-        async with self.turns.turn() as turn:
+            await self.check_extender(prepared.extender)
+        async with self.lease.hold() as tenure:
             # The wait may have been long: decide again on what is there now.
-            prepared = await self._prepared(desire)
-            await self._carried_out(desire, prepared, turn)
+            prepared = await self._prepare(mode)
+            await self._carry_out(mode, prepared, tenure)
         self._failed = None
         return done, ""
 
-    async def _prepared(self, desire: Desire) -> Prepared:
-        if desire is Desire.RECOVER:
+    async def _prepare(self, mode: Mode) -> Prepared:
+        if mode is Mode.RECOVER:
             return await self.manager.prepare_recover()
-        return await self.manager.prepare_apply(await self.wishes.extender())
+        return await self.manager.prepare_apply(await self.desired.extender())
 
-    async def _carried_out(self, desire: Desire, prepared: Prepared, turn: Tenure) -> None:
-        if desire is Desire.RECOVER:
-            await self.manager.recover(prepared, turn)
+    async def _carry_out(self, mode: Mode, prepared: Prepared, tenure: Tenure) -> None:
+        if mode is Mode.RECOVER:
+            await self.manager.recover(prepared, tenure)
             return
         try:
-            await self.manager.apply(prepared, turn)
+            await self.manager.apply(prepared, tenure)
         except RolledBackError as error:
             until = self.clock.monotonic() + self.pace.after_failure_s
             self._failed = (prepared.fingerprint, until, str(error))

@@ -6,15 +6,16 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from gcushare.config_manager.desired_state import VENDOR_CHOICES, ExtenderOptions
-from gcushare.config_manager.host.probe import WaitLimits
-from gcushare.config_manager.manager import Place
+from gcushare.config_manager.plan.steps import WaitLimits
 from gcushare.config_manager.scheduler_config.extender_entry import DEFAULT_TIMEOUT_S
-from gcushare.config_manager.scheduler_config.versions import accepted_versions, parse_version
+from gcushare.config_manager.scheduler_config.versions import accepted_versions
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
 
+BOTH = "both"
 _WAIT = WaitLimits()
 
 
@@ -50,7 +51,7 @@ class PlaceSettings:
         parsers.boolean(),
         default=False,
         typed=True,
-        help="With --unit: have systemd read its units anew and restart the scheduler, and wait for it. The kubelet "
+        help="With --unit: have systemd read its units again and restart the scheduler, and wait for it. The kubelet "
         "restarts a static pod by itself.",
     )
     host_root: Path = setting(
@@ -59,7 +60,7 @@ class PlaceSettings:
         help="Where the host's filesystem is mounted; all other paths are the host's own.",
     )
     scheduler_version: str | None = setting(
-        parsers.optional(parsers.text("VERSION", accepted=accepted_versions()), "it is found out"),
+        parsers.optional(parsers.text("VERSION", accepted=accepted_versions()), "it is detected"),
         default=None,
         help="Version of kube-scheduler, where neither its image's tag nor the program itself tells.",
     )
@@ -89,36 +90,26 @@ class PlaceSettings:
         if self.restart and self.unit is None:
             yield "restart has a meaning only with unit: the kubelet restarts a static pod by itself"
 
-    def place(self) -> Place:
-        return Place(
-            directory=self.files_dir,
-            usual_directory=self.kubernetes_dir,
-            manifests=f"{self.kubernetes_dir}/manifests",
-            manifest=self.manifest,
-            unit=self.unit,
-            version=None if self.scheduler_version is None else parse_version(self.scheduler_version),
-        )
-
     def limits(self) -> WaitLimits:
         return dataclasses.replace(_WAIT, timeout_s=self.wait_timeout, settle_s=self.wait_settle)
 
 
 @settings
-class ExtenderGroup:
+class ExtenderOptions:
     """Extender."""
 
     extender_url: str | None = setting(
         parsers.optional(parsers.text("URL", accepted="http:// or https://, address and port"), "from the Service"),
         default=None,
-        help="How kube-scheduler reaches the extender, such as http://10.96.1.37:32766.",
+        help=f"How kube-scheduler reaches the extender, such as http://10.96.1.37:{EXTENDER_PORT}.",
     )
     extender_service: str = setting(
         parsers.text("NAMESPACE/NAME", accepted="namespace/name of a Service"),
-        default="kube-system/gcushare-scheduler-extender",
+        default=f"{NAMESPACE}/{EXTENDER}",
         help="The Service whose ClusterIP and port are taken when no URL is given; followed when they change.",
     )
     vendor: str = setting(
-        parsers.one_of(*VENDOR_CHOICES),
+        parsers.one_of(*VENDORS_BY_NAME, BOTH),
         default="enflame",
         help="Whose pods the extender is called for. kube-scheduler accepts one extender that binds, so 'both' is one "
         "entry for the resources of both.",
@@ -183,21 +174,18 @@ class ExtenderGroup:
         if self.tls_ca is None and self.tls_cert is not None:
             yield "tls-cert has no effect without tls-ca"
 
-    def options(self) -> ExtenderOptions:
-        return ExtenderOptions(
-            url=self.extender_url,
-            service=self.extender_service,
-            vendors=VENDOR_CHOICES[self.vendor],
-            whole_cards=self.whole_cards,
-            weight=self.weight,
-            timeout_s=self.timeout,
-            ignorable=self.ignorable,
-            node_cache_capable=self.node_cache_capable,
-            tls_ca=self.tls_ca,
-            tls_cert=self.tls_cert,
-            tls_key=self.tls_key,
-            tls_server_name=self.tls_server_name,
-        )
+    @property
+    def vendors(self) -> tuple[Vendor, ...]:
+        """Whose pods; the first one's URL prefix is called for all of them."""
+        return VENDORS if self.vendor == BOTH else (VENDORS_BY_NAME[self.vendor],)
+
+    @property
+    def server_name(self) -> str:
+        """The name in the extender's certificate: its Service's, unless another one is given."""
+        if self.tls_server_name is not None:
+            return self.tls_server_name
+        namespace, _, name = self.extender_service.partition("/")
+        return f"{name}.{namespace}.svc"
 
 
 @settings
@@ -205,7 +193,7 @@ class CommandSettings:
     """Settings of the commands that speak of one scheduler."""
 
     place: PlaceSettings = group(PlaceSettings)
-    extender: ExtenderGroup = group(ExtenderGroup)
+    extender: ExtenderOptions = group(ExtenderOptions)
     kube: KubeSettings = group(KubeSettings)
 
 
@@ -214,15 +202,15 @@ class RunSettings:
     """Settings of the loop."""
 
     place: PlaceSettings = group(PlaceSettings)
-    extender: ExtenderGroup = group(ExtenderGroup)
+    extender: ExtenderOptions = group(ExtenderOptions)
     kube: KubeSettings = group(KubeSettings)
     log: LogSettings = group(LogSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=0)
     namespace: str = setting(
         parsers.text("NAME"),
-        default="kube-system",
+        default=NAMESPACE,
         env="POD_NAMESPACE",
-        help="Where the ConfigMap with the wish and the reports, and the Lease that gives turns, are.",
+        help="Where the ConfigMap with the desired state and the reports is, and the Lease for one node at a time.",
     )
     interval: float = setting(
         parsers.duration_s(0.05, 3600),
@@ -238,9 +226,9 @@ class UninstallSettings:
     kube: KubeSettings = group(KubeSettings)
     namespace: str = setting(
         parsers.text("NAME"),
-        default="kube-system",
+        default=NAMESPACE,
         env="POD_NAMESPACE",
-        help="Where the ConfigMap with the wish and the reports is.",
+        help="Where the ConfigMap with the desired state and the reports is.",
     )
     uninstall_timeout: float = setting(
         parsers.duration_s(1, 3600),

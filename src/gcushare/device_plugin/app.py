@@ -21,7 +21,7 @@ from gcushare.device_plugin.allocation.cdi import CdiKeeper, CdiSpecFile
 from gcushare.device_plugin.allocation.memory import Allocator
 from gcushare.device_plugin.allocation.response import Delivery, Strategy
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
-from gcushare.device_plugin.configuration import find_api_server, monitor_settings, source_options
+from gcushare.device_plugin.configuration import monitor_settings, source_options
 from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.kubelet.device_list import DeviceList, DeviceTable, WholeCardTable
@@ -46,9 +46,9 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
-from gcushare.device_plugin.settings import PluginSettings
+from gcushare.device_plugin.settings import COMPONENT, PluginSettings
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import Limits
+from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
@@ -61,7 +61,6 @@ from gcushare.vendors import VENDORS_BY_NAME
 
 logger = logging.getLogger(__name__)
 
-COMPONENT = "gcushare-device-plugin"
 DRAIN_S = 3.0
 EVENTS_DRAIN_S = 1.0
 """Below the root tasks' own drain time, after which they are cancelled."""
@@ -352,6 +351,6 @@ async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:
     """Run the plugin of this node until the shutdown."""
     metrics = PluginMetrics()
     limits = Limits(request_s=settings.kube.kube_api_timeout)
-    config = find_api_server(settings)
+    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
     async with KubeClient(config, program=COMPONENT, limits=limits, observer=metrics.observe_request) as client:
         return await PluginApp(settings, client, metrics).run(shutdown)

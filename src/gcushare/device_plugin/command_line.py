@@ -1,25 +1,16 @@
-"""The command ``gcushare-device-plugin``."""
+"""The command ``gcushare-device-plugin``: imports its settings; the program itself only when it runs."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile
-from gcushare.device_plugin.app import COMPONENT, run_plugin
-from gcushare.device_plugin.configuration import find_api_server
-from gcushare.device_plugin.kubernetes import ApiPatcher
-from gcushare.device_plugin.node.removal import Traces, remove_from_node
-from gcushare.device_plugin.print_status import print_status
-from gcushare.device_plugin.settings import PluginSettings
-from gcushare.kube.client import KubeClient
+from gcushare.device_plugin.settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE, exit_code_for
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.groups import LogLevel, LogSettings
-from gcushare.runtime.shutdown import run
 from gcushare.vendors import VENDORS_BY_NAME
 
 PROGRAM = Program(
@@ -46,9 +37,12 @@ def main(surroundings: Surroundings | None = None) -> int:
 
     def start(settings: PluginSettings) -> int:
         if settings.actions.status:
-            return _answer(around, lambda: print_status(settings.serve, around.stdout))
+            return _answer(around, lambda: _print_status(settings, around))
         if settings.actions.remove_from_node:
-            return _answer(around, lambda: asyncio.run(_remove(settings, around)))
+            return _answer(around, lambda: _remove(settings, around))
+        from gcushare.device_plugin.app import run_plugin
+        from gcushare.runtime.shutdown import run
+
         return run(lambda shutdown: run_plugin(settings, shutdown))
 
     return run_program(PROGRAM, start, log_settings=_log_settings, surroundings=around)
@@ -70,7 +64,21 @@ def _answer(around: Surroundings, work: Callable[[], int]) -> int:
         return exit_code_for(error)
 
 
-async def _remove(settings: PluginSettings, around: Surroundings) -> int:
+def _print_status(settings: PluginSettings, around: Surroundings) -> int:
+    from gcushare.device_plugin.print_status import print_status
+
+    return print_status(settings.serve, around.stdout)
+
+
+def _remove(settings: PluginSettings, around: Surroundings) -> int:
+    import asyncio
+
+    from gcushare.device_plugin.allocation.cdi import CdiSpecFile
+    from gcushare.device_plugin.kubernetes import ApiPatcher
+    from gcushare.device_plugin.node.removal import Traces, remove_from_node
+    from gcushare.kube.client import KubeClient
+    from gcushare.kube.connection.config import find_api_server
+
     kubelet, vendor = settings.kubelet, VENDORS_BY_NAME[settings.cards.vendor.value]
     traces = Traces(
         vendor=vendor,
@@ -79,9 +87,13 @@ async def _remove(settings: PluginSettings, around: Surroundings) -> int:
         cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
     )
 
-    def tell(line: str) -> None:
+    def write(line: str) -> None:
         around.stdout.write(f"{line}\n")
 
-    async with KubeClient(find_api_server(settings), program=COMPONENT) as client:
-        await remove_from_node(traces, ApiPatcher(client, kubelet.node_name), tell)
-    return DONE
+    async def remove() -> int:
+        config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
+        async with KubeClient(config, program=COMPONENT) as client:
+            await remove_from_node(traces, ApiPatcher(client, kubelet.node_name), write)
+        return DONE
+
+    return asyncio.run(remove())

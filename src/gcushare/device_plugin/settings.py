@@ -17,9 +17,9 @@ from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 
-STATUS_PORT = 32767
-"""Beside the extender's 32766; the plugin uses the host's network only where an admin says so."""
+COMPONENT = DEVICE_PLUGIN
 
 
 class VendorName(enum.Enum):
@@ -226,5 +226,5 @@ class PluginSettings:
     health: HealthSettings = group(HealthSettings)
     kubelet: KubeletSettings = group(KubeletSettings)
     kube: KubeSettings = group(KubeSettings)
-    serve: ServeSettings = group(ServeSettings, listen_port=STATUS_PORT)
+    serve: ServeSettings = group(ServeSettings, listen_port=PLUGIN_PORT)
     log: LogSettings = group(LogSettings)

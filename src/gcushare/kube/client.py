@@ -297,7 +297,7 @@ class KubeClient:
     async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> Node:
         """Set resources in a node's status.capacity, remove those whose value is None; repeatable.
 
-        The kubelet copies them to allocatable within its next status update, and zeroes them when it registers anew.
+        The kubelet copies them to allocatable within its next status update, and zeroes them when it registers again.
         """
         return await self.patch(NODES, name, capacity_patch(capacity), subresource="status")
 

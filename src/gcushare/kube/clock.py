@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -37,6 +36,8 @@ class SystemClock:
 
     async def sleep(self, delay_s: float) -> None:
         """Wait on the running event loop."""
+        import asyncio  # here: commands that only write times import this module too
+
         await asyncio.sleep(delay_s)
 
 

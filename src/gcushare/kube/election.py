@@ -23,7 +23,7 @@ class Tenure(Protocol):
     """The right to act that an election gives for a while; asked before each act, as `LeaderElector` says."""
 
     def holds(self, margin_s: float) -> bool:
-        """Whether nobody else can have the right within ``margin_s``, which the act and its effects take."""
+        """Whether no one else can have the right within ``margin_s``, which the act and its effects take."""
         ...
 
 
@@ -34,11 +34,11 @@ class LeasePort(Protocol):
     namespace: str
 
     async def read(self, timeout_s: float) -> Lease:
-        """Read it; ``NotFoundError`` when nobody ever made it."""
+        """Read it; ``NotFoundError`` when no one ever made it."""
         ...
 
     async def create(self, lease: Lease, timeout_s: float) -> Lease:
-        """Make it; ``ConflictError`` when somebody was faster."""
+        """Make it; ``ConflictError`` when someone was faster."""
         ...
 
     async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
@@ -71,7 +71,7 @@ class ApiLease:
 class LeaderElector:
     """One candidate. ``run`` it in a task of its own; ask ``is_leader`` and ``holds`` from anywhere on the loop.
 
-    Invariant: while ``is_leader`` is true nobody else that follows the protocol can hold the lease. Both answers are
+    Invariant: while ``is_leader`` is true no one else that follows the protocol can hold the lease. Both answers are
     computed from the clock when asked, so a loop that stood still, or an API server that does not answer, cannot leave
     a stale "yes" behind.
 
@@ -79,7 +79,7 @@ class LeaderElector:
     at a new ``term``; what it raises ends the elector. ``identity`` must differ between processes, restarts included.
 
     ``stands`` is asked before each attempt. While it answers false the candidate only looks: it takes nothing, and what
-    it holds runs out as if it had been cut off: stepping down so needs nobody to wait for requests under way.
+    it holds runs out as if it had been cut off: stepping down so needs no one to wait for requests under way.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class LeaderElector:
 
     @property
     def holder(self) -> str:
-        """Who holds the lease as far as is known; empty when nobody does."""
+        """Who holds the lease as far as is known; empty when no one does."""
         return "" if self._seen is None else self._seen.holder
 
     def holds(self, margin_s: float) -> bool:
-        """Whether this candidate leads and nobody can take the lease within ``margin_s``.
+        """Whether this candidate leads and no one can take the lease within ``margin_s``.
 
         Ask it before a bind with the bind request's timeout: then the request has ended, one way or the other, before
         the next leader reads its first list.
@@ -160,7 +160,7 @@ class LeaderElector:
                 await self._take(self._seen)
                 return
             except ConflictError:
-                # Somebody wrote the record: another holder, or only a label. Read it to know.
+                # Someone wrote the record: another holder, or only a label. Read it to know.
                 pass
             except NotFoundError:
                 self._step_down("the lease was deleted")
@@ -203,7 +203,7 @@ class LeaderElector:
     async def _win(self, write: Awaitable[Lease], own_before: tuple[str, int] | None) -> None:
         """Send a write that makes us the holder; it counts from before it leaves, for others from when they see it.
 
-        ``own_before`` is the record replaced where it was ours: when it is the one that we wrote last, nobody has led
+        ``own_before`` is the record replaced where it was ours: when it is the one that we wrote last, no one has led
         since, however long ago that was.
         ``_writing`` stays set while the outcome is unknown: cut off by a cancellation, or without an answer.
         """

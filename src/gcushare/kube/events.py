@@ -51,7 +51,7 @@ class RecorderLimits:
     interval_s: float = 60.0
     queue: int = 256
     series: int = 4096
-    """Series remembered; the one used longest ago is forgotten first and would start anew."""
+    """Series remembered; the one used longest ago is forgotten first and would start again."""
     rate_per_s: float = 5.0
     """Posts per second on average over all series, with bursts of ``burst``."""
     burst: int = 25
@@ -85,7 +85,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Takes events from anybody on the loop; ``run`` it in a task of its own, ``drain`` it before cancelling that."""
+    """Takes events from anyone on the loop; ``run`` it in a task of its own, ``drain`` it before cancelling that."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ def observe(previous: Observation | None, lease: Lease, now_s: float) -> Observa
 
 
 def first_lease(name: str, namespace: str, identity: str, times: LeaseTimes, now: datetime) -> Lease:
-    """Build the lease of a name that nobody held before."""
+    """Build the lease of a name that no one held before."""
     moment = rfc3339_micro(now)
     return Lease(
         api_version="coordination.k8s.io/v1",
@@ -99,7 +99,7 @@ def held_spec(current: LeaseSpec, identity: str, times: LeaseTimes, now: datetim
 
 
 def released_spec(current: LeaseSpec, now: datetime) -> LeaseSpec:
-    """Build the record that gives the lease up, so that the next look of anybody takes it."""
+    """Build the record that gives the lease up, so that the next look of anyone takes it."""
     moment = rfc3339_micro(now)
     return LeaseSpec(
         holder_identity="",

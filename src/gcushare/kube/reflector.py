@@ -1,4 +1,4 @@
-"""Keeps somebody's picture of a collection true: list, watch, resume where the stream broke, list again when told to.
+"""Keeps someone's picture of a collection true: list, watch, resume where the stream broke, list again when told to.
 
 What a sink may rely on, whatever the connection does:
 
@@ -44,7 +44,7 @@ _SLICE = 64
 """Objects handled before other tasks get their turn: about a millisecond, below what a filter request may wait."""
 
 _FAILURES_BEFORE_RELIST = 8
-"""Failed resumes in a row after which the version is no longer trusted (a restored etcd answers timeouts for ever)."""
+"""Failed resumes in a row after which the version is no longer trusted (a restored etcd answers timeouts forever)."""
 
 _MOMENT_S = 0.2
 """How long a watch is given to reach a version by itself; where events are many it does."""
@@ -99,7 +99,7 @@ class ReflectorCounters:
 
 @dataclass(slots=True, eq=False)
 class _Goal:
-    """What somebody waits to see in the picture: a version, or a list begun after ``lists_begun`` others."""
+    """What someone waits to see in the picture: a version, or a list begun after ``lists_begun`` others."""
 
     version: str
     lists_begun: int
@@ -175,7 +175,7 @@ class Reflector(Generic[T]):
         The server is asked for its version, which costs it next to nothing. Versions count the writes of the whole
         cluster, so a watch of a quiet collection may not see that one before the next bookmark, a minute away, and a
         half-open stream never. Where listing takes long, a new stream is opened that has its bookmark after a second,
-        and brings what the old one missed. Where that does not come either, everything is listed anew, at once,
+        and brings what the old one missed. Where that does not come either, everything is listed again, at once,
         whatever the reflector was waiting for.
 
         Raises:
@@ -337,7 +337,7 @@ class Reflector(Generic[T]):
     def _delete(self, raw: msgspec.Raw, meta: ObjectMeta) -> None:
         obj = self._decoded(raw, meta)
         if obj is None:
-            # Left out, it would be held for ever; a list's end tells the sink without it.
+            # Left out, it would be held forever; a list's end tells the sink without it.
             raise RemoteContractError(f"the last state of {self._resource.plural} {meta.name!r} cannot be read")
         self._sink.deleted(obj)
 

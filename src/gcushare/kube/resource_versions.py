@@ -1,10 +1,10 @@
-"""Which of two resourceVersions of one collection is the newer, where that can be told."""
+"""Which of two resourceVersions of one collection is the newer, where that can be known."""
 
 from __future__ import annotations
 
 
 def is_at_least(seen: str, wanted: str) -> bool:
-    """Whether a picture at version ``seen`` holds everything up to ``wanted``; False where that cannot be told.
+    """Whether a picture at version ``seen`` holds everything up to ``wanted``; False where that cannot be known.
 
     Source: versions are opaque by the API's conventions, decimal numbers in every etcd-backed server, and documented to
     be comparable within a resource from Kubernetes 1.35 on. Others are told to be reached only when they are equal.

@@ -1,6 +1,5 @@
-"""What the programs share to be good processes: settings, logs, signals, serving, health and waiting times.
+"""What the programs share to be good processes: settings, logs, signals, serving, health and metrics.
 
-It knows nothing of cards, pods or Kubernetes; of our own packages it imports only ``core.errors``. The programs import
-its modules directly: `settings`, `parsers`, `groups` and `entry` for the command line, `logs`, `shutdown`, `serving`,
-`health`, `metrics` and `retry` for the running program.
+It knows nothing of cards, pods or the API server. The programs import its modules directly: `settings` and `entry` for
+the command line, `http`, `logs`, `shutdown`, `health` and `metrics` for the running program.
 """

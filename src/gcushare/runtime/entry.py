@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +12,12 @@ from typing import TextIO, TypeVar
 
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.runtime.exit_codes import DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
-from gcushare.runtime.log_lines import escape
-from gcushare.runtime.logs import fields, setup_logging
 from gcushare.runtime.pipes import CLOSED_PIPE, is_closed_pipe, leave_closed_pipes
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.groups import LogSettings
 from gcushare.runtime.settings.loading import Answered, load_settings
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ def run_program(
     log_settings: Callable[[T], LogSettings] | None = None,
     surroundings: Surroundings | None = None,
 ) -> int:
-    """Load the settings, run ``main`` with them and return the exit code (see `exits`).
+    """Load the settings, run ``main`` with them and return the exit code (see `exit_codes`).
 
     Args:
         program: what the command line is made from.
@@ -51,19 +45,27 @@ def run_program(
         log_settings: finds the log's settings; without it no log is set up, as for commands that print an answer.
         surroundings: arguments, environment and streams, the process's own by default.
 
-    Effects: an error that ends the program is told once: as ``error: ...`` on stderr, or in the log where there is one.
+    Effects: an error that ends the program is reported once: on stderr as ``error: ...``, or in the log.
     """
     around = surroundings or Surroundings()
+
+    def report(error: Exception) -> int:
+        return _print_error(error, around.stderr)
+
     try:
         environ = {**around.environ, "COLUMNS": columns_of(around)}
         settings = load_settings(program, around.argv, environ, _read_text)
     except Answered as answer:
         text = answer.text
-        return _run_guarded(lambda: _answer(text, around.stdout), around, lambda error: _tell(error, around.stderr))
+        return _run_guarded(
+            lambda: _answer(text, around.stdout), around, lambda error: _print_error(error, around.stderr)
+        )
     except ConfigError as error:
-        return _tell(error, around.stderr)
+        return report(error)
     if log_settings is None:
-        return _run_guarded(lambda: main(settings), around, lambda error: _tell(error, around.stderr))
+        return _run_guarded(lambda: main(settings), around, report)
+    from gcushare.runtime.logs import setup_logging  # here: what prints an answer, --help too, needs no log
+
     with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=around.stderr):
         return _run_guarded(lambda: main(settings), around, _log)
 
@@ -79,7 +81,7 @@ def _run_guarded(main: Callable[[], int], around: Surroundings, report: Callable
         return code
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
-    except Exception as error:  # the program's root: every error ends here and is told
+    except Exception as error:  # the program's root: every error ends here and is reported
         # A task group wraps it; a peer's broken pipe is an error like any other.
         if is_closed_pipe(error) and leave_closed_pipes(around.stdout, around.stderr):
             return CLOSED_PIPE
@@ -101,9 +103,13 @@ def columns_of(around: Surroundings) -> str:
         return ""
 
 
-def _tell(error: Exception, stderr: TextIO) -> int:
+def _print_error(error: Exception, stderr: TextIO) -> int:
+    from gcushare.runtime.log_lines import escape
+
     code = exit_code_for(error)
     if code == INTERNAL_ERROR:
+        import traceback
+
         stderr.write("".join(traceback.format_exception(error)))
     for line in _lines_of(error):
         stderr.write(f"error: {escape(line)}\n")
@@ -111,6 +117,11 @@ def _tell(error: Exception, stderr: TextIO) -> int:
 
 
 def _log(error: Exception) -> int:
+    import logging
+
+    from gcushare.runtime.logs import fields
+
+    log = logging.getLogger(__name__)
     code = exit_code_for(error)
     for line in _lines_of(error):
         log.error("program ends %s", fields(error=line, code=code), exc_info=code == INTERNAL_ERROR)

@@ -2,7 +2,7 @@
 
     python3 -m gcushare.runtime.log_directory DIRECTORY PROGRAM UID
 
-``DIRECTORY`` stays root's, so that the logs of programs that are root lie where nobody else can write. ``PROGRAM`` gets
+``DIRECTORY`` stays root's, so that the logs of programs that are root lie where no one else can write. ``PROGRAM`` gets
 a directory of its own below it, and the name under which its log is known becomes a link there, for whoever reads.
 
 Logs that an earlier version left go along. What goes wrong is printed, and is no failure: a log that cannot be written
@@ -27,7 +27,7 @@ def prepare(directory: Path, program: str, uid: int) -> None:
     """Make the directories as above; repeatable.
 
     Raises:
-        UnsafePathError: somebody else owns one of them, or put something else in its place.
+        UnsafePathError: someone else owns one of them, or put something else in its place.
         OSError: a step failed.
     """
     with open_directory(directory.parent) as above:

@@ -1,4 +1,4 @@
-"""The local log file: bounded, rotated, and written only where nobody but the program's user and root can write."""
+"""The local log file: bounded, rotated, and written only where no one but the program's user and root can write."""
 
 from __future__ import annotations
 

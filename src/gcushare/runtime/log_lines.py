@@ -1,6 +1,6 @@
 """What a log line looks like: ``2022/09/06 08:33:52 INFO gcushare/kube/client.py:46 phrase key=value``, or JSON.
 
-Whatever a pod's author, a peer or a file put into a value, one record stays one line that nobody else can forge.
+Whatever a pod's author, a peer or a file put into a value, one record stays one line that no one else can forge.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import PurePath
 
-# Characters of one value and of one message that are written: a pod's whole manifest in a log helps nobody.
+# Characters of one value and of one message that are written: a pod's whole manifest in a log helps no one.
 _LONGEST_VALUE = 2048
 _LONGEST_MESSAGE = 16 * 1024
 

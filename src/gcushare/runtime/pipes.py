@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import select
@@ -16,7 +15,7 @@ CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 
 
 def is_closed_pipe(error: BaseException) -> bool:
-    """Tell whether an error is of writing to a pipe that nobody reads, alone or from every task of a group."""
+    """Tell whether an error is of writing to a pipe that no one reads, alone or from every task of a group."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_closed_pipe, error.exceptions))
     return isinstance(error, BrokenPipeError)
@@ -33,13 +32,15 @@ def leave_closed_pipes(*streams: TextIO) -> bool:
 
 
 async def until_closed(stream: TextIO) -> None:
-    """Wait until a pipe's reader has left; for ever where the stream is no pipe.
+    """Wait until a pipe's reader has left; forever where the stream is no pipe.
 
     For what follows something: it writes at the next change, and that may be tomorrow.
 
     Raises:
         BrokenPipeError: the reader has left.
     """
+    import asyncio  # here: every command imports this module, few wait
+
     gone = asyncio.Event()
     descriptor = _pipe_of(stream)
     if descriptor is None:

@@ -1,6 +1,6 @@
-"""The one door to a directory that a program writes in: nobody else may be able to write there, and no link leads out.
+"""The one door to a directory that a program writes in: no one else may be able to write there, and no link leads out.
 
-A privileged program that opens a file by its path writes wherever somebody who can change one directory of that path
+A privileged program that opens a file by its path writes wherever someone who can change one directory of that path
 lets it point. So the path is walked component by component, each opened below the one before it (``openat`` with
 ``O_NOFOLLOW``) and checked as what was really opened:
 
@@ -33,7 +33,7 @@ _SELINUX = "security.selinux"
 
 
 class UnsafePathError(ConfigError):
-    """Somebody else could say where a file is written, so it is not written; the message says who and what to do."""
+    """Someone else could say where a file is written, so it is not written; the message says who and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SafeDirectory:
         """Open a file at its end, made where there is none.
 
         Raises:
-            UnsafePathError: it is a link, no regular file, has a second name elsewhere, or belongs to somebody else.
+            UnsafePathError: it is a link, no regular file, has a second name elsewhere, or belongs to someone else.
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -205,7 +205,7 @@ def open_directory(path: Path | str, *, root: Path = Path("/"), make: bool = Fal
     ``make`` creates what is missing of it, for its owner to write and everybody to read.
 
     Raises:
-        UnsafePathError: somebody else can write in one of its directories, or owns it.
+        UnsafePathError: someone else can write in one of its directories, or owns it.
         OSError: it cannot be opened; FileNotFoundError where it is missing.
     """
     with _opened(path, root, _Checked(make=make)) as descriptor:

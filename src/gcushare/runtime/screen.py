@@ -17,7 +17,7 @@ from gcushare.runtime.log_lines import escape
 from gcushare.runtime.pipes import until_closed
 
 PATIENCE_S = 2.0
-"""Work that takes longer is told of, on terminals."""
+"""Work that takes longer is reported, on terminals."""
 _TICK_S = 0.2
 
 
@@ -69,7 +69,7 @@ class Screen:
         self._around.stdout.flush()
 
     async def until_closed(self) -> None:
-        """Wait until nobody reads the output any more; see `pipes.until_closed`."""
+        """Wait until no one reads the output any more; see `pipes.until_closed`."""
         await until_closed(self._around.stdout)
 
     def tell(self, kind: str, line: str) -> None:

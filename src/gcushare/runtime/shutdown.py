@@ -22,7 +22,7 @@ STOP_DEADLINE_S = 15.0
 
 
 class Shutdown:
-    """The one wish to stop, whoever has it: a signal, a failed task, a test."""
+    """The one request to stop, whoever makes it: a signal, a failed task, a test."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -45,7 +45,7 @@ class Shutdown:
             self._event.set()
 
     async def wait(self) -> None:
-        """Return once somebody asked to stop."""
+        """Return once someone asked to stop."""
         await self._event.wait()
 
 

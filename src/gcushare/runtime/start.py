@@ -42,7 +42,7 @@ def start(module: str, function: str, surroundings: Surroundings | None = None) 
 def load(module: str, function: str) -> Callable[[Surroundings | None], int]:
     """Import a program's module and return its function.
 
-    Effects: Ctrl-C meanwhile ends the process at once; an exception in the middle of somebody's import may be swallowed
+    Effects: Ctrl-C meanwhile ends the process at once; an exception in the middle of someone's import may be swallowed
     there, or leave a half of it behind. There is nothing to put in order yet.
     """
     import importlib
@@ -52,7 +52,7 @@ def load(module: str, function: str) -> Callable[[Surroundings | None], int]:
     def leave(_number: int, _frame: object) -> None:
         os._exit(INTERRUPTED)
 
-    # Somebody may ignore the signal (nohup), and only the main thread may handle it.
+    # Someone may ignore the signal (nohup), and only the main thread may handle it.
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _is_main_thread()
     if is_ours:
         signal.signal(signal.SIGINT, leave)

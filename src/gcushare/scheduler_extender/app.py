@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, Limits, load_config
+from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
@@ -31,7 +31,8 @@ from gcushare.runtime.metrics import (
     metrics_route,
 )
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.scheduler_extender.dashboard import Dashboard, MetadataCache, Surroundings
+from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
+from gcushare.scheduler_extender.dashboard.routes import Dashboard, Surroundings
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
@@ -84,17 +85,9 @@ class Followers:
         await self.pods.synced.wait()
 
 
-def find_api_server(settings: ExtenderSettings) -> KubeConfig:
-    """Find the API server and the credentials that the settings name; raises ConfigError."""
-    kube = settings.kube
-    # As $KUBECONFIG, whose value may name several files to be merged.
-    environ = {**os.environ, "KUBECONFIG": kube.kubeconfig or ""}
-    return load_config(ConfigSources(context=kube.kube_context, environ=environ))
-
-
 async def run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
     """Run the extender until the shutdown; returns the exit code."""
-    config = find_api_server(settings)
+    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
     limits = Limits(request_s=settings.kube.kube_api_timeout)
     async with KubeClient(config, program=NAME, limits=limits) as client:
         await Extender(settings, client, after_sync=spare_the_collector).run(shutdown)

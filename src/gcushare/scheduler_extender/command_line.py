@@ -1,10 +1,8 @@
-"""The command ``gcushare-scheduler-extender``."""
+"""The command ``gcushare-scheduler-extender``: imports its settings; the program itself only when it runs."""
 
 from __future__ import annotations
 
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.shutdown import run as run_until_shutdown
-from gcushare.scheduler_extender.app import run
 from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
 
 
@@ -14,4 +12,7 @@ def main(surroundings: Surroundings | None = None) -> int:
 
 
 def _run(settings: ExtenderSettings) -> int:
+    from gcushare.runtime.shutdown import run as run_until_shutdown
+    from gcushare.scheduler_extender.app import run
+
     return run_until_shutdown(lambda shutdown: run(settings, shutdown))

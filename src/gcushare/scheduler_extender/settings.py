@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gcushare._version import __version__
 from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, WHOLE_CARD_POLICIES
-from gcushare.kube.lease import LeaseTimes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.settings.parsers import Parser
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
 from gcushare.scheduler_extender.mutual_tls.settings import VerbsSettings
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
 
-NAME = "gcushare-scheduler-extender"
+if TYPE_CHECKING:
+    from gcushare.kube.lease import LeaseTimes
+
+NAME = EXTENDER
 BOTH = "both"
 DEFAULT_BEST = 20
 
@@ -52,15 +55,6 @@ def _answer_parser() -> Parser[int | None]:
     )
 
 
-def _policy_parser(names: tuple[str, ...]) -> Parser[str]:
-    def parse(raw: str) -> str:
-        if raw not in names:
-            raise ValueError("not a policy")
-        return raw
-
-    return Parser("POLICY", " or ".join(names), parse, str, choices=names)
-
-
 @settings
 class PlacementSettings:
     """Placement."""
@@ -71,19 +65,19 @@ class PlacementSettings:
         help="Whose cards are scheduled; both serves each family under its own URL prefix in one process.",
     )
     node_policy: str = setting(
-        _policy_parser(tuple(NODE_POLICIES)),
+        parsers.one_of(*NODE_POLICIES, metavar="POLICY"),
         default="binpack",
         help="Which nodes are preferred: binpack fills nodes in use first, spread takes the emptiest. A pod may choose "
         "its own by the annotation gcushare.io/node-policy.",
     )
     card_policy: str = setting(
-        _policy_parser(tuple(CARD_POLICIES)),
+        parsers.one_of(*CARD_POLICIES, metavar="POLICY"),
         default="binpack",
         help="Which card of a node is taken: binpack the fullest that fits, spread the emptiest. A pod may choose its "
         "own by the annotation gcushare.io/card-policy.",
     )
     whole_card_policy: str = setting(
-        _policy_parser(tuple(WHOLE_CARD_POLICIES)),
+        parsers.one_of(*WHOLE_CARD_POLICIES, metavar="POLICY"),
         default="close",
         help="Which cards a pod is given whole: close those of one link group or NUMA node, where the machine tells; "
         "loose the odd ones, which leaves the groups to others. A pod may choose its own by the annotation "
@@ -132,10 +126,14 @@ class ElectionSettings:
 
     def times(self) -> LeaseTimes:
         """The times as the elector takes them; raises ValueError when they do not fit each other."""
+        from gcushare.kube.lease import LeaseTimes  # here: --help does without the API's types
+
         return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
 
     def find_conflicts(self) -> Iterator[str]:
         """The times of a lease must grow from retry over deadline to duration, and leave room for a bind."""
+        from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+
         try:
             self.times()
         except ValueError as error:
@@ -182,10 +180,10 @@ class FollowSettings:
 
 @settings
 class ExtenderSettings:
-    """Everything ``gcushare-scheduler-extender`` can be told."""
+    """Every setting of ``gcushare-scheduler-extender``."""
 
     placement: PlacementSettings = group(PlacementSettings)
-    serve: ServeSettings = group(ServeSettings, listen_port=32766)
+    serve: ServeSettings = group(ServeSettings, listen_port=EXTENDER_PORT)
     verbs: VerbsSettings = group(VerbsSettings)
     election: ElectionSettings = group(ElectionSettings)
     follow: FollowSettings = group(FollowSettings)

@@ -16,7 +16,7 @@ from gcushare.cli.cards.show import show_once, watch
 from gcushare.cli.cards.status_sources import HereLooker, LibraryAlone, Looker, NodeLooker, PluginLooker
 from gcushare.cluster.plugin_status import ClientTls
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, Limits, load_config
+from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.screen import Screen
 
@@ -69,11 +69,8 @@ class _Command:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[KubeClient]:
-        kube, environ = self.settings.kube, dict(self.around.environ)
-        # As $KUBECONFIG, whose value may name several files to be merged.
-        found = {**environ, "KUBECONFIG": kube.kubeconfig or ""}
-        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-        config = load_config(ConfigSources(context=kube.kube_context, environ=found, home=home))
+        kube = self.settings.kube
+        config = find_api_server(kube.kubeconfig, kube.kube_context, self.around.environ)
         limits = Limits(request_s=kube.kube_api_timeout)
         async with KubeClient(config, program=PROGRAM_NAME, limits=limits) as api:
             yield api

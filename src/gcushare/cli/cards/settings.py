@@ -44,12 +44,18 @@ class HereSettings:
         help="Certificate authorities in PEM that vouch for https plugins.",
     )
     tls_cert_file: Path | None = setting(
-        _file("none is shown"), default=None, help="Certificate in PEM for plugins that ask their clients for one."
+        _file("none is shown"),
+        default=None,
+        env="GCUSHARE_CARDS_TLS_CERT_FILE",
+        help="Certificate in PEM for plugins that ask their clients for one.",
     )
-    tls_key_file: Path | None = setting(_file("none is shown"), default=None, help="Its private key in PEM.")
+    tls_key_file: Path | None = setting(
+        _file("none is shown"), default=None, env="GCUSHARE_CARDS_TLS_KEY_FILE", help="Its private key in PEM."
+    )
     cards: str | None = setting(
         parsers.optional(parsers.text("SOURCE", accepted="auto, efml, nvml or simulated:FILE"), AUTO),
         default=None,
+        env="GCUSHARE_CARDS_SOURCE",  # GCUSHARE_CARDS is the plugin's
         help="Ask no plugin but this library, which knows no pods; with --plugin too, only where none answers.",
     )
     efml_library: Path | None = setting(_file("the usual places"), default=None, help="Enflame's management library.")

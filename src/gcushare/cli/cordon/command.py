@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import os
 
 from gcushare._version import __version__
 from gcushare.cli.cordon.annotation import Wish
 from gcushare.cli.cordon.write import ApiNodes, mark_card
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, Limits, load_config
+from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
@@ -94,8 +93,6 @@ def _run(program: Program[CordonSettings], around: Surroundings, *, is_cordon: b
 
 
 async def _mark(wish: Wish, kube: KubeSettings) -> str:
-    # As $KUBECONFIG, whose value may name several files to be merged.
-    environ = {**os.environ, "KUBECONFIG": kube.kubeconfig or ""}
-    config = load_config(ConfigSources(context=kube.kube_context, environ=environ))
+    config = find_api_server(kube.kubeconfig, kube.kube_context)
     async with KubeClient(config, limits=Limits(request_s=kube.kube_api_timeout)) as client:
         return await mark_card(wish, ApiNodes(client))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gcushare.cli.doctor.facts import CertificateFacts, NodeReport, Part, PolicyFacts
+from gcushare.cli.doctor.facts import CertificateFacts, Part, PolicyFacts
 from gcushare.cli.doctor.objects import SeenPod
 from gcushare.cli.doctor.read import Reader
 from gcushare.cli.doctor.schedulers import (
@@ -23,7 +23,8 @@ from gcushare.cli.doctor.schedulers import (
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end
-from gcushare.wire.scheduler_port import CLIENT_CERT, NODE_REPORT
+from gcushare.wire.contracts import CLIENT_CERT, CONFIG_MANAGER
+from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
 
 JsonObject = dict[str, Any]
 
@@ -32,9 +33,6 @@ POLICIES: Resource[JsonObject] = Resource(_ADMISSION, "validatingadmissionpolici
 BINDINGS: Resource[JsonObject] = Resource(_ADMISSION, "validatingadmissionpolicybindings", dict, namespaced=False)
 SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
 
-MANAGER_STATE = "gcushare-config-manager"
-"""The config manager's ConfigMap: the wish, and under ``node.<name>`` what every node told."""
-_NODE_KEY = "node."
 _CERTIFICATES = ("tls.crt", CLIENT_CERT, "ca.crt")
 
 
@@ -118,19 +116,10 @@ async def _read_reports_of(reader: Reader, namespace: str) -> list[NodeReport]:
     found = await reader.attempt(
         Part.CONFIG_MAPS,
         f"get configmaps in namespace {namespace}",
-        lambda: reader.client.get(CONFIG_MAPS, MANAGER_STATE, namespace=namespace),
+        lambda: reader.client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=namespace),
         empty,
     )
-    told = sorted(_mapping(found.get("data")).items())
-    return [_report(key.removeprefix(_NODE_KEY), str(value)) for key, value in told if key.startswith(_NODE_KEY)]
-
-
-def _report(node: str, text: str) -> NodeReport:
-    try:
-        told = NODE_REPORT.read(text)
-    except RemoteContractError:
-        return NodeReport(node, "unknown", f"its report {text[:80]!r} cannot be read")
-    return NodeReport(node, told.get("state", ""), told.get("reason", ""))
+    return decode_node_reports(_mapping(found.get("data")))
 
 
 async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[CertificateFacts, ...]:

@@ -12,6 +12,7 @@ from gcushare.cli.doctor.programs import Program
 from gcushare.cli.doctor.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import Figures
 from gcushare.vendors import VENDORS, Vendor
+from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.node_status import NodeStatus
 from gcushare.wire.objects import Lease, Node
 
@@ -95,15 +96,6 @@ class ExtenderFacts:
         if not told:
             return None
         return sum(each.figures.sum("gcushare_extender_request_seconds_count", verb=verb) for each in told)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeReport:
-    """What the config manager of one control-plane node told last."""
-
-    node: str
-    state: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,12 +26,13 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource, Selector
+from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
 from gcushare.wire.objects import NODE, Lease, Node
 
 SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
 NODE_LEASE_NAMESPACE = "kube-node-lease"
-EXTENDER_LEASE = "gcushare-scheduler-extender"
+EXTENDER_LEASE = EXTENDER
 
 _CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
@@ -46,7 +47,7 @@ class Wanted:
 
     node: str | None = None
     service_namespace: str = "kube-system"
-    service_name: str = "gcushare-scheduler-extender"
+    service_name: str = EXTENDER
     extender_url: str | None = None
     scheduler_config: str | None = None
     """The contents of a scheduler's configuration that lies on this machine."""

@@ -7,23 +7,24 @@ import posixpath
 
 from gcushare.cli.doctor.objects import SeenContainer, SeenPod
 from gcushare.vendors import ENFLAME, VENDORS_BY_NAME, Vendor
+from gcushare.wire import contracts
 from gcushare.wire.command_lines import flag_of
 from gcushare.wire.pods import is_finished
 
 VENDOR_LABEL = "gcushare.io/vendor"
 """On the plugin's pods, by the chart."""
 
-STATUS_PORT = 32767
+STATUS_PORT = contracts.PLUGIN_PORT
 """Where a plugin answers unless its pod says otherwise."""
-EXTENDER_PORT = 32766
+EXTENDER_PORT = contracts.EXTENDER_PORT
 
 
 class Program(enum.Enum):
     """A program that is looked for; the value is the name of its command and of its image."""
 
-    PLUGIN = "gcushare-device-plugin"
-    EXTENDER = "gcushare-scheduler-extender"
-    CONFIG_MANAGER = "gcushare-config-manager"
+    PLUGIN = contracts.DEVICE_PLUGIN
+    EXTENDER = contracts.EXTENDER
+    CONFIG_MANAGER = contracts.CONFIG_MANAGER
     SCHEDULER = "kube-scheduler"
 
 

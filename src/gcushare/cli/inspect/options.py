@@ -91,7 +91,10 @@ class ClusterFlags:
     client_certificate: Path | None = setting(_file("the user's"), default=None, help="Certificate to show, in PEM.")
     client_key: Path | None = setting(_file("the user's"), default=None, help="Its private key, in PEM.")
     tls_server_name: str | None = setting(
-        _text("NAME", "the address's"), default=None, help="Name to expect in the server's certificate."
+        _text("NAME", "the address's"),
+        default=None,
+        env="GCUSHARE_KUBE_TLS_SERVER_NAME",
+        help="Name to expect in the server's certificate.",
     )
     insecure_skip_tls_verify: bool = setting(
         parsers.boolean(), default=False, help="Trust any certificate: anybody in between can read and answer."
@@ -99,6 +102,7 @@ class ClusterFlags:
     request_timeout: float = setting(
         parsers.duration_s(0, 3600),
         default=0.0,
+        env="GCUSHARE_KUBE_REQUEST_TIMEOUT",  # without KUBE it is a server's limit
         help="How long one request may take; 0 leaves 10s for an object and 60s for a page of a list.",
     )
 

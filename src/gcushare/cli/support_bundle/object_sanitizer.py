@@ -35,7 +35,7 @@ from gcushare.cli.support_bundle.redact import is_secret_name
 from gcushare.cli.support_bundle.sentences import cut_to_known
 from gcushare.cli.support_bundle.shapes import NAME, PATH, Left, Shape
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.scheduler_port import NODE_REPORT
+from gcushare.wire.documents.node_report import NODE_REPORT
 
 JsonObject = dict[str, Any]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from gcushare._version import __version__
 from gcushare.cli.uninstall.clean import Cleaner, Wish
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import find_api_server
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
@@ -57,8 +56,7 @@ async def clean(found: UninstallSettings, around: Surroundings) -> int:
     """Clean every Node; returns the exit code."""
     vendors = VENDORS if found.vendor == BOTH else (VENDORS_BY_NAME[found.vendor],)
     wish = Wish(vendors=vendors, with_labels=found.remove_node_label, wait_s=found.wait_for_kubelet)
-    environ = {**os.environ, "KUBECONFIG": found.kube.kubeconfig or ""}
-    config = load_config(ConfigSources(context=found.kube.kube_context, environ=environ))
+    config = find_api_server(found.kube.kubeconfig, found.kube.kube_context)
 
     def say(line: str) -> None:
         around.stdout.write(line + "\n")

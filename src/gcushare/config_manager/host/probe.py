@@ -11,9 +11,8 @@ from typing import Protocol
 
 import aiohttp
 
-from gcushare.config_manager.host.launch import HealthEndpoint, default_health
-from gcushare.config_manager.host.pflag import parse_flags
-from gcushare.config_manager.plan.steps import AwaitScheduler
+from gcushare.config_manager.host.launch import HealthEndpoint, default_health, parse_flags
+from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
 from gcushare.core.errors import GcushareError
 from gcushare.kube.clock import Clock
 
@@ -54,18 +53,6 @@ class Processes(Protocol):
 
     async def find(self, endpoint: HealthEndpoint) -> Running | None:
         """Find the one that serves ``endpoint``; None when none runs or none can be seen."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitLimits:
-    """How long to wait for a scheduler."""
-
-    timeout_s: float = 180.0
-    """The kubelet looks at its directory every 20 s at worst, ends the old pod within 30 s and starts the new one;
-    the rest is for a slow machine."""
-    settle_s: float = 5.0
-    """How long it must stay well: one that refuses its configuration ends within a second."""
-    interval_s: float = 0.25
 
 
 class HostProbe:

@@ -8,12 +8,14 @@ from typing import Self
 
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
+    Flag,
     HealthEndpoint,
     Trace,
     default_health,
+    effective,
     own_flag,
+    parse_flags,
 )
-from gcushare.config_manager.host.pflag import Flag, effective, parse_flags
 from gcushare.config_manager.scheduler_config.versions import Version, parse_image_version
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved

@@ -7,8 +7,16 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint, Trace, default_health, own_flag
-from gcushare.config_manager.host.pflag import Flag, effective, parse_flags
+from gcushare.config_manager.host.launch import (
+    ConfigTarget,
+    Flag,
+    HealthEndpoint,
+    Trace,
+    default_health,
+    effective,
+    own_flag,
+    parse_flags,
+)
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.core.errors import ConfigError, Refused
 

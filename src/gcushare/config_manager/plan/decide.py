@@ -1,14 +1,16 @@
-"""Decide what to do to a scheduler's files: pure, from what was observed to a plan."""
+"""Decide what to do to a scheduler's files: pure, from what was observed to a plan.
+
+The steps' lines are those that the manual prints, word for word (its chapters 3.2 and 5.1).
+"""
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, replace
 
 from gcushare.config_manager.host.files import FileState
-from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
-from gcushare.config_manager.host.pflag import effective
+from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, effective
 from gcushare.config_manager.host.record import Record, sha256
-from gcushare.config_manager.plan import messages
 from gcushare.config_manager.plan.observe import Observed
 from gcushare.config_manager.plan.steps import (
     AwaitScheduler,
@@ -21,7 +23,7 @@ from gcushare.config_manager.plan.steps import (
     without_restart,
 )
 from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version, written_format
 from gcushare.core.errors import ConfigError
 
@@ -35,7 +37,7 @@ _RESTART_NOTE = "the scheduler reads its configuration only when it starts: rest
 class Wanted:
     """What a scheduler shall use."""
 
-    extender: ExtenderSettings
+    extender: ExtenderEntry
     version: Version
     restart: bool = True
     """Whether to wait for the scheduler, and for a unit to restart it; the kubelet restarts a static pod by itself."""
@@ -55,10 +57,11 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
     if wanted.restart and (changes or observed.record is None or not observed.record.is_proven):
         steps += _proof(observed, goal, is_restarted)
     if changes:
-        steps = _with_last_lines(steps, (messages.modified(observed.layout.target),))
+        done = f"modify kube-scheduler config finish, for detail, see {observed.layout.target}"
+        steps = _with_last_lines(steps, (done,))
     steps += _stale(observed, goal.target.path)
     return Plan(
-        opening=(messages.START_MODIFY, messages.version_checked(wanted.version)),
+        opening=("start modify scheduler config...", _version_checked(wanted.version)),
         steps=steps,
         notes=_apply_notes(observed, wanted, goal, is_changed=bool(changes)),
     )
@@ -95,7 +98,7 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
     if not steps:
         notes.append("the scheduler's configuration has nothing of gcushare in it, nothing to recover")
     plan = Plan(
-        opening=(messages.START_RECOVER, messages.version_checked(version)),
+        opening=("start recover scheduler config...", _version_checked(version)),
         steps=_with_recover_lines(observed, steps),
         notes=tuple(notes),
     )
@@ -139,7 +142,7 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
 
 
 def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, tuple[str, ...]]:
-    """Make the configuration: from our own one if somebody edited it, else from the admin's, else anew."""
+    """Make the configuration: from our own one if someone edited it, else from the admin's, else a new one."""
     notes: tuple[str, ...] = ()
     if observed.own_edited is not None:
         merged = merged_config(observed.own_edited.text, observed.own_edited.path, wanted.extender)
@@ -168,10 +171,11 @@ def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
     steps: list[Step] = [_record_step(observed, goal.record)]
     if goal.is_config_new:
         path = goal.target.path
-        steps.append(WriteFile(path=path, state=goal.config, lines=(messages.config_written(path),)))
+        written = f"copy scheduler extender config file success, for detail, see {path}"
+        steps.append(WriteFile(path=path, state=goal.config, lines=(written,)))
     if not is_backup_there:
-        before = () if backup is not None else (messages.missing(layout.backup),)
-        lines = (*before, messages.backed_up(layout.target, layout.backup))
+        before = () if backup is not None else (_missing(layout.backup),)
+        lines = (*before, f"backup {posixpath.basename(layout.target)} success, for detail, see {layout.backup}")
         steps.append(WriteFile(path=layout.backup, state=pristine, lines=lines))
     if goal.is_switched:
         steps += _put(observed, replace(pristine, content=goal.scheduler_file))
@@ -188,8 +192,9 @@ def _put(observed: Observed, state: FileState) -> list[Step]:
     layout = observed.layout
     if layout.staging is None:
         return [WriteFile(path=layout.target, state=state)]
+    edited = f"modify scheduler pod yaml template success, for detail, see {layout.staging}"
     return [
-        WriteFile(path=layout.staging, state=state, lines=(messages.edited(layout.staging),)),
+        WriteFile(path=layout.staging, state=state, lines=(edited,)),
         Switch(source=layout.staging, target=layout.target),
     ]
 
@@ -243,7 +248,7 @@ def _stale(observed: Observed, path: str) -> tuple[Step, ...]:
 
 
 def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
-    """Keep a configuration that somebody edited by hand, beside its old name."""
+    """Keep a configuration that someone edited by hand, beside its old name."""
     record = observed.record
     state = observed.snapshot.get(record.config) if record is not None else None
     if record is None or state is None or sha256(state.content) in record.config_sha256:
@@ -278,8 +283,20 @@ def _with_recover_lines(observed: Observed, steps: list[Step]) -> tuple[Step, ..
     """Attach the manual's lines: recovered once the target is back, what is gone when all is removed."""
     layout = observed.layout
     placed = list(steps)
+    recovered = f"recover default scheduler success, for detail, see {layout.target}"
     for index, step in enumerate(placed):
         if isinstance(step, Switch) or (isinstance(step, WriteFile) and step.path == layout.target):
-            placed[index] = replace(step, lines=(messages.recovered(layout.target),))
-    gone = tuple(messages.missing(path) for path in layout.own_files if path != layout.record)
-    return _with_last_lines(tuple(placed), (*gone, messages.deleted(layout.directory))) if placed else ()
+            placed[index] = replace(step, lines=(recovered,))
+    if not placed:
+        return ()
+    gone = tuple(_missing(path) for path in layout.own_files if path != layout.record)
+    deleted = f"delete all scheduler config file success, for detail, see {layout.directory}"
+    return _with_last_lines(tuple(placed), (*gone, deleted))
+
+
+def _version_checked(version: Version) -> str:
+    return f"check current k8s cluster version is {version}"
+
+
+def _missing(path: str) -> str:
+    return f"stat {path}: no such file or directory"

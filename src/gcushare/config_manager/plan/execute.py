@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeGuard, assert_never
 
 from gcushare.config_manager.host.files import Files, HostFileError
-from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.pflag import effective
+from gcushare.config_manager.host.launch import HealthEndpoint, effective
 from gcushare.config_manager.host.probe import (
     SchedulerProbe,
     SchedulerUnhealthyError,
     Sighting,
-    WaitLimits,
     wait_for_scheduler,
 )
 from gcushare.config_manager.plan.observe import Observed, read_target
@@ -27,6 +25,7 @@ from gcushare.config_manager.plan.steps import (
     Restart,
     Step,
     Switch,
+    WaitLimits,
     WriteFile,
     describe,
     way_back,
@@ -42,21 +41,21 @@ STEP_S = 5.0
 """What writing a file takes at most: some kilobytes, made to last on the disk."""
 RESTART_S = 60.0
 """What restarting a scheduler takes: the kubelet looks every 20 s at worst, ends the old one within 30 s, starts the
-new one. Nobody else's turn may begin within it."""
+new one. No other node may take the Lease within it."""
 
 
-class TurnLostError(GcushareError):
-    """It is no longer this node's turn, so nothing more was changed; what is there is safe, the next turn goes on."""
+class LeaseLostError(GcushareError):
+    """The Lease is held no longer, so nothing more was changed; what is there is safe, and continued later."""
 
     def __init__(self, before: str) -> None:
         super().__init__(
-            f"this node's turn ended before this step: {before}; nothing more was changed (the Lease was not renewed "
-            "in time: is the API server reached?), its next turn goes on from here"
+            f"this node lost the Lease before this step: {before}; nothing more was changed (the Lease was not renewed "
+            "in time: is the API server reached?); it continues from here when it holds the Lease again"
         )
 
 
 class Unshared:
-    """The turn of a command that an admin runs on one node: nobody takes it away."""
+    """The tenure of a command that an admin runs on one node: no one can take it away."""
 
     def holds(self, margin_s: float) -> bool:
         return True
@@ -112,35 +111,35 @@ class Executor:
     say: Callable[[str], None]
     limits: WaitLimits = field(default_factory=WaitLimits)
 
-    async def apply(self, observed: Observed, plan: Plan, undo: Plan, turn: Tenure = UNSHARED) -> None:
+    async def apply(self, observed: Observed, plan: Plan, undo: Plan, tenure: Tenure = UNSHARED) -> None:
         """Carry out a plan that changes the scheduler, or leave everything as it was.
 
         ``undo`` is taken when an earlier run, cut off while it waited, left a change that turns out to be unhealthy.
 
         Raises:
             Refused: the scheduler is not well, or not to be seen, before anything is changed.
-            ConflictError: somebody else changed the scheduler's file meanwhile; what we wrote elsewhere is harmless.
+            ConflictError: someone else changed the scheduler's file meanwhile; what we wrote elsewhere is harmless.
             RolledBackError: a step failed or the scheduler did not come up; all is back as it was.
-            TurnLostError: ``turn`` ended; what was done stays, a scheduler can start from it.
+            LeaseLostError: ``tenure`` ended; what was done stays, a scheduler can start from it.
         """
         await self._check_before(observed, plan)
-        guarded = _Guarded(self.files, self.probe, observed, turn)
+        guarded = _Guarded(self.files, self.probe, observed, tenure)
         try:
             await self._carry_out(observed, plan, guarded)
         except (SchedulerUnhealthyError, HostFileError, UnsafePathError, _RestartFailedError) as error:
             logger.warning("change not kept target=%s reason=%s", observed.layout.target, error)
             raise await self._rolled_back(observed, plan, undo, error, guarded) from error
 
-    async def recover(self, observed: Observed, plan: Plan, turn: Tenure = UNSHARED) -> None:
+    async def recover(self, observed: Observed, plan: Plan, tenure: Tenure = UNSHARED) -> None:
         """Carry out a plan that takes our change away; when a step fails, running it again continues.
 
         Raises:
-            TurnLostError: ``turn`` ended, as above.
+            LeaseLostError: ``tenure`` ended, as above.
         """
-        await self._carry_out(observed, plan, _Guarded(self.files, self.probe, observed, turn))
+        await self._carry_out(observed, plan, _Guarded(self.files, self.probe, observed, tenure))
 
     async def _check_before(self, observed: Observed, plan: Plan) -> None:
-        """Change nothing of a scheduler that is not well, or that nobody could tell to be so afterwards."""
+        """Change nothing of a scheduler that is not well, or that no one could tell to be so afterwards."""
         waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
         if observed.has_trace or not waits:
             return
@@ -167,7 +166,7 @@ class Executor:
             self.say(note)
 
     async def _do(self, step: Step, guarded: _Guarded) -> None:
-        guarded.check_turn(step)
+        guarded.check_lease(step)
         match step:
             case WriteFile(path=path, state=state):
                 self.files.write(path, state)
@@ -194,9 +193,9 @@ class Executor:
     async def _restart(self, step: Restart, guarded: _Guarded) -> None:
         try:
             await self.systemd.reload()
-            guarded.check_turn(step)
+            guarded.check_lease(step)
             await self.systemd.restart(step.unit)
-        except TurnLostError:
+        except LeaseLostError:
             raise
         except GcushareError as error:
             raise _RestartFailedError(str(error)) from error
@@ -220,7 +219,7 @@ class Executor:
             # Each helps by itself: one that fails must not keep the others from being done.
             try:
                 await self._do(step, guarded)
-            except TurnLostError:
+            except LeaseLostError:
                 raise
             except GcushareError as error:
                 failures.append(str(error))
@@ -259,29 +258,29 @@ class Executor:
             await wait_for_scheduler(self.probe, endpoint, awaited, self.clock, self.limits, "")
         except SchedulerUnhealthyError as error:
             return f"but {error}"
-        return "kube-scheduler is well again"
+        return "kube-scheduler is healthy again"
 
 
 class _Guarded:
-    """Sees to it that nothing is changed out of turn, and that nobody else's change of the scheduler's file is lost."""
+    """Ensures that nothing is changed without the Lease, and that no one else's change of the file is lost."""
 
-    def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, turn: Tenure) -> None:
+    def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, tenure: Tenure) -> None:
         self._files = files
         self._probe = probe
-        self._turn = turn
+        self._tenure = tenure
         self._target = observed.layout.target
         self._content = observed.target_state.content
         self._next = self._content
 
-    def check_turn(self, step: Step) -> None:
-        """Check right before a step, whose effects must have ended before another node's turn can begin.
+    def check_lease(self, step: Step) -> None:
+        """Check right before a step, whose effects must have ended before another node can take the Lease.
 
         Raises:
-            TurnLostError: it is not, or not for long enough, this node's turn.
+            LeaseLostError: the Lease is not held, or not for long enough.
         """
         restarts = isinstance(step, Restart) or _replaces(step, self._target)
-        if not self._turn.holds(RESTART_S if restarts else STEP_S):
-            raise TurnLostError(describe(step))
+        if not self._tenure.holds(RESTART_S if restarts else STEP_S):
+            raise LeaseLostError(describe(step))
 
     def check(self, step: Step) -> None:
         """Check before a step that would replace the file. Raises ``ConflictError`` when it is not as we know it."""
@@ -298,11 +297,11 @@ class _Guarded:
     async def look(self, endpoint: HealthEndpoint) -> Sighting:
         """Look at the scheduler that this file starts; there is nothing to wait for once it is another file.
 
-        Nor once the turn is over: others may change theirs then, and what is left to do waits for the next turn.
+        Nor once the Lease is lost: others may change theirs then, and what is left waits until it is held again.
         """
         self._compare()
-        if not self._turn.holds(0.0):
-            raise TurnLostError("wait until kube-scheduler is healthy")
+        if not self._tenure.holds(0.0):
+            raise LeaseLostError("wait until kube-scheduler is healthy")
         return await self._probe.look(endpoint)
 
     def _compare(self) -> None:

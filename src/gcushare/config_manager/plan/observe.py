@@ -6,9 +6,8 @@ import posixpath
 from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState, temporary_path
-from gcushare.config_manager.host.launch import SchedulerFile, own_flag
+from gcushare.config_manager.host.launch import CONFIG, POLICY_FILE, SchedulerFile, own_flag
 from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
-from gcushare.config_manager.host.pflag import CONFIG, POLICY_FILE
 from gcushare.config_manager.host.record import Record, parse_record, sha256
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest, runs_scheduler
 from gcushare.config_manager.plan.steps import Snapshot
@@ -36,12 +35,12 @@ class Observed:
     """The target without our change: what it was, or would be had we never come."""
     has_trace: bool
     edited_since: bool
-    """Whether somebody else changed the target after us."""
+    """Whether someone else changed the target after us."""
     record: Record | None
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""
     own_edited: BaseConfig | None
-    """Our configuration, when somebody edited it after us."""
+    """Our configuration, when someone edited it after us."""
     torn: tuple[str, ...]
     """Temporary files that a crash left behind."""
     notes: tuple[str, ...]

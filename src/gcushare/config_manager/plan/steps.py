@@ -41,7 +41,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """Have systemd read its units anew and restart one."""
+    """Have systemd read its units again and restart one."""
 
     unit: str
     lines: tuple[str, ...] = ()
@@ -58,6 +58,18 @@ class AwaitScheduler:
     required: bool
     """Whether the plan is undone when it does not come up; else that is only reported."""
     lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitLimits:
+    """How long to wait for a scheduler, in seconds."""
+
+    timeout_s: float = 180.0
+    """The kubelet looks at its directory every 20 s at worst, ends the old pod within 30 s and starts the new one;
+    the rest is for a slow machine."""
+    settle_s: float = 5.0
+    """How long it must stay healthy: one that refuses its configuration ends within a second."""
+    interval_s: float = 0.25
 
 
 Step: TypeAlias = WriteFile | Switch | RemoveFile | Restart | AwaitScheduler

@@ -1,4 +1,4 @@
-"""The document that tells kube-scheduler of the extender: written anew, or merged into what the admin has."""
+"""The document that tells kube-scheduler of the extender: a new one, or merged into what the admin has."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from gcushare.config_manager.host.pflag import CONFIG, POLICY_CONFIGMAP, POLICY_FILE, Flag, effective
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, extender_entry, is_ours
+from gcushare.config_manager.host.launch import CONFIG, POLICY_CONFIGMAP, POLICY_FILE, Flag, effective
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, parse_format, written_format
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors import VENDORS
-from gcushare.wire.scheduler_port import Calls
+from gcushare.wire.contracts import Calls
 
 _Document: TypeAlias = dict[str, Value]
 
@@ -69,7 +69,7 @@ def existing_config(flags: SequenceType[Flag]) -> Flag | None:
     return policy if policy is not None and policy.value else effective(flags, CONFIG)
 
 
-def new_config(settings: ExtenderSettings, version: Version, flags: SequenceType[Flag]) -> ConfigDocument:
+def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Flag]) -> ConfigDocument:
     """Write a configuration for a scheduler that has none; what its flags say and ``--config`` would drop is kept."""
     written = written_format(version)
     document: _Document = {"apiVersion": written.value, "kind": written.kind}
@@ -81,7 +81,7 @@ def new_config(settings: ExtenderSettings, version: Version, flags: SequenceType
     return ConfigDocument("\n".join([*block_mapping(document, ""), ""]), written)
 
 
-def merged_config(base: str, name: str, settings: ExtenderSettings) -> ConfigDocument:
+def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocument:
     """Add our entry to ``base``, or bring the one that is there up to date; everything else stays as it is.
 
     Raises:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
-from gcushare.config_manager.scheduler_config.yaml_text import Value
 from gcushare.core.errors import ConfigError
 from gcushare.vendors.vendor import Vendor
+
+if TYPE_CHECKING:  # the settings need no YAML
+    from gcushare.config_manager.scheduler_config.yaml_text import Value
 
 DEFAULT_TIMEOUT_S = 5.0
 """kube-scheduler's own default; a filter call that takes longer fails the pod's scheduling attempt."""
@@ -26,7 +29,7 @@ class ExtenderTls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtenderSettings:
+class ExtenderEntry:
     """How kube-scheduler shall call the extender."""
 
     url: str
@@ -82,7 +85,7 @@ class ExtenderSettings:
         return self.tls is not None and bool(self.tls.key)
 
 
-def extender_entry(settings: ExtenderSettings, written: ConfigFormat) -> dict[str, Value]:
+def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, Value]:
     """Write the entry in the words of ``written``."""
     https = settings.url.startswith("https://")
     entry: dict[str, Value] = {
@@ -99,16 +102,16 @@ def extender_entry(settings: ExtenderSettings, written: ConfigFormat) -> dict[st
     entry["httpTimeout"] = _duration(settings.timeout_s, written)
     entry["nodeCacheCapable"] = settings.node_cache_capable
     # The scheduler counts them as well: of a card in use the plugin reports what the other resource has as unhealthy,
-    # so both totals stay true, and a node that is full is left out before anybody is asked.
+    # so both totals stay true, and a node that is full is left out before anyone is asked.
     entry["managedResources"] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
     entry["ignorable"] = settings.ignorable
     return entry
 
 
-def is_ours(entry: dict[str, object], settings: ExtenderSettings) -> bool:
+def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
     """Recognise our entry in an existing configuration: by its URL's path, or by a memory resource that it manages.
 
-    Not by whole cards: an extender of somebody else may manage those.
+    Not by whole cards: an extender of someone else may manage those.
     """
     path = urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
     if path in {vendor.url_prefix for vendor in settings.vendors}:

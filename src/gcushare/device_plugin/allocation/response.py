@@ -9,11 +9,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor
-from gcushare.wire.protos import deviceplugin_pb2 as pb
+
+if TYPE_CHECKING:
+    from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 
 class Strategy(enum.Enum):
@@ -43,6 +46,8 @@ class Delivery:
 
     def answer(self, grant: Grant, unit: MemoryUnit) -> pb.ContainerAllocateResponse:
         """Build the answer for one container."""
+        from gcushare.wire.protos import deviceplugin_pb2 as pb  # here: settings import this module, not the messages
+
         response = pb.ContainerAllocateResponse()
         for name, value in self.environment(grant, unit).items():
             response.envs[name] = value

@@ -54,7 +54,7 @@ class ProviderCredentials:
             return header
 
     def reject(self, header: str | None) -> None:
-        """Start anew next time; the provider's stored refresh token is used where it has one."""
+        """Start again next time; the provider's stored refresh token is used where it has one."""
         self._loader = None
 
     def _document(self) -> dict[str, Any]:

@@ -76,6 +76,24 @@ class ConfigSources:
     clock: Clock = field(default_factory=SystemClock)
 
 
+def find_api_server(
+    kubeconfig: str | None, context: str | None = None, environ: Mapping[str, str] | None = None
+) -> KubeConfig:
+    """Find the API server as every program's ``--kubeconfig`` and ``--kube-context`` say; see `load_config`.
+
+    Args:
+        kubeconfig: as $KUBECONFIG, it may name several files to be merged; None or empty looks elsewhere.
+        context: which of the kubeconfig's contexts; None takes its current one.
+        environ: the process's own where None.
+
+    Raises:
+        ConfigError: nothing was found, or what was found cannot be used.
+    """
+    known = {**(os.environ if environ is None else environ), "KUBECONFIG": kubeconfig or ""}
+    home = Path(known["HOME"]) if known.get("HOME") else Path.home()
+    return load_config(ConfigSources(context=context, environ=known, home=home))
+
+
 def load_config(sources: ConfigSources) -> KubeConfig:
     """Find the API server: ``server``, ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config.
 

@@ -57,7 +57,7 @@ class FixedHeader:
 
 
 class TokenFile:
-    """A bearer token in a file that somebody rotates: a service account's, or a kubeconfig's ``tokenFile``.
+    """A bearer token in a file that someone rotates: a service account's, or a kubeconfig's ``tokenFile``.
 
     The kubelet replaces a service account's token by moving a symbolic link after 80 % of its life (an hour by
     default), so the file is looked at before each request: one stat on tmpfs, a few microseconds.

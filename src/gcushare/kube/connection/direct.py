@@ -59,7 +59,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         if self._waiter is None or self._waiter.done():
-            self.transport.abort()  # Nobody asked: what it says cannot be told from the next answer.
+            self.transport.abort()  # No one asked: what it says cannot be known from the next answer.
             return
         try:
             answer = _read_answer(self._received)

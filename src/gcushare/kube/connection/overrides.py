@@ -32,7 +32,7 @@ class Overrides:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers by which the API server lets somebody act as somebody else."""
+        """The headers by which the API server lets someone act as someone else."""
         if self.impersonate is None:
             return ()
         return (
@@ -45,12 +45,12 @@ NO_OVERRIDES = Overrides()
 
 
 def no_kubeconfig(folder: Path) -> Kubeconfig:
-    """The kubeconfig of somebody who has none: flags may still name a server."""
+    """The kubeconfig of someone who has none: flags may still name a server."""
     return Kubeconfig(files=(folder / "(no kubeconfig)",), current_context="", clusters={}, users={}, contexts={})
 
 
 def override(config: Kubeconfig, context: str | None, wanted: Overrides) -> Kubeconfig:
-    """Put the wishes into the context that is chosen.
+    """Put the overrides into the context that is chosen.
 
     Raises:
         ConfigError: groups are named without whom to act as.

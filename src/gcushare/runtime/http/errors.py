@@ -76,7 +76,7 @@ def respond_to_failure(error: Exception, facts: object) -> web.Response:
 def respond_to_http(error: web.HTTPException, path: str) -> web.Response:
     """Bring aiohttp's own errors (no such path, wrong method) into our shape, keeping headers such as Allow."""
     text = error.text or error.reason
-    if text == f"{error.status}: {error.reason}":  # nobody gave a text: aiohttp made this one up
+    if text == f"{error.status}: {error.reason}":  # no one gave a text: aiohttp made this one up
         allowed = error.headers.get("Allow", "")
         text = {404: f"no such path: {path[:200]!r}", 405: f"method not allowed; allowed: {allowed}"}.get(
             error.status, text

@@ -1,4 +1,4 @@
-"""The gate in front of every handler: who may call, how much and how slowly they may send, how errors are told."""
+"""The gate in front of every handler: who may call, how much and how slowly they may send, how errors are reported."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class _Gate:
         except web.RequestPayloadError as error:
             raise _Rejected(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
         share.complete()
-        # Where aiohttp's own read() keeps it: that one takes a whole body before anybody could count it.
+        # Where aiohttp's own read() keeps it: that one takes a whole body before anyone could count it.
         request._read_bytes = bytes(body)
 
 

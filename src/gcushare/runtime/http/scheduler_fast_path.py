@@ -52,7 +52,7 @@ class Head:
 
 
 def read_head(data: bytes) -> Head | None:
-    """Read the head of a POST that nobody could read differently; None for all others."""
+    """Read the head of a POST that no one could read differently; None for all others."""
     end = data.find(b"\r\n\r\n", 0, _LONGEST_HEAD)
     if end < 0 or not data.startswith(b"POST /"):
         return None
@@ -131,7 +131,7 @@ class ExpressDesk:
     """Answers that are being waited for."""
 
     async def end(self) -> None:
-        """Cancel the answers that nobody can get any more."""
+        """Cancel the answers that no one can get any more."""
         self.turns.clear()
         for task in self.tasks:
             task.cancel()

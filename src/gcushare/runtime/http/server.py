@@ -23,7 +23,7 @@ from gcushare.runtime.settings.groups import ServeSettings
 
 log = logging.getLogger(__name__)
 
-# How long a body that nobody reads any more is taken in, so that its sender sees the answer instead of a reset.
+# How long a body that no one reads any more is taken in, so that its sender sees the answer instead of a reset.
 _LINGER_S = 2.0
 # What requests in work get after the drain, once to end and once to take in that they are cancelled.
 _CANCEL_S = 0.1

@@ -50,7 +50,7 @@ class CertificateEnd:
 class TlsFiles:
     """The PEM files of a server; with ``client_ca`` clients that show a certificate must have it from there.
 
-    ``requires_client`` ends the handshake of a client that shows none: for a port that nobody else has to reach.
+    ``requires_client`` ends the handshake of a client that shows none: for a port that no one else has to reach.
     """
 
     cert: Path
@@ -202,7 +202,7 @@ def _digest(contents: Mapping[Path, bytes]) -> str:
 
 
 def _find_ends(files: TlsFiles, contents: Mapping[Path, bytes]) -> tuple[CertificateEnd, ...]:
-    """Read the ends of certificates that OpenSSL has taken; one that only we cannot read keeps nobody from serving."""
+    """Read the ends of certificates that OpenSSL has taken; one that only we cannot read keeps no one from serving."""
     found: list[CertificateEnd] = []
     for purpose, path in files.certificates.items():
         try:

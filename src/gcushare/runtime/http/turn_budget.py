@@ -63,7 +63,7 @@ class TurnBudget:
         await may_go
 
     def clear(self) -> None:
-        """Drop what waits: nobody can get its answers any more."""
+        """Drop what waits: no one can get its answers any more."""
         self._small.clear()
         self._large.clear()
 

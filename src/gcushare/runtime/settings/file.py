@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.errors import ConfigError, RemoteContractError
-from gcushare.wire.foreign_yaml import load_yaml
 
 VERSION = 1
 VERSION_KEY = "version"
@@ -60,6 +59,8 @@ def parse_settings_file(path: str, content: str, known: Sequence[str]) -> FileVa
 
 
 def _parse_yaml(path: str, content: str) -> object:
+    from gcushare.wire.foreign_yaml import load_yaml  # here: few programs are given a file, and all are asked for help
+
     try:
         return load_yaml(content, f"file {path}")
     except RemoteContractError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
+from gcushare.wire.contracts import NAMESPACE, PLUGIN_PORT
 
 
 class LogLevel(enum.Enum):
@@ -89,11 +90,9 @@ class KubeSettings:
 class PluginPodSettings:
     """Device plugins in the cluster."""
 
-    plugin_namespace: str = setting(
-        parsers.text("NAME"), default="kube-system", help="Where the device plugins' pods are."
-    )
+    plugin_namespace: str = setting(parsers.text("NAME"), default=NAMESPACE, help="Where the device plugins' pods are.")
     plugin_port: int | None = setting(
-        parsers.optional(parsers.integer(1, 65535, "PORT"), "the one that each pod declares, or 32767"),
+        parsers.optional(parsers.integer(1, 65535, "PORT"), f"the one that each pod declares, or {PLUGIN_PORT}"),
         default=None,
         help="Port on which they answer HTTP.",
     )

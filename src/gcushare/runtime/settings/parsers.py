@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
@@ -32,16 +32,6 @@ class Parser(Generic[T]):
     """What holds where the value is left empty; without it a value must not be left empty, or empty says it itself."""
     inner: str = ""
     """What is accepted where it is not left empty, of a parser with ``unset``."""
-
-
-class HostPort(NamedTuple):
-    """A network address; IPv6 hosts are kept without brackets."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def _as_number(text: str) -> Decimal:
@@ -127,7 +117,7 @@ def choice(members: type[E]) -> Parser[E]:
     return Parser("|".join(names), " or ".join(names), parse, lambda value: str(value.value), choices=names)
 
 
-def one_of(*words: str) -> Parser[str]:
+def one_of(*words: str, metavar: str = "") -> Parser[str]:
     """Read one of ``words``, exactly as written: for sets of words that another module owns."""
 
     def parse(raw: str) -> str:
@@ -135,7 +125,7 @@ def one_of(*words: str) -> Parser[str]:
             raise ValueError("not one of the accepted words")
         return raw
 
-    return Parser("|".join(words), " or ".join(words), parse, choices=words)
+    return Parser(metavar or "|".join(words), " or ".join(words), parse, choices=words)
 
 
 def path(metavar: str = "PATH") -> Parser[Path]:
@@ -227,34 +217,6 @@ def number(low: float, high: float, metavar: str = "X") -> Parser[float]:
     return Parser(metavar, f"a number from {low:g} to {high:g}", parse, repr)
 
 
-def fraction(low: float = 0.0, high: float = 1.0) -> Parser[float]:
-    """Read a share of one: ``0.25`` and ``25%`` are the same."""
-
-    def parse(raw: str) -> float:
-        value = _as_number(raw.removesuffix("%")) / (100 if raw.endswith("%") else 1)
-        _check_bounds(value, low, high)
-        return float(value)
-
-    return Parser("FRACTION", f"a share from {low:g} to {high:g}, or the same in percent (25%)", parse, repr)
-
-
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.%a-z]+\]")
-
-
-def host_port() -> Parser[HostPort]:
-    """Read ``host:port``; an IPv6 host stands in brackets."""
-
-    def parse(raw: str) -> HostPort:
-        host, colon, port = raw.rpartition(":")
-        if not colon or not _HOST.fullmatch(host):
-            raise ValueError("not host:port")
-        if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-            raise ValueError("the port is not a number from 0 to 65535")
-        return HostPort(host.removeprefix("[").removesuffix("]"), int(port))
-
-    return Parser("HOST:PORT", "host:port, an IPv6 host in brackets ([::1]:8080)", parse)
-
-
 def comma_list(item: Parser[T]) -> Parser[tuple[T, ...]]:
     """Read items separated by commas; empty text is the empty list."""
 
@@ -270,7 +232,7 @@ def comma_list(item: Parser[T]) -> Parser[tuple[T, ...]]:
 
 
 def optional(inner: Parser[T], unset: str) -> Parser[T | None]:
-    """Read what ``inner`` reads; empty text means None, whose effect ``unset`` tells."""
+    """Read what ``inner`` reads; empty text means None, whose effect ``unset`` says."""
 
     def parse(raw: str) -> T | None:
         return inner.parse(raw) if raw else None

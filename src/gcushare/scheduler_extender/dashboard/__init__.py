@@ -3,11 +3,3 @@
 It is served by the extender and knows its services; nothing of the extender knows it but the wiring in ``app``. The
 files in ``static`` are plain ES modules and one style sheet: what stands there is what the browser runs.
 """
-
-from __future__ import annotations
-
-from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
-from gcushare.scheduler_extender.dashboard.routes import Dashboard, Surroundings
-from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
-
-__all__ = ["Access", "Dashboard", "DashboardSettings", "MetadataCache", "Surroundings"]

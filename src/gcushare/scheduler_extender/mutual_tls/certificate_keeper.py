@@ -26,7 +26,7 @@ from gcushare.scheduler_extender.mutual_tls.folder import SwappedFolder
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
 from gcushare.wire.certificates import first_end
-from gcushare.wire.scheduler_port import CA, CLIENT_CERT, SERVER_CERT, SERVER_KEY
+from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT, SERVER_KEY
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gcushare.wire.scheduler_port import (
+from gcushare.wire.contracts import (
     CA,
     CA_KEY,
     CLIENT_CERT,

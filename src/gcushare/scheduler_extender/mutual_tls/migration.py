@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import CONFIG_MAPS
 from gcushare.runtime.http.scheduler_fast_path import ExpressHandler
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
+from gcushare.wire.contracts import VERBS_PORT, Calls
+from gcushare.wire.documents.node_report import decode_node_reports
 from gcushare.wire.objects import Node
-from gcushare.wire.scheduler_port import CALLS_KEY, NODE_REPORT, REPORT_KEY_PREFIX, VERBS_PORT, Calls
 
 log = logging.getLogger(__name__)
 
@@ -116,20 +117,5 @@ class MovingNodes:
         self._port.is_open = bool(waits_for)
 
     def _find_unmoved(self, data: Mapping[str, str]) -> list[str]:
-        reports = {key.removeprefix(REPORT_KEY_PREFIX): text for key, text in sorted(data.items())}
-        return [
-            node
-            for node, text in reports.items()
-            if REPORT_KEY_PREFIX + node in data and node in self._nodes and _calls(text) not in _MOVED
-        ]
-
-
-def _calls(report: str) -> str:
-    """How a report says that its node's scheduler calls; one that cannot be read has not moved."""
-    try:
-        found = NODE_REPORT.read(report)
-    except RemoteContractError:
-        return ""
-    if CALLS_KEY not in found and found.get("state") == "recovered":
-        return Calls.NONE.value
-    return found.get(CALLS_KEY, "")
+        reports = decode_node_reports(data)
+        return [each.node for each in reports if each.node in self._nodes and each.calls not in _MOVED]

@@ -24,7 +24,7 @@ from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.mutual_tls.migration import FirstPort, MovingNodes, NodeNames
 from gcushare.scheduler_extender.mutual_tls.settings import Verbs, VerbsSettings
-from gcushare.wire.scheduler_port import ASKED_PATH
+from gcushare.wire.contracts import PROBED_PATH
 
 if TYPE_CHECKING:
     from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
@@ -100,7 +100,7 @@ class VerbsPort:
             cert, key, ca = files.cert, files.key, files.client_ca
         app = web.Application()
         app[EXPRESS], app[LARGEST] = dict(answers), largest
-        app.add_routes([*routes, web.get(ASKED_PATH, _answer)])
+        app.add_routes([*routes, web.get(PROBED_PATH, _answer)])
         serve = replace(
             self._serve,
             listen_port=settings.verbs_port,

@@ -10,7 +10,7 @@ from pathlib import Path
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.runtime.settings.parsers import Parser
-from gcushare.wire.scheduler_port import SCHEDULER_NAME, VERBS_PORT
+from gcushare.wire.contracts import EXTENDER, NAMESPACE, SCHEDULER_NAME, VERBS_PORT
 
 
 class Verbs(enum.Enum):
@@ -62,7 +62,7 @@ class VerbsSettings:
     )
     verbs_server_name: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("NAME", accepted="a DNS name")),
-        default=("gcushare-scheduler-extender.kube-system.svc",),
+        default=(f"{EXTENDER}.{NAMESPACE}.svc",),
         help="Names of the server in a certificate that is made; the first is the one that schedulers expect.",
     )
     verbs_certificate_days: int = setting(

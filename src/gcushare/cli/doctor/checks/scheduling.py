@@ -11,8 +11,8 @@ from gcushare.cli.doctor.objects import Service
 from gcushare.cli.doctor.programs import EXTENDER_PORT, port_of
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.vendors import VENDORS
+from gcushare.wire.contracts import VERBS_PORT
 from gcushare.wire.objects import Condition
-from gcushare.wire.scheduler_port import VERBS_PORT
 
 WAITED_S = 30.0
 """A pod younger than this may not have had its turn."""

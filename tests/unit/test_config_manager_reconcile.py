@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.plan.execute import UNSHARED
-from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings, ExtenderTls
+from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import RetryableError
 from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown
-from gcushare.wire.scheduler_port import Calls
+from gcushare.wire.contracts import Calls
 from tests.unit.config_manager_host import (
     EXTENDER,
     MANIFEST,
@@ -35,8 +35,8 @@ PACE = Pace(interval_s=10, after_failure_s=900)
 class Cluster:
     """The wish, the reports and the turns of one cluster, kept in memory."""
 
-    wanted: Desire = Desire.APPLY
-    settings: ExtenderSettings = EXTENDER
+    wanted: Mode = Mode.APPLY
+    settings: ExtenderEntry = EXTENDER
     is_down: bool = False
     told: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
     calls: dict[str, Calls] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class Cluster:
     holder: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def desire(self) -> Desire:
+    async def mode(self) -> Mode:
         if self.is_down:
             raise RetryableError("the API server does not answer")
         return self.wanted
 
-    async def extender(self) -> ExtenderSettings:
+    async def extender(self) -> ExtenderEntry:
         return self.settings
 
 
@@ -67,7 +67,7 @@ class Node:
         self.cluster.calls[self.name] = calls
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Tenure]:
+    async def hold(self) -> AsyncIterator[Tenure]:
         async with self.cluster.lock:
             self.cluster.holders.append(self.name)
             self.cluster.holder = self.name
@@ -75,14 +75,14 @@ class Node:
             self.cluster.holder = ""
 
 
-def keeper(host: Host, cluster: Cluster, name: str = "cp-1") -> Keeper:
+def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
     node = Node(cluster, name)
-    return Keeper(manager=host.manager, wishes=cluster, reports=node, turns=node, clock=host.clock, pace=PACE)
+    return Reconciler(manager=host.manager, desired=cluster, reports=node, lease=node, clock=host.clock, pace=PACE)
 
 
 async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
-    loop = keeper(host, cluster)
+    loop = reconciler(host, cluster)
     assert await loop.check() == "the scheduler was not looked at yet"
     for _ in range(3):
         await loop.round()
@@ -93,7 +93,7 @@ async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Pa
 
 async def test_a_manifest_that_kubeadm_rewrote_is_changed_again(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.22.yaml"), Cluster()
-    loop = keeper(host, cluster)
+    loop = reconciler(host, cluster)
     await loop.round()
     host.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
     await loop.round()
@@ -103,7 +103,7 @@ async def test_a_manifest_that_kubeadm_rewrote_is_changed_again(tmp_path: Path) 
 
 async def test_a_moved_extender_is_followed(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
-    loop = keeper(host, cluster)
+    loop = reconciler(host, cluster)
     await loop.round()
     cluster.settings = MOVED_EXTENDER
     await loop.round()
@@ -113,9 +113,9 @@ async def test_a_moved_extender_is_followed(tmp_path: Path) -> None:
 async def test_the_wish_to_recover_is_obeyed_and_reported(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
     before = host.tree()
-    loop = keeper(host, cluster)
+    loop = reconciler(host, cluster)
     await loop.round()
-    cluster.wanted = Desire.RECOVER
+    cluster.wanted = Mode.RECOVER
     await loop.round()
     await loop.round()
     assert host.tree() == before
@@ -128,7 +128,7 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
     before = host.tree()
     host.scheduler.refuses = "10.96.1.37"
-    loop = keeper(host, cluster)
+    loop = reconciler(host, cluster)
     for _ in range(5):
         await loop.round()
     assert len(cluster.holders) == 1
@@ -147,7 +147,7 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
 async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_back(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster(is_down=True)
     before = host.tree()
-    loop = keeper(host, cluster)
+    loop = reconciler(host, cluster)
     await loop.round()
     assert host.tree() == before
     assert await loop.check() == "the API server does not answer"
@@ -160,7 +160,7 @@ async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -
     cluster = Cluster()
     changes: list[str] = []
 
-    def node(name: str) -> Keeper:
+    def node(name: str) -> Reconciler:
         host = host_with(tmp_path / name, "kubeadm-1.29.yaml")
 
         def note(_count: int, path: str) -> None:
@@ -168,7 +168,7 @@ async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -
             assert cluster.holder == name, path
 
         host.files = BreakingFiles(host.files, note)
-        return keeper(host, cluster, name)
+        return reconciler(host, cluster, name)
 
     await asyncio.gather(*(node(name).round() for name in ("one", "two", "three")))
     assert sorted(cluster.holders) == ["one", "three", "two"]
@@ -194,7 +194,7 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
     shutdown = Shutdown()
     stuck = host.clock = StuckClock()
-    loop = keeper(host, cluster)
+    loop = reconciler(host, cluster)
     running = asyncio.create_task(loop.run(shutdown))
     await asyncio.wait_for(stuck.waiting.wait(), 10)
     shutdown.request("test")
@@ -203,7 +203,7 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
     assert cluster.told == {}
     host.clock = ManualClock()
     assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
-    await keeper(host, cluster).round()
+    await reconciler(host, cluster).round()
     assert cluster.told["cp-1"] == [(State.APPLIED, "")]
     assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
 
@@ -212,11 +212,11 @@ async def test_a_defect_ends_the_loop_instead_of_being_passed_over(tmp_path: Pat
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
 
     class Broken(Cluster):
-        async def desire(self) -> Desire:
+        async def mode(self) -> Mode:
             raise ZeroDivisionError
 
-    loop = keeper(host, cluster)
-    loop.wishes = Broken()
+    loop = reconciler(host, cluster)
+    loop.desired = Broken()
     with pytest.raises(ZeroDivisionError):
         await loop.run(Shutdown())
 
@@ -224,11 +224,11 @@ async def test_a_defect_ends_the_loop_instead_of_being_passed_over(tmp_path: Pat
 SECURE = replace(EXTENDER, url="https://10.96.1.37:32764", tls=ExtenderTls(ca=b"ca", certificate=b"c", key=b"k"))
 
 
-async def taken(_: ExtenderSettings) -> None:
+async def taken(_: ExtenderEntry) -> None:
     """An extender that takes the certificates."""
 
 
-async def refused(settings: ExtenderSettings) -> None:
+async def refused(settings: ExtenderEntry) -> None:
     if settings.tls is not None:
         raise RetryableError("the extender does not answer over mutual TLS")
 
@@ -236,8 +236,8 @@ async def refused(settings: ExtenderSettings) -> None:
 async def test_a_scheduler_goes_on_as_before_until_the_extender_takes_its_certificate(tmp_path: Path) -> None:
     """As on an upgrade: every node's report says how its scheduler calls now, whatever was tried."""
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
-    loop = keeper(host, cluster)
-    loop.ask = refused
+    loop = reconciler(host, cluster)
+    loop.check_extender = refused
     assert loop.manager.calls() is Calls.NONE
     await loop.round()
     assert cluster.calls["cp-1"] is Calls.OTHER, "plain HTTP needs nobody's consent"
@@ -246,19 +246,19 @@ async def test_a_scheduler_goes_on_as_before_until_the_extender_takes_its_certif
     await loop.round()
     assert cluster.told["cp-1"][-1] == (State.FAILED, "the extender does not answer over mutual TLS")
     assert (host.tree(), cluster.calls["cp-1"]) == (before, Calls.OTHER)
-    loop.ask = taken
+    loop.check_extender = taken
     await loop.round()
     assert cluster.told["cp-1"][-1] == (State.APPLIED, "")
     assert cluster.calls == {"cp-1": Calls.MUTUAL_TLS}
-    cluster.wanted = Desire.RECOVER
+    cluster.wanted = Mode.RECOVER
     await loop.round()
     assert cluster.calls == {"cp-1": Calls.NONE}
 
 
 async def test_a_fresh_node_whose_change_fails_is_not_one_that_has_still_to_move(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster(settings=SECURE)
-    loop = keeper(host, cluster)
-    loop.ask = refused
+    loop = reconciler(host, cluster)
+    loop.check_extender = refused
     await loop.round()
     assert cluster.told["cp-1"][-1][0] is State.FAILED
     assert cluster.calls["cp-1"] is Calls.NONE

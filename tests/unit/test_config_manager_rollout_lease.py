@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.config_manager.cluster import ROLLOUT_TIMES, ApiRolloutLease
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.reconcile import Desire, Keeper, Pace, State
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderSettings
-from gcushare.config_manager.turns import TURN_TIMES, LeaseTurns
+from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
+from gcushare.wire.contracts import Calls
 from gcushare.wire.objects import Lease
-from gcushare.wire.scheduler_port import Calls
 from tests.unit.config_manager_host import (
     EXTENDER,
     KUBEASZ,
@@ -33,7 +33,7 @@ from tests.unit.config_manager_host import (
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime
 
-LONG_S = 2 * TURN_TIMES.duration_s
+LONG_S = 2 * ROLLOUT_TIMES.duration_s
 
 
 @dataclass
@@ -50,7 +50,7 @@ class DatedLeaseServer(LeaseServer):
     @property
     def turn_of(self) -> str:
         """Whose turn it is now; empty once another may take it."""
-        over = self.time.now_s >= self.written_at + TURN_TIMES.duration_s
+        over = self.time.now_s >= self.written_at + ROLLOUT_TIMES.duration_s
         return "" if over else (self.holder or "")
 
 
@@ -62,7 +62,7 @@ class Node:
     name: str
     host: Host
     access: LeaseAccess
-    keeper: Keeper = field(init=False)
+    reconciler: Reconciler = field(init=False)
     change: Callable[[int], None] = lambda _number: None
     told: list[tuple[State, str]] = field(default_factory=list)
     changes: int = 0
@@ -72,11 +72,11 @@ class Node:
         self.host.scheduler.on_start = lambda: self.world.starts.append((self.world.time.now_s, self.name))
         clock = self.world.time.clock()
         self.host.clock = clock
-        self.keeper = Keeper(
+        self.reconciler = Reconciler(
             manager=self.host.manager,
-            wishes=self,
+            desired=self,
             reports=self,
-            turns=LeaseTurns(self.access, self.name, clock=clock, rng=random.Random(self.name)),
+            lease=ApiRolloutLease(self.access, self.name, clock=clock, rng=random.Random(self.name)),
             clock=clock,
             pace=Pace(),
         )
@@ -88,11 +88,11 @@ class Node:
         self.changes += 1
         self.change(self.changes)
 
-    async def desire(self) -> Desire:
+    async def mode(self) -> Mode:
         self._reach()
         return self.world.wanted
 
-    async def extender(self) -> ExtenderSettings:
+    async def extender(self) -> ExtenderEntry:
         self._reach()
         return self.world.extender
 
@@ -105,7 +105,7 @@ class Node:
             raise RetryableError("the API server does not answer")
 
     async def state(self) -> str | None:
-        return await self.keeper.check()
+        return await self.reconciler.check()
 
 
 @dataclass
@@ -114,8 +114,8 @@ class World:
 
     root: Path
     time: VirtualTime = field(default_factory=VirtualTime)
-    wanted: Desire = Desire.APPLY
-    extender: ExtenderSettings = EXTENDER
+    wanted: Mode = Mode.APPLY
+    extender: ExtenderEntry = EXTENDER
     starts: list[tuple[float, str]] = field(default_factory=list)
     server: DatedLeaseServer = field(init=False)
 
@@ -133,7 +133,7 @@ class World:
 
     @asynccontextmanager
     async def running(self, *nodes: Node) -> AsyncIterator[list[asyncio.Task[None]]]:
-        tasks = [asyncio.create_task(node.keeper.round(), name=node.name) for node in nodes]
+        tasks = [asyncio.create_task(node.reconciler.round(), name=node.name) for node in nodes]
         try:
             yield tasks
             for task in tasks:
@@ -166,7 +166,7 @@ async def moved(world: World, *nodes: Node) -> None:
 
 async def unwanted(world: World, *nodes: Node) -> None:
     await world.rounds(*nodes)
-    world.wanted = Desire.RECOVER
+    world.wanted = Mode.RECOVER
 
 
 STORIES = {
@@ -197,7 +197,7 @@ async def _finishes_after_a_pause(root: Path, story: str, number: int) -> bool:
 
     def pause(changes: int) -> None:
         if changes == last:
-            world.time.stand_still(TURN_TIMES.renew_deadline_s + 0.1)
+            world.time.stand_still(ROLLOUT_TIMES.renew_deadline_s + 0.1)
 
     one.change = pause
     await world.rounds(one)
@@ -232,15 +232,15 @@ async def test_a_node_cut_off_does_not_put_its_scheduler_back_while_another_has_
         await world.time.pass_(10)
         assert world.server.turn_of == "one"
         one.access.cut = True
-        await world.time.pass_(TURN_TIMES.renew_deadline_s + 5)
+        await world.time.pass_(ROLLOUT_TIMES.renew_deadline_s + 5)
         assert first.done()
         restarts = one.host.scheduler.starts
-        await world.time.pass_(TURN_TIMES.duration_s)
+        await world.time.pass_(ROLLOUT_TIMES.duration_s)
         assert (world.server.turn_of, second.done()) == ("two", False)
         await world.time.pass_(300)
         assert second.done()
         assert one.host.scheduler.starts == restarts
-    assert "this node's turn ended" in (await one.state() or "")
+    assert "this node lost the Lease" in (await one.state() or "")
     assert "rolled back" in (await two.state() or "")
 
     one.access.cut = False
@@ -263,7 +263,7 @@ async def test_a_restart_that_was_begun_in_time_is_over_before_another_begins(tm
 async def test_the_turn_is_handed_on_at_once_when_a_change_is_done(tmp_path: Path) -> None:
     world = World(tmp_path)
     nodes = [world.node(name, static_pod) for name in ("one", "two", "three")]
-    await world.rounds(*nodes, seconds=TURN_TIMES.duration_s / 2)
+    await world.rounds(*nodes, seconds=ROLLOUT_TIMES.duration_s / 2)
     assert [node.told for node in nodes] == [[(State.APPLIED, "")]] * 3
 
 

@@ -1,0 +1,53 @@
+"""What the programs, their charts and the commands for people agree on: names, ports, ConfigMap and Secret keys.
+
+Ports end at 32767, the last of a cluster's default NodePort range; each program has its own below it, so that
+several may use the host's network on one node.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+EXTENDER = "gcushare-scheduler-extender"
+"""The program, its Service, its Deployment and its Lease."""
+DEVICE_PLUGIN = "gcushare-device-plugin"
+"""The program, and what the names of its DaemonSets and pods begin with."""
+CONFIG_MANAGER = "gcushare-config-manager"
+"""The program, its DaemonSet, the ConfigMap with the desired state and every node's report, and the Lease whose holder
+may change its node's scheduler."""
+NAMESPACE = "kube-system"
+"""Where they run unless an admin says otherwise."""
+
+PLUGIN_PORT = 32767
+"""The device plugin's: status, metrics, health."""
+EXTENDER_PORT = 32766
+"""The extender's first port: the scheduler's calls as the manual has them, inspect, the page, metrics, health."""
+VERBS_PORT = 32764
+"""The extender's second port: the scheduler's four verbs over mutual TLS (the config manager's own port is 32765)."""
+VERBS_PORT_NAME = "verbs"
+"""Name of that port in the extender's Service."""
+PROBED_PATH = "/healthz"
+"""What may be requested there without changing anything: whether the port answers this client."""
+
+SCHEDULER_NAME = "gcushare-kube-scheduler"
+"""Whom a client's certificate must name: as its common name, or as one of its DNS names."""
+
+CA, CA_KEY, NEXT_CA_KEY = "ca.crt", "ca.key", "next-ca.key"
+SERVER_CERT, SERVER_KEY = "tls.crt", "tls.key"
+CLIENT_CERT, CLIENT_KEY = "client.crt", "client.key"
+"""Keys of the Secret that the extender fills. The first certificate of ``ca.crt`` signs, the second one is the next to
+sign, a third one signed before."""
+
+MODE_KEY = "mode"
+"""In the config managers' ConfigMap: what every node shall do, ``apply`` or ``recover``; missing means apply."""
+REPORT_KEY_PREFIX = "node."
+"""Keys of that ConfigMap in which every node reports, before the node's name; see `wire.documents.node_report`."""
+
+
+class Calls(Enum):
+    """How a node's scheduler calls the extender, as its files say; reported by the node's config manager."""
+
+    MUTUAL_TLS = "mutual-tls"
+    OTHER = "other"
+    """Over the first port: plain HTTP, or HTTPS without a certificate of its own."""
+    NONE = "none"

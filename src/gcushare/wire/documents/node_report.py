@@ -1,0 +1,50 @@
+"""What a node's config manager reports of its scheduler, one key per node in the config managers' ConfigMap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.contracts import REPORT_KEY_PREFIX, Calls
+from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
+
+NODE_REPORT = JsonDoor(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
+"""A node's report: ``state``, ``reason`` and ``calls``."""
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """The last report of one node; ``state`` is `UNKNOWN` and ``calls`` empty where it cannot be read."""
+
+    node: str
+    state: str
+    reason: str
+    calls: str = ""
+
+
+def encode_node_report(node: str, state: str, reason: str, calls: Calls) -> dict[str, str]:
+    """Write a report as the one key of the ConfigMap's data that is this node's."""
+    return {REPORT_KEY_PREFIX + node: json.dumps({"state": state, "calls": calls.value, "reason": reason})}
+
+
+def decode_node_reports(data: Mapping[str, object]) -> list[NodeReport]:
+    """Read every node's report from the ConfigMap's data, by name; one that cannot be read is unknown."""
+    return [
+        _decode(key.removeprefix(REPORT_KEY_PREFIX), str(text))
+        for key, text in sorted(data.items())
+        if key.startswith(REPORT_KEY_PREFIX)
+    ]
+
+
+def _decode(node: str, text: str) -> NodeReport:
+    try:
+        found = NODE_REPORT.read(text)
+    except RemoteContractError as error:
+        return NodeReport(node, UNKNOWN, f"{text[:80]!r}: {error}")
+    state = found.get("state", "")
+    # A config manager that knew no mutual TLS reported no calls; one that recovered calls no extender.
+    calls = found.get("calls", Calls.NONE.value if state == "recovered" else "")
+    return NodeReport(node, state, found.get("reason", ""), calls)

@@ -31,7 +31,7 @@ async def test_every_pod_is_told_with_its_bytes_of_each_card_until_it_ends() -> 
         assert found.sum(name, pod_namespace="default", pod_name="b", card="1") == 3 * GIB
         assert found.sum(name) == found.sum("gcushare_card_granted_bytes") == 7 * GIB
         await rig.delete("b")
-        await rig.until(lambda: len(rig.app.observed.book.entries) == 1, "the plugin has seen its end")
+        await rig.until(lambda: len(rig.app.observed.store.entries) == 1, "the plugin has seen its end")
         assert (await figures(rig)).sum(name) == 4 * GIB
 
 
@@ -86,7 +86,7 @@ async def test_what_pods_use_is_told_by_pod_and_card_beside_what_belongs_to_nobo
         proc.end(11)  # a process that ended while its driver still lists it
         await _told(rig, lambda found: found.sum(used, pod_name="a") == 2 * GIB)
         await rig.delete("b")
-        await rig.until(lambda: len(rig.app.observed.book.entries) == 2, "the plugin has seen its end")
+        await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin has seen its end")
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
 
 
@@ -108,9 +108,9 @@ async def test_without_the_hosts_process_ids_nothing_is_told_and_the_status_says
     proc = FakeProc(tmp_path / "proc", namespace="pid:[4026532000]")
     async with PluginRig(cards=(16,), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
         _used(rig, {0: {11: GIB}})
-        keeper = rig.app.observed.pod_use
-        assert keeper is not None
-        await rig.until(lambda: keeper.problem, "the processes were looked for")
+        reconciler = rig.app.observed.pod_use
+        assert reconciler is not None
+        await rig.until(lambda: reconciler.problem, "the processes were looked for")
         document = json.loads((await rig.get("/status"))[1])
         assert "hostPID" in document["podUse"]
         assert document["cards"][0]["unattributedBytes"] is None

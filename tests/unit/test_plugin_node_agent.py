@@ -11,18 +11,18 @@ from gcushare.core.cards import Card, Closure, Health, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
-from gcushare.device_plugin.allocation.cdi import CdiKeeper, CdiSpecFile
-from gcushare.device_plugin.allocation.memory import Allocator
-from gcushare.device_plugin.allocation.response import Delivery, Strategy
+from gcushare.device_plugin.allocation.allocator import PodChanges
+from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.device_plugin.allocation.memory import MemoryAllocator
+from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.kubelet.device_list import DeviceTable, WholeCardTable
+from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
 from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.changes import PodChanges
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.vendors import ENFLAME
@@ -31,7 +31,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Node, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from tests.unit.test_plugin_pod_book import pod
+from tests.unit.test_plugin_pod_store import pod
 
 
 @dataclass
@@ -74,12 +74,6 @@ class Away:
         raise RetryableError("away")
 
 
-class Silent:
-    def record_written(self, write: RecordWrite) -> None: ...
-
-    def kubelet_record_read(self, record: KubeletRecord) -> None: ...
-
-
 @dataclass
 class Rig:
     agent: NodeAgent
@@ -112,7 +106,7 @@ class Rig:
         record = KubeletRecord("podresources")
         for name, ids in pods.items():
             record.add(f"d/{name}", "c0", device_ids(ids))
-        self.parts.book.reconcile(record.holdings)
+        self.parts.store.reconcile(record.holdings)
         self.agent.kubelet_record_read(record)
 
     def node(self, **annotations: str) -> None:
@@ -129,28 +123,21 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
-    away, book, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
-    delivery = Delivery(ENFLAME, (Strategy.ENV,))
-
-    def note() -> None:
-        made.agent.allocated()
-
+    away, store, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
+    delivery = AllocateResponses(ENFLAME, (Strategy.ENV,))
     parts = Parts(
-        book=book,
+        store=store,
         pods=pods,
-        table=DeviceTable(),
-        allocator=Allocator(book, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=note),
-        whole_table=WholeCardTable(),
-        whole_allocator=WholeCardAllocator(
-            book, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=note
-        ),
-        keeper=RecordKeeper(book, away, away, Silent(), clock=lambda: 0.0, wall_clock_ns=lambda: 0),
+        table=MemoryDeviceList(),
+        allocator=MemoryAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
+        whole_table=WholeCardDeviceList(),
+        whole_allocator=WholeCardAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
+        reconciler=AllocationReconciler(store, away, away, clock=lambda: 0.0, wall_clock_ns=lambda: 0),
         publisher=Publisher(ENFLAME, away),
         announcer=heard,
-        cdi=CdiKeeper(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
+        cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
     )
-    made = Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts, clock=lambda: 0.0), parts, heard, away)
-    return made
+    return Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts, clock=lambda: 0.0), parts, heard, away)
 
 
 def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
@@ -273,7 +260,7 @@ def test_a_corrected_record_is_told_to_its_pod(rig: Rig) -> None:
 def test_what_no_record_tells_is_published_with_the_inventory(rig: Rig) -> None:
     rig.see(16, 16)
     rig.hold(stranger=device_ids_of_card(1, 12))
-    rig.parts.book.note_unrecorded(-PATIENCE_S)
+    rig.parts.store.note_unrecorded(-PATIENCE_S)
     assert rig.agent.inventory is not None
     assert rig.agent.describe(rig.agent.inventory).unrecorded == (UnrecordedHolder(pod="d/stranger", units={1: 12}),)
     rig.hold(stranger=device_ids_of_card(1, 12))
@@ -293,8 +280,8 @@ def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
     assert [card.closures for card in wanted.cards] == [(Closure(use="whole", pod="d/a"),), ()]
-    rig.parts.book.end_gone((), 0.0)
-    rig.parts.book.end_gone((), 1_000.0)
+    rig.parts.store.end_gone((), 0.0)
+    rig.parts.store.end_gone((), 1_000.0)
     rig.hold()
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
@@ -309,7 +296,7 @@ async def test_after_the_last_card_is_gone_no_record_is_given_its_uuid(rig: Rig)
     assert rig.agent.inventory.cards == ()
     rig.hold(a=device_ids_of_card(0, 4))
     async with asyncio.TaskGroup() as writers:
-        rig.parts.keeper.writer.start_due(writers)
+        rig.parts.reconciler.writer.start_due(writers)
     assert [annotations["gcushare.io/card-uuid"] for annotations in rig.away.asked] == [""]
 
 

@@ -17,14 +17,14 @@ from gcushare.cards.process_owners import ProcOwners
 from gcushare.cards.selection import open_source
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
-from gcushare.device_plugin.allocation.cdi import CdiKeeper, CdiSpecFile
-from gcushare.device_plugin.allocation.memory import Allocator
-from gcushare.device_plugin.allocation.response import Delivery, Strategy
+from gcushare.device_plugin.allocation.allocator import PodChanges
+from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.device_plugin.allocation.memory import MemoryAllocator
+from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
-from gcushare.device_plugin.configuration import find_api_server, monitor_settings, source_options
-from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
+from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, PodResourcesReader
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
-from gcushare.device_plugin.kubelet.device_list import DeviceList, DeviceTable, WholeCardTable
+from gcushare.device_plugin.kubelet.device_list import DeviceList, MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
 from gcushare.device_plugin.kubelet.server import DevicePluginService, Granting
 from gcushare.device_plugin.kubernetes import (
@@ -34,14 +34,14 @@ from gcushare.device_plugin.kubernetes import (
     PodHandler,
     decode_node,
     decode_pod,
+    find_api_server,
 )
 from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
+from gcushare.device_plugin.node.card_monitor import monitor_settings, source_options
 from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
 from gcushare.device_plugin.node.publisher import Publisher
-from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.changes import PodChanges
-from gcushare.device_plugin.pods.memory_use import PodUseKeeper
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
@@ -70,21 +70,6 @@ FACTS_TIMEOUT_S = 10.0
 _OFFER_WAIT_S = 5.0
 
 
-class _Observer:
-    """Breaks the circle between keeper and agent: the keeper reports to it, the agent is set once it is built."""
-
-    agent: NodeAgent
-
-    def allocated(self) -> None:
-        self.agent.allocated()
-
-    def record_written(self, write: RecordWrite) -> None:
-        self.agent.record_written(write)
-
-    def kubelet_record_read(self, record: KubeletRecord) -> None:
-        self.agent.kubelet_record_read(record)
-
-
 @dataclass(frozen=True, slots=True)
 class ResourceEndpoint:
     """One of the resources that this plugin serves: which part of the mode it is, and the proof of its progress."""
@@ -109,16 +94,16 @@ class PluginApp:
         self._recorder = EventRecorder(client, COMPONENT, host=settings.kubelet.node_name)
         self.metrics = metrics or PluginMetrics()
         self.server: RunningServer | None = None
-        self._reader = KubeletRecordReader(
+        self._reader = PodResourcesReader(
             self._vendor.memory_resource,
             whole=self._vendor.whole_card_resource,
             pod_resources_socket=settings.kubelet.pod_resources_socket,
             checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
             clock=time.monotonic,
         )
-        self._parts = self._make_parts(observer := _Observer())
+        self._parts = self._make_parts()
         unit = settings.cards.memory_unit or self._vendor.default_unit
-        self._agent = observer.agent = NodeAgent(
+        self._agent = NodeAgent(
             Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode),
             self._parts,
             clock=time.monotonic,
@@ -132,47 +117,46 @@ class PluginApp:
         self.observed = self._observe()
         self.metrics.follow(self.observed)
 
-    def _make_parts(self, observer: _Observer) -> Parts:
+    def _make_parts(self) -> Parts:
         kubelet, vendor = self._settings.kubelet, self._vendor
         patcher, pods = ApiPatcher(self._client, kubelet.node_name), PodChanges()
-        book = PodStore(vendor, longest_wait_s=kubelet.longest_wait_for_containers)
+        store = PodStore(vendor, longest_wait_s=kubelet.longest_wait_for_containers)
         cards = self._settings.cards
-        keeper = RecordKeeper(
-            book,
+        reconciler = AllocationReconciler(
+            store,
             self._reader,
             patcher,
-            observer,
             clock=time.monotonic,
             wall_clock_ns=time.time_ns,
             running=ProcOwners(cards.proc_root) if cards.pod_use else None,
         )
-        delivery = Delivery(vendor, kubelet.device_list_strategy)
+        delivery = AllocateResponses(vendor, kubelet.device_list_strategy)
         is_alone = cards.mode is Mode.WHOLE
         return Parts(
-            book=book,
+            store=store,
             pods=pods,
-            table=DeviceTable(),
-            allocator=Allocator(
-                book,
+            table=MemoryDeviceList(),
+            allocator=MemoryAllocator(
+                store,
                 delivery,
                 pods,
                 wait_for_pod_s=kubelet.wait_for_pod,
                 clock=time.monotonic,
-                on_allocated=observer.allocated,
             ),
-            whole_table=WholeCardTable(),
+            whole_table=WholeCardDeviceList(),
             whole_allocator=WholeCardAllocator(
-                book,
+                store,
                 delivery,
                 pods,
                 wait_for_pod_s=0.0 if is_alone else kubelet.wait_for_pod,
                 clock=time.monotonic,
-                on_allocated=observer.allocated,
             ),
-            keeper=keeper,
+            reconciler=reconciler,
             publisher=Publisher(vendor, patcher),
             announcer=EventAnnouncer(self._recorder, kubelet.node_name),
-            cdi=CdiKeeper(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy),
+            cdi=CdiSpecPublisher(
+                CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy
+            ),
         )
 
     def _make_endpoints(self) -> tuple[ResourceEndpoint, ...]:
@@ -192,14 +176,14 @@ class PluginApp:
             settings,
             self._service(parts.table, parts.allocator).handler(),
             parts.table,
-            on_registered=parts.keeper.check_soon,
+            on_registered=parts.reconciler.check_soon,
             on_turn=pulse.beat,
         )
         return ResourceEndpoint(SERVES_MEMORY, endpoint, pulse)
 
     def _make_whole_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
         parts, vendor, kubelet = self._parts, self._vendor, self._settings.kubelet
-        rivals = ConflictingPluginWatch(
+        conflicts = ConflictingPluginWatch(
             vendor.whole_card_resource,
             kubelet.device_plugin_dir / CHECKPOINT_NAME,
             parts.publisher,
@@ -209,8 +193,8 @@ class PluginApp:
             EndpointSettings(kubelet.device_plugin_dir, vendor.whole_card_resource, vendor.whole_card_socket),
             self._service(parts.whole_table, parts.whole_allocator).handler(),
             parts.whole_table,
-            find_rival=rivals.find,
-            on_registered=parts.keeper.check_soon,
+            find_conflict=conflicts.find,
+            on_registered=parts.reconciler.check_soon,
             on_turn=pulse.beat,
         )
         return ResourceEndpoint(SERVES_WHOLE, endpoint, pulse)
@@ -218,9 +202,11 @@ class PluginApp:
     def _service(self, table: DeviceList, granting: Granting) -> DevicePluginService:
         return DevicePluginService(table, granting, clock=time.perf_counter, observe=self.metrics.observe_call)
 
-    def _make_pod_use(self) -> PodUseKeeper | None:
+    def _make_pod_use(self) -> PodMemoryMonitor | None:
         cards = self._settings.cards
-        return PodUseKeeper(self._monitor, self._parts.book, ProcOwners(cards.proc_root)) if cards.pod_use else None
+        return (
+            PodMemoryMonitor(self._monitor, self._parts.store, ProcOwners(cards.proc_root)) if cards.pod_use else None
+        )
 
     def _make_watches(self) -> None:
         node_name = self._settings.kubelet.node_name
@@ -246,8 +232,8 @@ class PluginApp:
             vendor=self._vendor.name,
             node=self._settings.kubelet.node_name,
             agent=self._agent,
-            book=parts.book,
-            keeper=parts.keeper,
+            store=parts.store,
+            reconciler=parts.reconciler,
             endpoints={served.part: served.endpoint for served in self._endpoints},
             publisher=parts.publisher,
             cdi=parts.cdi,
@@ -277,8 +263,8 @@ class PluginApp:
         tasks.start("cards", self._run_cards())
         if self._pod_use is not None:
             tasks.start("use per pod", self._pod_use.run())
-        tasks.start("kubelet record", self._parts.keeper.run_checks())
-        tasks.start("pod records", self._parts.keeper.writer.run())
+        tasks.start("kubelet record", self._parts.reconciler.run_checks())
+        tasks.start("pod records", self._parts.reconciler.writer.run())
         tasks.start("node publishing", self._parts.publisher.run())
         for served in self._endpoints:
             tasks.start(f"{served.part} registration", self._register(served))
@@ -299,9 +285,9 @@ class PluginApp:
     async def _wait_for_facts(self) -> None:
         """Know the Node (its cordons, the unit before), the pods and who holds what before the first list; bounded.
 
-        A pod that comes into the book while the kubelet already asks might be taken for the one that is meant.
+        A pod that comes into the store while the kubelet already asks might be taken for the one that is meant.
         """
-        await self._parts.keeper.check()
+        await self._parts.reconciler.check()
         try:
             async with asyncio.timeout(self.facts_timeout_s):
                 await self._node.synced.wait()
@@ -313,7 +299,7 @@ class PluginApp:
                 "starting without what the API server knows %s",
                 fields(missing=missing, node=self._settings.kubelet.node_name, waited_s=self.facts_timeout_s),
             )
-        await self._parts.keeper.check()
+        await self._parts.reconciler.check()
 
     async def _register(self, served: ResourceEndpoint) -> None:
         """Register once there is a list to tell, and stay registered."""
@@ -335,7 +321,7 @@ class PluginApp:
         app = web.Application()
         pulses = Pulses(
             {served.part: served.pulse for served in self._endpoints},
-            record_reads=lambda: self._parts.keeper.counters.checks,
+            record_reads=lambda: self._parts.reconciler.counters.checks,
             card_looks=lambda: self._monitor.looks,
             poll_interval_s=self._settings.cards.poll_interval,
         )

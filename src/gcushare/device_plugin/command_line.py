@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TextIO
 
 from gcushare._version import __version__
+from gcushare.cluster.plugin_status import ClientTls, fetch_status
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile
 from gcushare.device_plugin.app import COMPONENT, run_plugin
-from gcushare.device_plugin.configuration import find_api_server
-from gcushare.device_plugin.kubernetes import ApiPatcher
+from gcushare.device_plugin.kubernetes import ApiPatcher, find_api_server
 from gcushare.device_plugin.node.removal import Traces, remove_from_node
-from gcushare.device_plugin.print_status import print_status
+from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.exit_codes import DONE, exit_code_for
+from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
-from gcushare.runtime.settings.groups import LogLevel, LogSettings
+from gcushare.runtime.settings.groups import LogLevel, LogSettings, ServeSettings
 from gcushare.runtime.shutdown import run
 from gcushare.vendors import VENDORS_BY_NAME
 
@@ -85,3 +86,26 @@ async def _remove(settings: PluginSettings, around: Surroundings) -> int:
     async with KubeClient(find_api_server(settings), program=COMPONENT) as client:
         await remove_from_node(traces, ApiPatcher(client, kubelet.node_name), tell)
     return DONE
+
+
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def print_status(settings: ServeSettings, stdout: TextIO) -> int:
+    """Print what the running plugin believes; the exit code is 0 when it names no problem, else 1.
+
+    Raises:
+        RetryableError: nothing answers at the port.
+        RemoteContractError: what answers is no plugin.
+    """
+    url = f"{'https' if settings.tls_cert_file else 'http'}://{_host(settings)}:{settings.listen_port}"
+    # Our own certificate is also what we show where clients need one.
+    tls = ClientTls(cert_file=settings.tls_cert_file, key_file=settings.tls_key_file, trusts_any=True)
+    status = asyncio.run(fetch_status(url, tls, "give the --listen-port that it runs with"))
+    stdout.write(render_status(status))
+    return FAILED if status.problems else DONE
+
+
+def _host(settings: ServeSettings) -> str:
+    address = settings.listen_address
+    return _WILDCARDS.get(address, f"[{address}]" if ":" in address else address)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.node.agent import NodeAgent
+from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.patches import PodIdentity
 from gcushare.wire.objects import NODE, POD, Node, ObjectReference, Pod
+
+
+def find_api_server(settings: PluginSettings) -> KubeConfig:
+    """Find the API server and the credentials that the settings name; raises ConfigError."""
+    # As $KUBECONFIG, whose value may name several files to be merged.
+    environ = {**os.environ, "KUBECONFIG": settings.kube.kubeconfig or ""}
+    return load_config(ConfigSources(context=settings.kube.kube_context, environ=environ))
 
 
 class ApiPatcher:

@@ -35,14 +35,14 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class AllocateResponses:
     """The vendor's words and the chosen strategies; builds one container's part of Allocate's answer."""
 
     vendor: Vendor
     strategies: Collection[Strategy]
 
-    def answer(self, grant: Grant, unit: MemoryUnit) -> pb.ContainerAllocateResponse:
-        """Build the answer for one container."""
+    def build(self, grant: Grant, unit: MemoryUnit) -> pb.ContainerAllocateResponse:
+        """Build the response for one container."""
         response = pb.ContainerAllocateResponse()
         for name, value in self.environment(grant, unit).items():
             response.envs[name] = value

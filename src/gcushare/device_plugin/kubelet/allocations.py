@@ -120,7 +120,7 @@ class KubeletRecord:
         )
 
 
-class KubeletRecordReader:
+class PodResourcesReader:
     """Reads the record of one vendor's two resources. ``fetch`` never waits longer than ``LIST_TIMEOUT_S``."""
 
     def __init__(

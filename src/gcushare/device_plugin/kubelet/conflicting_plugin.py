@@ -53,13 +53,13 @@ class ConflictingPluginWatch:
             # A node without a checkpoint has never had a device plugin.
             logger.debug("no checkpoint to look for other plugins in: %s", error)
             ids = None
-        rival = self._judge(ids) if ids is not None else ""
-        if rival and not self._told:
-            self._tell(rival)
-        self._told, self._is_ours = rival, not rival
-        return rival
+        conflicting = self._evaluate(ids) if ids is not None else ""
+        if conflicting and not self._told:
+            self._tell(conflicting)
+        self._told, self._is_ours = conflicting, not conflicting
+        return conflicting
 
-    def _judge(self, ids: tuple[str, ...]) -> str:
+    def _evaluate(self, ids: tuple[str, ...]) -> str:
         """Judge by what the kubelet was last told; without any id, by whose the resource was before."""
         counts = self._node.counts(self._resource)
         foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]

@@ -17,11 +17,53 @@ import grpc
 import grpc.aio
 
 from gcushare.core.errors import RetryableError
-from gcushare.device_plugin.kubelet.calls import probe_plugin, register_plugin
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.server import MAX_REQUEST_BYTES
 from gcushare.runtime.logs import fields
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos import services
+
+REGISTER_TIMEOUT_S = 5.0
+PROBE_TIMEOUT_S = 0.5
+"""Below the time that a health check may take; a socket that nobody serves answers at once."""
+
+_OPTIONS = (
+    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+async def register_plugin(kubelet_socket: Path, resource: str, socket_name: str) -> None:
+    """Register a resource with the kubelet, which dials the plugin's socket back before it answers.
+
+    Raises:
+        RetryableError: it refused, or does not answer.
+    """
+    request = pb.RegisterRequest(
+        version=services.DEVICE_PLUGIN_VERSION,
+        endpoint=socket_name,
+        resource_name=resource,
+        options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
+    )
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_OPTIONS) as channel:
+            register = channel.unary_unary(services.REGISTER)
+            await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
+    except grpc.aio.AioRpcError as error:
+        raise RetryableError(f"the kubelet refused the registration of {resource}: {error.details()}") from error
+
+
+async def probe_plugin(socket: Path, *, timeout_s: float = PROBE_TIMEOUT_S) -> str | None:
+    """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+            await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=timeout_s)
+    except grpc.aio.AioRpcError as error:
+        return f"{socket} does not answer: {error.code().name} {error.details()}"
+    return None
+
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +101,7 @@ class Endpoint:
 
     ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list. ``on_turn``
     is called at every turn of the owner task, at least once in some seconds, as the proof of its progress.
-    ``find_rival`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
+    ``find_conflict`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
     """
 
     def __init__(
@@ -68,14 +110,14 @@ class Endpoint:
         handler: grpc.GenericRpcHandler,
         table: DeviceList,
         *,
-        find_rival: Callable[[], Awaitable[str]] | None = None,
+        find_conflict: Callable[[], Awaitable[str]] | None = None,
         on_registered: Callable[[], None] = lambda: None,
         on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._handler = handler
         self._table = table
-        self._find_rival = find_rival
+        self._find_conflict = find_conflict
         self._on_registered = on_registered
         self._on_turn = on_turn
         self._server: grpc.aio.Server | None = None
@@ -129,8 +171,8 @@ class Endpoint:
             RetryableError: another program serves it or the resource, it cannot be created, or others could replace it.
         """
         await self.close()
-        if self._find_rival is not None and (rival := await self._find_rival()):
-            raise RetryableError(rival)
+        if self._find_conflict is not None and (conflicting := await self._find_conflict()):
+            raise RetryableError(conflicting)
         socket = self._settings.socket
         _check_directory(self._settings.directory)
         if socket.exists() and await probe_plugin(socket) is None:

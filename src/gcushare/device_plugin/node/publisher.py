@@ -1,6 +1,6 @@
 """What this node says of its cards on its Node object: their count in the capacity, their inventory as an annotation.
 
-The Node is watched, so that what the kubelet zeroes when it registers anew, or what somebody removed, is written again.
+The Node is watched, so that what the kubelet zeroes at a registration, or what somebody removed, is written again.
 """
 
 from __future__ import annotations

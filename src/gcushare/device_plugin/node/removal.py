@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile
-from gcushare.device_plugin.kubelet.calls import probe_plugin
+from gcushare.device_plugin.kubelet.registration import probe_plugin
 from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 from gcushare.vendors import Vendor
 

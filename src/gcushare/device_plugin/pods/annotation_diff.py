@@ -24,7 +24,7 @@ class RecordWrite:
     corrected_from: tuple[int, ...] = ()
     placed_here: bool = False
     """The pod had no record at all: it was placed by this plugin."""
-    mended: str = ""
+    repaired: str = ""
     """Why the record that this one replaces could not be read; "" where it could, or where there was none."""
 
 
@@ -60,8 +60,8 @@ def compute_write(
         cards=cards,
         assigned=is_served,
         corrected_from=recorded if moved else (),
-        placed_here=not recorded and not entry.spoilt,
-        mended=entry.spoilt,
+        placed_here=not recorded and not entry.record_error,
+        repaired=entry.record_error,
     )
 
 

@@ -24,7 +24,7 @@ DEFAULT_LONGEST_WAIT_S = 600.0
 
 
 @dataclass(slots=True)
-class GonePod:
+class ForceDeletedPod:
     """One of them. ``until_s``: when its cards open at the latest, by the wall clock; 0 where that cannot be said."""
 
     ref: PodRef
@@ -43,14 +43,14 @@ class ForceDeletedPods:
 
     def __init__(self, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
         self._longest_wait_s = longest_wait_s
-        self._pods: dict[str, GonePod] = {}
+        self._pods: dict[str, ForceDeletedPod] = {}
 
     @property
     def uids(self) -> frozenset[str]:
         return frozenset(self._pods)
 
     @property
-    def pods(self) -> tuple[GonePod, ...]:
+    def pods(self) -> tuple[ForceDeletedPod, ...]:
         """Each of them, in no particular order."""
         return tuple(self._pods.values())
 
@@ -60,7 +60,7 @@ class ForceDeletedPods:
         """Keep these cards for a pod that went away and whose author gives its containers ``grace_s`` to end."""
         waited_s = min(max(0.0, grace_s), self._longest_wait_s)
         uids = frozenset({ref.uid, machine_uid} - {""})
-        self._pods[ref.uid] = GonePod(ref, uids, frozenset(cards), is_whole, waited_s)
+        self._pods[ref.uid] = ForceDeletedPod(ref, uids, frozenset(cards), is_whole, waited_s)
 
     def discard(self, uid: str) -> None:
         """Let a pod go that has ended, or is here again."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
-from gcushare.device_plugin.pods.force_deleted import GonePod
+from gcushare.device_plugin.pods.force_deleted import ForceDeletedPod
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID, CardCounts, PodEntry
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
@@ -108,7 +108,7 @@ def _add_up(pod: str, holders: Sequence[UnrecordedHolder]) -> UnrecordedHolder:
     return make_holder(pod, (holder.units for holder in holders), whole)
 
 
-def closures_of(card_index: int, gone: Iterable[GonePod], modes: Collection[str]) -> tuple[Closure, ...]:
+def closures_of(card_index: int, gone: Iterable[ForceDeletedPod], modes: Collection[str]) -> tuple[Closure, ...]:
     """What keeps a card closed to one use: of the pods that are gone, for each use the one that ends last."""
     last: dict[str, Closure] = {}
     for pod in gone:

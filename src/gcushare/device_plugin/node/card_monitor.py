@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from gcushare.cards.health import HealthPolicy
 from gcushare.cards.monitor import MonitorSettings
 from gcushare.cards.selection import SourceOptions
 from gcushare.cards.worker.client import IsolationSettings
 from gcushare.device_plugin.settings import PluginSettings
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 
 
 def source_options(settings: PluginSettings) -> SourceOptions:
@@ -34,10 +31,3 @@ def monitor_settings(settings: PluginSettings) -> MonitorSettings:
         event_holds_s=health.event_holds,
     )
     return MonitorSettings(poll_interval_s=settings.cards.poll_interval, policy=policy)
-
-
-def find_api_server(settings: PluginSettings) -> KubeConfig:
-    """Find the API server and the credentials that the settings name; raises ConfigError."""
-    # As $KUBECONFIG, whose value may name several files to be merged.
-    environ = {**os.environ, "KUBECONFIG": settings.kube.kubeconfig or ""}
-    return load_config(ConfigSources(context=settings.kube.kube_context, environ=environ))

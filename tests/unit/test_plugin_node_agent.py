@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.cards.roster import CardsSnapshot, CardState
 from gcushare.core.cards import Card, Closure, Health, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
@@ -18,8 +19,8 @@ from gcushare.device_plugin.allocation.response import AllocateResponses, Strate
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
+from gcushare.device_plugin.node.agent import NodeAgent, Parts
+from gcushare.device_plugin.node.inventory import Mode, Offer
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
@@ -84,12 +85,12 @@ class Rig:
     def see(self, *gib: int, sick: Mapping[int, str] | None = None, uuids: Mapping[int, str] | None = None) -> None:
         """Have the source of cards list these, by index."""
         self.agent.cards_changed(
-            CardsSeen(
+            CardsSnapshot(
                 tuple(
-                    CardStatus(
-                        Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
-                        Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
-                        (sick or {}).get(index, ""),
+                    CardState(
+                        card=Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
+                        health=Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
+                        reason=(sick or {}).get(index, ""),
                     )
                     for index, size in enumerate(gib)
                 )
@@ -141,7 +142,7 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
 
 
 def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
-    rig.agent.cards_changed(CardsSeen((), problem="efml: libefml.so is not there"))
+    rig.agent.cards_changed(CardsSnapshot((), problem="efml: libefml.so is not there"))
     assert not rig.agent.offered.is_set()
     assert rig.heard.node == [("NoCards", "efml: libefml.so is not there")]
     rig.see(16)
@@ -151,7 +152,7 @@ def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
 
 def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
     rig.see(16, 16)
-    rig.agent.cards_changed(CardsSeen((), problem="the library does not answer"))
+    rig.agent.cards_changed(CardsSnapshot((), problem="the library does not answer"))
     assert rig.told() == (32, 32)
     assert rig.agent.problem == "the library does not answer"
 
@@ -291,7 +292,7 @@ def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_
 async def test_after_the_last_card_is_gone_no_record_is_given_its_uuid(rig: Rig) -> None:
     rig.see(16)
     rig.agent.pod_changed(pod("a", 4, card=0))
-    rig.agent.cards_changed(CardsSeen(()))
+    rig.agent.cards_changed(CardsSnapshot(()))
     assert rig.agent.inventory is not None
     assert rig.agent.inventory.cards == ()
     rig.hold(a=device_ids_of_card(0, 4))

@@ -12,9 +12,7 @@ import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.cards.monitor import CardMonitor
 from gcushare.cards.process_owners import ProcOwners
-from gcushare.cards.selection import open_source
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.allocation.allocator import PodChanges
@@ -36,9 +34,9 @@ from gcushare.device_plugin.kubernetes import (
     decode_pod,
     find_api_server,
 )
-from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.node.card_monitor import monitor_settings, source_options
-from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
+from gcushare.device_plugin.node.agent import NodeAgent, Parts
+from gcushare.device_plugin.node.card_monitor import open_monitor
+from gcushare.device_plugin.node.inventory import Mode, Offer
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
@@ -109,9 +107,7 @@ class PluginApp:
             clock=time.monotonic,
         )
         self._endpoints = self._make_endpoints()
-        self._monitor = CardMonitor(
-            open_source(source_options(settings)), lambda _changes: self._take_cards(), monitor_settings(settings)
-        )
+        self._monitor = open_monitor(settings, self._agent.cards_changed)
         self._pod_use = self._make_pod_use()
         self._make_watches()
         self.observed = self._observe()
@@ -279,7 +275,7 @@ class PluginApp:
         await self._monitor.look()
         if self._settings.cards.fail_without_cards and not self._monitor.states:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
-        self._take_cards()
+        self._agent.cards_changed(self._monitor.snapshot)
         await self._monitor.run()
 
     async def _wait_for_facts(self) -> None:
@@ -310,12 +306,6 @@ class PluginApp:
                 async with asyncio.timeout(_OFFER_WAIT_S):
                     await self._agent.offered.wait()
         await served.endpoint.run()
-
-    def _take_cards(self) -> None:
-        statuses = tuple(CardStatus(state.card, state.health, state.reason) for state in self._monitor.states)
-        self._agent.cards_changed(
-            CardsSeen(statuses, self._monitor.left_out, self._monitor.driver, "" if statuses else self._monitor.problem)
-        )
 
     def _web(self) -> web.Application:
         app = web.Application()

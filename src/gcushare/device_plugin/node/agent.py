@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.cards.roster import CardsSnapshot
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import PodRef
 from gcushare.core.wording import some_names
@@ -25,7 +26,6 @@ from gcushare.device_plugin.kubelet.device_list import HeldIds, MemoryDeviceList
 from gcushare.device_plugin.node.inventory import (
     AUTO_UNIT,
     MAX_NAMES,
-    CardStatus,
     Holders,
     Offer,
     UnitDoubt,
@@ -53,17 +53,6 @@ class Announcer(Protocol):
     def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
 
     def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CardsSeen:
-    """What the source of cards says now."""
-
-    statuses: tuple[CardStatus, ...]
-    left_out: tuple[LeftOutCard, ...] = ()
-    driver: str = ""
-    problem: str = ""
-    """Why there are no cards, where the source as a whole does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +89,7 @@ class NodeAgent:
         self._clock = clock
         self._offer = offer
         self._parts = parts
-        self._cards: CardsSeen | None = None
+        self._cards: CardsSnapshot | None = None
         self._record: KubeletRecord | None = None
         self._listed: _Listed | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
@@ -115,7 +104,7 @@ class NodeAgent:
         self.problem = "the cards were not looked up yet"
         self.offered = asyncio.Event()
 
-    def cards_changed(self, cards: CardsSeen) -> None:
+    def cards_changed(self, cards: CardsSnapshot) -> None:
         """Take in what the source of cards says."""
         self._cards = cards
         self._replan()
@@ -221,7 +210,7 @@ class NodeAgent:
     def _replan(self) -> None:
         if self._cards is None:
             return
-        if not self._cards.statuses:
+        if not self._cards.states:
             self._have_no_cards(self._cards)
             return
         try:
@@ -251,7 +240,7 @@ class NodeAgent:
         """Containers of this node that hold ids of another plugin's layout."""
         return len(self._foreign)
 
-    def _plan(self, cards: CardsSeen) -> Inventory:
+    def _plan(self, cards: CardsSnapshot) -> Inventory:
         published = self._parts.publisher.published_unit()
         current = self.inventory.unit.name if self.inventory is not None else published
         if not self._has_allocated and self._offer.unit == AUTO_UNIT:
@@ -261,10 +250,10 @@ class NodeAgent:
             # A unit that was chosen stays while it fits, so that a card's coming or going does not change it.
             kept = replace(offer, unit=current)
             try:
-                return plan_inventory(cards.statuses, kept, driver=cards.driver, left_out=cards.left_out)
+                return plan_inventory(cards, kept)
             except Refused:
                 logger.info("the unit in use does not fit any more, choosing another %s", fields(unit=current))
-        inventory = plan_inventory(cards.statuses, offer, driver=cards.driver, left_out=cards.left_out)
+        inventory = plan_inventory(cards, offer)
         check_unit_change(current, inventory.unit.name, self._holders)
         return inventory
 
@@ -306,7 +295,7 @@ class NodeAgent:
             is_told = is_told or told
         return is_told
 
-    def _have_no_cards(self, cards: CardsSeen) -> None:
+    def _have_no_cards(self, cards: CardsSnapshot) -> None:
         reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
         if self.inventory is not None and not cards.problem:
             empty = replace(self.inventory, cards=(), left_out=cards.left_out)

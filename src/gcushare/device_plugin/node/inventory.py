@@ -6,15 +6,13 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from gcushare.cards.roster import CardsSnapshot, CardState
 from gcushare.core.cards import (
     BOTH_MODES,
     SERVES_MEMORY,
     SERVES_WHOLE,
-    Card,
-    Health,
     Inventory,
     InventoryCard,
-    LeftOutCard,
 )
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
@@ -37,15 +35,6 @@ class Mode(enum.Enum):
     def parts(self) -> tuple[str, ...]:
         """The ways, as the inventory names them."""
         return BOTH_MODES if self is Mode.BOTH else (self.value,)
-
-
-@dataclass(frozen=True, slots=True)
-class CardStatus:
-    """A card as its source sees it now; ``reason`` says why it is not healthy."""
-
-    card: Card
-    health: Health = Health.HEALTHY
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +63,17 @@ class Offer:
     mode: Mode = Mode.MEMORY
 
 
-def plan_inventory(
-    statuses: Sequence[CardStatus], offer: Offer, *, driver: str = "", left_out: Sequence[LeftOutCard] = ()
-) -> Inventory:
+def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
     """Compute what the node offers.
 
     Raises:
         ConfigError: the unit is not known.
         Refused: the units cannot be told to the kubelet; names unit, cards, bytes, limit and the finest that fits.
     """
-    memory = {status.card.index: status.card.memory_bytes for status in statuses}
+    memory = {state.card.index: state.card.memory_bytes for state in found.states}
     unit = _choose_unit(memory, offer)
     cards = tuple(
-        _offered_card(status, unit, offer) for status in sorted(statuses, key=lambda status: status.card.index)
+        _offered_card(state, unit, offer) for state in sorted(found.states, key=lambda state: state.card.index)
     )
     if SERVES_MEMORY in offer.mode.parts:
         try:
@@ -95,7 +82,7 @@ def plan_inventory(
             raise Refused(_explain(memory, unit, str(refusal))) from refusal
     else:
         check_fits_kubelet({card.index: 0 for card in cards})
-    return Inventory(unit=unit, cards=cards, driver=driver, left_out=tuple(left_out), modes=offer.mode.parts)
+    return Inventory(unit=unit, cards=cards, driver=found.driver, left_out=found.left_out, modes=offer.mode.parts)
 
 
 def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
@@ -108,16 +95,16 @@ def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
     return unit
 
 
-def _offered_card(status: CardStatus, unit: MemoryUnit, offer: Offer) -> InventoryCard:
-    card = status.card
+def _offered_card(state: CardState, unit: MemoryUnit, offer: Offer) -> InventoryCard:
+    card = state.card
     total = unit.units_in(card.memory_bytes)
     reserved = min(total, unit.units_covering(offer.reserve.of(card.memory_bytes)))
     return InventoryCard(
         card=card,
         units=total - reserved,
         reserved_units=reserved,
-        health=status.health,
-        reason=status.reason,
+        health=state.health,
+        reason=state.reason,
         cordoned=is_named(card, offer.cordoned),
     )
 

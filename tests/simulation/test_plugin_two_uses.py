@@ -71,7 +71,7 @@ class World:
         self.listen()
 
     def listen(self) -> None:
-        for resource, table in ((MEMORY, self.plugin.parts.table), (WHOLE, self.plugin.parts.whole_table)):
+        for resource, table in ((MEMORY, self.plugin.parts.memory_devices), (WHOLE, self.plugin.parts.whole_devices)):
             self.believed[resource].append(healthy_ids(table.message))
 
     def show_record(self) -> None:
@@ -188,5 +188,5 @@ async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
     world.show_record()
     world.plugin.parts.store.end_pending(1.0, believe=False)
     world.plugin.agent.allocated()
-    assert len(healthy_ids(world.plugin.parts.table.message)) == CARDS * UNITS
-    assert len(healthy_ids(world.plugin.parts.whole_table.message)) == CARDS
+    assert len(healthy_ids(world.plugin.parts.memory_devices.message)) == CARDS * UNITS
+    assert len(healthy_ids(world.plugin.parts.whole_devices.message)) == CARDS

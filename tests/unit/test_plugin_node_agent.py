@@ -19,8 +19,9 @@ from gcushare.device_plugin.allocation.response import AllocateResponses, Strate
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.agent import NodeAgent, Parts
+from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Mode, Offer
+from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
@@ -99,7 +100,7 @@ class Rig:
 
     def told(self) -> tuple[int, int]:
         """How many units the kubelet is told, and how many of them healthy."""
-        devices = pb.ListAndWatchResponse.FromString(self.parts.table.message).devices
+        devices = pb.ListAndWatchResponse.FromString(self.parts.memory_devices.message).devices
         return len(devices), sum(device.health == "Healthy" for device in devices)
 
     def hold(self, **pods: list[str]) -> None:
@@ -129,9 +130,9 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
     parts = Parts(
         store=store,
         pods=pods,
-        table=MemoryDeviceList(),
+        memory_devices=MemoryDeviceList(),
         allocator=MemoryAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
-        whole_table=WholeCardDeviceList(),
+        whole_devices=WholeCardDeviceList(),
         whole_allocator=WholeCardAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
         reconciler=AllocationReconciler(store, away, away, clock=lambda: 0.0, wall_clock_ns=lambda: 0),
         publisher=Publisher(ENFLAME, away),

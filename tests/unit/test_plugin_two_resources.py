@@ -154,7 +154,7 @@ def healthy(message: bytes) -> set[str]:
 
 def open_to(rig: Rig) -> tuple[int, set[str]]:
     """How many units are healthy, and which whole cards."""
-    return len(healthy(rig.parts.table.message)), healthy(rig.parts.whole_table.message)
+    return len(healthy(rig.parts.memory_devices.message)), healthy(rig.parts.whole_devices.message)
 
 
 def test_a_card_in_whole_use_closes_its_memory_and_opens_it_when_its_pod_ends(both: Rig) -> None:
@@ -215,7 +215,7 @@ def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit(tmp_path:
     rig = make_rig(tmp_path, unit="MiB", mode=Mode.WHOLE)
     rig.see(*[64] * 8)
     assert rig.agent.problem == "", "524,288 units would not fit a message, and none is told"
-    assert (rig.parts.table.message, len(healthy(rig.parts.whole_table.message))) == (b"", 8)
+    assert (rig.parts.memory_devices.message, len(healthy(rig.parts.whole_devices.message))) == (b"", 8)
 
 
 def test_with_mode_memory_a_card_that_a_pod_still_holds_whole_stays_closed(tmp_path: Path) -> None:

@@ -13,18 +13,14 @@ from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.cards.process_owners import ProcOwners
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import DeviceError
-from gcushare.device_plugin.allocation.allocator import PodChanges
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.device_plugin.allocation.memory import MemoryAllocator
-from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
-from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
+from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, PodResourcesReader
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
-from gcushare.device_plugin.kubelet.device_list import DeviceList, MemoryDeviceList, WholeCardDeviceList
+from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
-from gcushare.device_plugin.kubelet.server import DevicePluginService, Granting
+from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.kubernetes import (
     ApiPatcher,
     EventAnnouncer,
@@ -34,13 +30,11 @@ from gcushare.device_plugin.kubernetes import (
     decode_pod,
     find_api_server,
 )
-from gcushare.device_plugin.node.agent import NodeAgent, Parts
+from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.card_monitor import open_monitor
-from gcushare.device_plugin.node.inventory import Mode, Offer
-from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.node.inventory import Offer
+from gcushare.device_plugin.node.parts import make_parts
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
-from gcushare.device_plugin.pods.reconciler import AllocationReconciler
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
@@ -55,7 +49,6 @@ from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.logs import fields
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.vendors import VENDORS_BY_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -87,9 +80,10 @@ class PluginApp:
 
     def __init__(self, settings: PluginSettings, client: KubeClient, metrics: PluginMetrics | None = None) -> None:
         self._settings = settings
-        self._vendor = VENDORS_BY_NAME[settings.cards.vendor.value]
+        self._vendor = settings.cards.vendor
         self._client = client
-        self._recorder = EventRecorder(client, COMPONENT, host=settings.kubelet.node_name)
+        self._node_name = settings.kubelet.node_name
+        self._recorder = EventRecorder(client, COMPONENT, host=self._node_name)
         self.metrics = metrics or PluginMetrics()
         self.server: RunningServer | None = None
         self._reader = PodResourcesReader(
@@ -99,104 +93,53 @@ class PluginApp:
             checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
             clock=time.monotonic,
         )
-        self._parts = self._make_parts()
+        self._parts = make_parts(
+            settings,
+            self._reader,
+            ApiPatcher(client, self._node_name),
+            EventAnnouncer(self._recorder, self._node_name),
+        )
         unit = settings.cards.memory_unit or self._vendor.default_unit
         self._agent = NodeAgent(
             Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode),
             self._parts,
             clock=time.monotonic,
         )
-        self._endpoints = self._make_endpoints()
+        self._endpoints = tuple(self._make_endpoint(part) for part in settings.cards.mode.parts)
         self._monitor = open_monitor(settings, self._agent.cards_changed)
         self._pod_use = self._make_pod_use()
         self._make_watches()
         self.observed = self._observe()
         self.metrics.follow(self.observed)
 
-    def _make_parts(self) -> Parts:
-        kubelet, vendor = self._settings.kubelet, self._vendor
-        patcher, pods = ApiPatcher(self._client, kubelet.node_name), PodChanges()
-        store = PodStore(vendor, longest_wait_s=kubelet.longest_wait_for_containers)
-        cards = self._settings.cards
-        reconciler = AllocationReconciler(
-            store,
-            self._reader,
-            patcher,
-            clock=time.monotonic,
-            wall_clock_ns=time.time_ns,
-            running=ProcOwners(cards.proc_root) if cards.pod_use else None,
-        )
-        delivery = AllocateResponses(vendor, kubelet.device_list_strategy)
-        is_alone = cards.mode is Mode.WHOLE
-        return Parts(
-            store=store,
-            pods=pods,
-            table=MemoryDeviceList(),
-            allocator=MemoryAllocator(
-                store,
-                delivery,
-                pods,
-                wait_for_pod_s=kubelet.wait_for_pod,
-                clock=time.monotonic,
-            ),
-            whole_table=WholeCardDeviceList(),
-            whole_allocator=WholeCardAllocator(
-                store,
-                delivery,
-                pods,
-                wait_for_pod_s=0.0 if is_alone else kubelet.wait_for_pod,
-                clock=time.monotonic,
-            ),
-            reconciler=reconciler,
-            publisher=Publisher(vendor, patcher),
-            announcer=EventAnnouncer(self._recorder, kubelet.node_name),
-            cdi=CdiSpecPublisher(
-                CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy
-            ),
-        )
-
-    def _make_endpoints(self) -> tuple[ResourceEndpoint, ...]:
-        """One for each way in which this node's cards are granted."""
-        makers = {SERVES_MEMORY: self._make_memory_endpoint, SERVES_WHOLE: self._make_whole_endpoint}
-        return tuple(
-            makers[part](Heartbeat(f"{part} registration", REGISTRATION_AGE_S))
-            for part in self._settings.cards.mode.parts
-        )
-
-    def _make_memory_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
-        parts, vendor = self._parts, self._vendor
-        settings = EndpointSettings(
-            self._settings.kubelet.device_plugin_dir, vendor.memory_resource, vendor.plugin_socket
-        )
+    def _make_endpoint(self, part: str) -> ResourceEndpoint:
+        """Serve one of the ways in which this node's cards are granted."""
+        parts, vendor, directory = self._parts, self._vendor, self._settings.kubelet.device_plugin_dir
+        pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S)
+        devices: DeviceList = parts.memory_devices
+        allocator: CardAllocator = parts.allocator
+        settings = EndpointSettings(directory, vendor.memory_resource, vendor.plugin_socket)
+        conflicts: ConflictingPluginWatch | None = None
+        if part == SERVES_WHOLE:
+            devices, allocator = parts.whole_devices, parts.whole_allocator
+            settings = EndpointSettings(directory, vendor.whole_card_resource, vendor.whole_card_socket)
+            # Only this resource has other plugins: the memory resource is ours alone.
+            conflicts = ConflictingPluginWatch(
+                vendor.whole_card_resource,
+                directory / CHECKPOINT_NAME,
+                parts.publisher,
+                lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
+            )
+        service = DevicePluginService(devices, allocator, clock=time.perf_counter, observe=self.metrics.observe_call)
         endpoint = Endpoint(
             settings,
-            self._service(parts.table, parts.allocator).handler(),
-            parts.table,
+            service.handler(),
+            devices,
+            find_conflict=conflicts.find if conflicts is not None else None,
             on_registered=parts.reconciler.check_soon,
             on_turn=pulse.beat,
         )
-        return ResourceEndpoint(SERVES_MEMORY, endpoint, pulse)
-
-    def _make_whole_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
-        parts, vendor, kubelet = self._parts, self._vendor, self._settings.kubelet
-        conflicts = ConflictingPluginWatch(
-            vendor.whole_card_resource,
-            kubelet.device_plugin_dir / CHECKPOINT_NAME,
-            parts.publisher,
-            lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
-        )
-        endpoint = Endpoint(
-            EndpointSettings(kubelet.device_plugin_dir, vendor.whole_card_resource, vendor.whole_card_socket),
-            self._service(parts.whole_table, parts.whole_allocator).handler(),
-            parts.whole_table,
-            find_conflict=conflicts.find,
-            on_registered=parts.reconciler.check_soon,
-            on_turn=pulse.beat,
-        )
-        return ResourceEndpoint(SERVES_WHOLE, endpoint, pulse)
-
-    def _service(self, table: DeviceList, granting: Granting) -> DevicePluginService:
-        return DevicePluginService(table, granting, clock=time.perf_counter, observe=self.metrics.observe_call)
+        return ResourceEndpoint(part, endpoint, pulse)
 
     def _make_pod_use(self) -> PodMemoryMonitor | None:
         cards = self._settings.cards
@@ -205,13 +148,12 @@ class PluginApp:
         )
 
     def _make_watches(self) -> None:
-        node_name = self._settings.kubelet.node_name
         self._pods = Reflector(
             self._client,
             PODS,
             PodHandler(self._agent),
             decode=decode_pod,
-            selector=Selector(fields=f"spec.nodeName={node_name}"),
+            selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
         )
         self._node = Reflector(
@@ -219,14 +161,14 @@ class PluginApp:
             NODES,
             NodeHandler(self._agent),
             decode=decode_node,
-            selector=Selector(fields=f"metadata.name={node_name}"),
+            selector=Selector(fields=f"metadata.name={self._node_name}"),
         )
 
     def _observe(self) -> Observed:
         parts = self._parts
         return Observed(
             vendor=self._vendor.name,
-            node=self._settings.kubelet.node_name,
+            node=self._node_name,
             agent=self._agent,
             store=parts.store,
             reconciler=parts.reconciler,
@@ -242,7 +184,7 @@ class PluginApp:
         """Run until the shutdown; returns the exit code."""
         server = self.server = await start_server(self._web(), self._settings.serve)
         self.metrics.registry.register(CertificateCollector([server]))
-        logger.info("serving %s", fields(url=server.url, version=__version__, node=self._settings.kubelet.node_name))
+        logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
         try:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
                 self._start(tasks, shutdown)
@@ -293,7 +235,7 @@ class PluginApp:
             missing = ",".join(what for what, is_known in known.items() if not is_known)
             logger.warning(
                 "starting without what the API server knows %s",
-                fields(missing=missing, node=self._settings.kubelet.node_name, waited_s=self.facts_timeout_s),
+                fields(missing=missing, node=self._node_name, waited_s=self.facts_timeout_s),
             )
         await self._parts.reconciler.check()
 

@@ -21,7 +21,6 @@ from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.groups import LogLevel, LogSettings, ServeSettings
 from gcushare.runtime.shutdown import run
-from gcushare.vendors import VENDORS_BY_NAME
 
 PROGRAM = Program(
     name=COMPONENT,
@@ -72,7 +71,7 @@ def _answer(around: Surroundings, work: Callable[[], int]) -> int:
 
 
 async def _remove(settings: PluginSettings, around: Surroundings) -> int:
-    kubelet, vendor = settings.kubelet, VENDORS_BY_NAME[settings.cards.vendor.value]
+    kubelet, vendor = settings.kubelet, settings.cards.vendor
     traces = Traces(
         vendor=vendor,
         node=kubelet.node_name,

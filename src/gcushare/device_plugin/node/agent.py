@@ -10,19 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import PodRef
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.allocation.allocator import PodChanges
-from gcushare.device_plugin.allocation.cdi import CdiSpecPublisher
-from gcushare.device_plugin.allocation.memory import MemoryAllocator
-from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.kubelet.device_list import HeldIds, MemoryDeviceList, WholeCardDeviceList
+from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.node.inventory import (
     AUTO_UNIT,
     MAX_NAMES,
@@ -32,10 +26,8 @@ from gcushare.device_plugin.node.inventory import (
     check_unit_change,
     plan_inventory,
 )
-from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.reconciler import AllocationReconciler
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
@@ -45,30 +37,6 @@ from gcushare.wire.pods import has_stopped, is_finished
 logger = logging.getLogger(__name__)
 
 NO_CARDS: frozenset[int] = frozenset()
-
-
-class Announcer(Protocol):
-    """Who tells people: Kubernetes events on this node and on its pods. Never waited for."""
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the agent keeps up to date."""
-
-    store: PodStore
-    pods: PodChanges
-    table: MemoryDeviceList
-    allocator: MemoryAllocator
-    whole_table: WholeCardDeviceList
-    whole_allocator: WholeCardAllocator
-    reconciler: AllocationReconciler
-    publisher: Publisher
-    announcer: Announcer
-    cdi: CdiSpecPublisher
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +257,9 @@ class NodeAgent:
         before, self._listed = self._listed, listed
         is_told = False
         if SERVES_MEMORY in inventory.modes and not _is_same_memory(before, listed):
-            is_told = self._parts.table.offer(inventory, closed=listed.closed, held=listed.held)
+            is_told = self._parts.memory_devices.offer(inventory, closed=listed.closed, held=listed.held)
         if SERVES_WHOLE in inventory.modes:
-            told = self._parts.whole_table.offer(inventory, closed=listed.closed_whole, held=listed.held_whole)
+            told = self._parts.whole_devices.offer(inventory, closed=listed.closed_whole, held=listed.held_whole)
             is_told = is_told or told
         return is_told
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gcushare.cards.health import HealthPolicy
+from gcushare.cards.libraries import LIBRARY_OF_VENDOR
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.cards.selection import SourceOptions, open_source
@@ -28,7 +29,7 @@ def source_options(settings: PluginSettings) -> SourceOptions:
         cards=cards.cards,
         efml_library=str(cards.efml_library or ""),
         nvml_library=str(cards.nvml_library or ""),
-        prefer="efml" if cards.vendor.value == "enflame" else "nvml",
+        prefer=LIBRARY_OF_VENDOR.get(cards.vendor.name, ""),
         extra_application_xids=settings.health.application_xids,
         isolation=IsolationSettings(call_timeout_s=settings.health.card_call_timeout),
     )

@@ -7,26 +7,18 @@ which sets it to 0 five minutes after the plugin is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile
 from gcushare.device_plugin.kubelet.registration import probe_plugin
+from gcushare.device_plugin.node.publisher import NodePatcher
 from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 from gcushare.vendors import Vendor
 
 logger = logging.getLogger(__name__)
-
-
-class NodePatcher(Protocol):
-    """Who writes on this node's Node object."""
-
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None: ...
-
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

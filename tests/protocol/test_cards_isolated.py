@@ -232,7 +232,7 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
         assert (await source.health(first)).healthy
 
 
-async def test_a_missing_library_is_told_as_missing() -> None:
+async def test_a_missing_library_is_changed_as_missing() -> None:
     source = IsolatedSource(LibrarySpec(kind="efml", library="/nonexistent/libefml.so"))
     with pytest.raises(LibraryMissingError, match=r"'/nonexistent/libefml.so' cannot be loaded"):
         await source.list_cards()

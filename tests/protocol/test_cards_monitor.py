@@ -134,7 +134,7 @@ async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tm
     assert all(snapshot.states[0].health is Health.HEALTHY for snapshot in changes.seen)
 
 
-async def test_a_replaced_card_is_told(tmp_path: Path) -> None:
+async def test_a_replaced_card_is_changed(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     async with running(isolated(fake), QUICK) as (_, changes):
         before = await changes.until_healthy(True, True)

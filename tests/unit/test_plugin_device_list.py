@@ -38,7 +38,7 @@ def offer(
     return table.offer(cards, closed=closed, held=held or {})
 
 
-def test_every_unit_of_every_card_is_told_once() -> None:
+def test_every_unit_of_every_card_is_changed_once() -> None:
     table = MemoryDeviceList()
     assert offer(table, inventory(3, 2))
     assert told(table.message) == dict.fromkeys([*device_ids_of_card(0, 3), *device_ids_of_card(1, 2)], "Healthy")

@@ -41,13 +41,13 @@ def test_a_pod_without_a_process_uses_none_of_its_card() -> None:
     assert divide_use({0: {}, 1: {}}, {}, store.entries.values()) == PodUse({uid_of(store, "a"): {1: 0}}, {0: 0, 1: 0})
 
 
-def test_a_pod_on_a_card_that_it_does_not_hold_is_told_with_it() -> None:
+def test_a_pod_on_a_card_that_it_does_not_hold_is_changed_with_it() -> None:
     store = store_of(("a", 1))
     a = uid_of(store, "a")
     assert divide_use({0: {9: 6}, 1: {9: 4}}, {9: a}, store.entries.values()).by_pod == {a: {0: 6, 1: 4}}
 
 
-def test_of_a_card_whose_processes_are_not_listed_nothing_is_told() -> None:
+def test_of_a_card_whose_processes_are_not_listed_nothing_is_changed() -> None:
     assert divide_use({}, {}, store_of(("a", 1)).entries.values()) == PodUse({}, {})
 
 
@@ -57,7 +57,7 @@ def test_a_pod_that_has_no_card_yet_and_no_process_is_not_told() -> None:
     assert divide_use({0: {}}, {}, store.entries.values()).by_pod == {}
 
 
-def test_a_pod_of_two_whole_cards_is_told_for_each() -> None:
+def test_a_pod_of_two_whole_cards_is_changed_for_each() -> None:
     store = PodStore(ENFLAME)
     store.apply(a_pod("w", None, whole=2, node=NODE, record=as_whole(0, 1)))
     store.reconcile({}, {"default/w": {"main": {0: 1, 1: 1}}})

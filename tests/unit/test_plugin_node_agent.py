@@ -158,7 +158,7 @@ def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
     assert rig.agent.problem == "the library does not answer"
 
 
-def test_a_sick_card_is_told_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
+def test_a_sick_card_is_changed_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
     rig.see(16, 16)
     rig.agent.pod_changed(pod("a", 4, card=0))
     rig.agent.pod_changed(pod("b", 4, card=1))
@@ -192,7 +192,7 @@ def test_a_cordon_closes_what_nobody_holds_once_it_is_known_who_holds_what(rig: 
     assert rig.heard.node == [("CardCordon", "card 0 is cordoned: no new pods"), ("CardCordon", "card 0 is uncordoned")]
 
 
-def test_a_cordon_that_names_nothing_is_told_once(rig: Rig) -> None:
+def test_a_cordon_that_names_nothing_is_changed_once(rig: Rig) -> None:
     rig.see(16)
     rig.node(cordon="0,u9")
     rig.node(cordon="0,u9")
@@ -251,7 +251,7 @@ def test_containers_of_another_plugin_are_explained_once_and_again_when_they_com
     assert rig.heard.reasons() == ["ForeignDeviceIds"] * 2
 
 
-def test_a_corrected_record_is_told_to_its_pod(rig: Rig) -> None:
+def test_a_corrected_record_is_changed_to_its_pod(rig: Rig) -> None:
     ref = PodRef("u", "d", "a", "", 0)
     rig.agent.record_written(RecordWrite(pod=ref, annotations={}, cards=(1,), assigned=True, corrected_from=(0,)))
     assert rig.heard.pods == [

@@ -70,7 +70,7 @@ async def test_a_pod_that_only_claims_to_hold_a_card_gets_none_from_the_checkpoi
     assert store.held_units() == {}
 
 
-async def test_without_a_checkpoint_what_the_kubelet_shows_is_taken_and_the_lack_is_told(
+async def test_without_a_checkpoint_what_the_kubelet_shows_is_taken_and_the_lack_is_changed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world, store = World(), book_with(pod("a", 4, card=0, assigned=True))

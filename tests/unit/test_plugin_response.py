@@ -18,7 +18,7 @@ def delivery(vendor: Vendor, *strategies: Strategy) -> AllocateResponses:
     return AllocateResponses(vendor, strategies)
 
 
-def test_enflames_container_is_told_its_card_and_its_limits_in_units_and_bytes() -> None:
+def test_enflames_container_is_changed_its_card_and_its_limits_in_units_and_bytes() -> None:
     answer = delivery(ENFLAME, Strategy.ENV).build(Grant((card(3),), 4, pod_units=6), parse_memory_unit("1"))
     assert dict(answer.envs) == {
         "ENFLAME_VISIBLE_DEVICES": "3",

@@ -116,11 +116,11 @@ class CardRoster:
         return changes
 
     def take_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
-        """Take in that nobody could look at one card."""
+        """Take in that one card could not be read."""
         return self._observe(card, lambda tracker: tracker.miss(reason, now_s))
 
     def take_use(self, card: Card, use: CardUse | None) -> None:
-        """Keep what a card is doing; None where it did not tell."""
+        """Keep what a card is doing; None where it is unknown."""
         tracked = self._tracked.get(card.index)
         if tracked is not None and tracked.card.uuid == card.uuid:
             tracked.use = use

@@ -240,7 +240,7 @@ class PluginApp:
         await self._parts.reconciler.check()
 
     async def _register(self, served: ResourceEndpoint) -> None:
-        """Register once there is a list to tell, and stay registered."""
+        """Register once there is a list to send, and stay registered."""
         while not self._agent.offered.is_set():
             served.pulse.beat()
             # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with what it waits for.

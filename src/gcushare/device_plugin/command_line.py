@@ -62,7 +62,7 @@ def _log_settings(settings: PluginSettings) -> LogSettings:
 
 
 def _answer(around: Surroundings, work: Callable[[], int]) -> int:
-    """Tell an error to the person who asked: the log's form is for the plugin that runs."""
+    """Show an error to the person who asked: the log's form is for the plugin that runs."""
     try:
         return work()
     except GcushareError as error:
@@ -79,11 +79,11 @@ async def _remove(settings: PluginSettings, around: Surroundings) -> int:
         cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
     )
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         around.stdout.write(f"{line}\n")
 
     async with KubeClient(find_api_server(settings), program=COMPONENT) as client:
-        await remove_from_node(traces, ApiPatcher(client, kubelet.node_name), tell)
+        await remove_from_node(traces, ApiPatcher(client, kubelet.node_name), report)
     return DONE
 
 

@@ -108,9 +108,9 @@ class CardSettings:
     pod_use: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Tell how much memory each pod really uses, by the processes on the cards and their control groups. Needs "
-        "the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML hides "
-        "the others' processes, and their numbers mean nothing there.",
+        help="Report how much memory each pod really uses, by the processes on the cards and their control groups. "
+        "Needs the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML "
+        "hides the others' processes, and their numbers mean nothing there.",
     )
     proc_root: Path = setting(
         parsers.path("DIR"),
@@ -184,7 +184,7 @@ class KubeletSettings:
         default=DEFAULT_LONGEST_WAIT_S,
         help="How long at most a card stays closed to the other use (shared or whole) after a pod on it was deleted by "
         "force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this; ten seconds are "
-        "added. With --pod-use the machine's processes tell, and the card opens when the pod has none any more.",
+        "added. With --pod-use the machine's processes decide, and the card opens when the pod has none any more.",
     )
     device_list_strategy: tuple[Strategy, ...] = setting(
         parsers.comma_list(parsers.choice(Strategy)),

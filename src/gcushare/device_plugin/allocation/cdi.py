@@ -44,7 +44,7 @@ class CdiSpecFile:
 
         Raises:
             DeviceError: the directory cannot be written, or others can write it; containers would not start with names
-                that nobody defines.
+                that are not defined.
         """
         content = msgspec.json.format(msgspec.json.encode(cdi_spec(self._vendor, inventory)), indent=2)
         try:
@@ -130,7 +130,7 @@ class CdiSpecPublisher:
         """Write the file, or leave it to another's; nothing where neither the cards nor the directory changed.
 
         On the event loop, and before the kubelet can hear of the cards: a container must not be given a name that
-        nobody defines yet.
+        is not defined yet.
         """
         cards = tuple(card.index for card in inventory.cards)
         if self._settled == (cards, self._file.fingerprint()):

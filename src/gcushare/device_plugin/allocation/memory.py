@@ -101,7 +101,7 @@ def choose_ids(
     """Choose a container's ids of those available: of the pod's card, or where that has no room of one that fits.
 
     ``promised`` are units per card that records of waiting pods name; ``totals`` the units per card, for the message;
-    ``whole`` the cards that are in use as a whole, which the kubelet may not have been told yet.
+    ``whole`` the cards that are in use as a whole, which the kubelet may not know yet.
 
     Raises:
         Refused: no card has that many free ids; names the cards and their free units.

@@ -1,4 +1,4 @@
-"""The device lists as the kubelet is told them: encoded once per state, sent to every open ListAndWatch stream."""
+"""The device lists as the kubelet gets them: encoded once per state, sent to every open ListAndWatch stream."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DeviceList:
         finally:
             self.streams -= 1
 
-    def _tell(self, message: bytes) -> bool:
+    def _set_message(self, message: bytes) -> bool:
         """Set the list; False where it is as it was."""
         if message == self._message:
             return False
@@ -87,7 +87,7 @@ class MemoryDeviceList(DeviceList):
         is_brief = must_be_brief(healthy, inventory.total_units - healthy)
         message = b"".join(_encode_card(card, kept.get(card.index), is_brief) for card in inventory.cards)
         self.size = inventory.total_units
-        return self._tell(message)
+        return self._set_message(message)
 
 
 class WholeCardDeviceList(DeviceList):
@@ -99,7 +99,7 @@ class WholeCardDeviceList(DeviceList):
     def offer(self, inventory: Inventory, *, closed: Collection[int], held: Collection[int]) -> bool:
         """Set the list from an inventory; False where nothing changed for the kubelet."""
         self.size = len(inventory.cards)
-        return self._tell(
+        return self._set_message(
             encode_whole_card_list(
                 WholeCard(
                     card.index,
@@ -129,7 +129,7 @@ class HeldIds:
     """The held units of memory of closed cards, made once per record: they may be 185,556.
 
     podresources hides the ids of ordinary init containers. A card with such a pod on it is closed only once the
-    kubelet's checkpoint has told them, for which ``want_hidden`` is called with the pods' uids; until then nothing of
+    kubelet's checkpoint has shown them, for which ``want_hidden`` is called with the pods' uids; until then nothing of
     it turns unhealthy. Cards without such pods, which are most, cost no look into the checkpoint.
     """
 

@@ -1,6 +1,6 @@
 """One resource's place with the kubelet: its socket, its registration, and both again whenever the kubelet restarts.
 
-The kubelet removes every socket in its directory when it starts and forgets all plugins; it tells nobody. What shows it
+The kubelet removes every socket in its directory when it starts and forgets all plugins, without notice. What shows it
 is a new ``kubelet.sock`` or the loss of our own socket, which two ``stat`` calls twice a second find out: cheaper than
 anything cleverer, and right on file systems without notifications.
 """
@@ -26,7 +26,7 @@ from gcushare.wire.protos import services
 
 REGISTER_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 0.5
-"""Below the time that a health check may take; a socket that nobody serves answers at once."""
+"""Below the time that a health check may take; a socket that is not served answers at once."""
 
 _OPTIONS = (
     # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
@@ -72,11 +72,11 @@ POLL_S = 0.5
 CLOSE_GRACE_S = 1.0
 """For calls under way when the socket closes; streams are ended by us."""
 STREAM_GRACE_S = 3.0
-"""A registered plugin whose list nobody reads for this long was replaced or dropped, and registers again."""
+"""A registered plugin whose list is not read for this long was replaced or dropped, and registers again."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 
 Identity = tuple[int, int] | None
-"""What tells one socket file from its successor of the same name: inode and change time; None where there is none."""
+"""Distinguishes a socket file from its successor of the same name: inode and change time; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Endpoint:
         return await probe_plugin(self._settings.socket)
 
     async def close(self) -> None:
-        """Stop serving; calls under way may end. The socket file goes, so that nobody dials a dead one."""
+        """Stop serving; calls under way may end. The socket file goes, so that the kubelet dials no dead one."""
         if self._server is None:
             return
         server, self._server = self._server, None
@@ -220,7 +220,7 @@ class Endpoint:
             await asyncio.sleep(POLL_S)
 
     async def _until_lost(self, kubelet: Identity) -> None:
-        """Return when the kubelet has restarted, our socket is gone, or nobody reads the list any more."""
+        """Return when the kubelet has restarted, our socket is gone, or the list is not read any more."""
         loop = asyncio.get_running_loop()
         last_stream = loop.time()
         while True:

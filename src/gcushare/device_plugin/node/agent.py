@@ -51,7 +51,7 @@ class _Listed:
 
 
 class NodeAgent:
-    """One vendor's cards of this node. ``offered`` is set once the kubelet may be told a list."""
+    """One vendor's cards of this node. ``offered`` is set once the kubelet may be sent a list."""
 
     def __init__(self, offer: Offer, parts: Parts, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -124,7 +124,7 @@ class NodeAgent:
             self._update_lists(self.inventory)
 
     def record_written(self, write: RecordWrite) -> None:
-        """Tell people of a correction."""
+        """Report a correction by an event."""
         if write.repaired:
             self._parts.announcer.about_pod(
                 write.pod,
@@ -160,7 +160,7 @@ class NodeAgent:
     def _publish(self, inventory: Inventory) -> None:
         """Publish the inventory, unless the Node's own still says what is in doubt.
 
-        With what no pod's record tells: who else holds cards, and which are closed for pods that are gone.
+        With what no pod's record says: who else holds cards, and which are closed for pods that are gone.
         """
         if self._doubt.unit is not None:
             return
@@ -255,13 +255,15 @@ class NodeAgent:
         if listed == self._listed:
             return False
         before, self._listed = self._listed, listed
-        is_told = False
+        is_changed = False
         if SERVES_MEMORY in inventory.modes and not _is_same_memory(before, listed):
-            is_told = self._parts.memory_devices.offer(inventory, closed=listed.closed, held=listed.held)
+            is_changed = self._parts.memory_devices.offer(inventory, closed=listed.closed, held=listed.held)
         if SERVES_WHOLE in inventory.modes:
-            told = self._parts.whole_devices.offer(inventory, closed=listed.closed_whole, held=listed.held_whole)
-            is_told = is_told or told
-        return is_told
+            is_whole_changed = self._parts.whole_devices.offer(
+                inventory, closed=listed.closed_whole, held=listed.held_whole
+            )
+            is_changed = is_changed or is_whole_changed
+        return is_changed
 
     def _have_no_cards(self, cards: CardsSnapshot) -> None:
         reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
@@ -309,7 +311,7 @@ class NodeAgent:
                 self._parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
 
     def _explain_lost_card(self, uid: str) -> None:
-        """Tell a pod that ended without ever having been given its card that the card went to the other kind of pod.
+        """Post an event on a pod that ended without having been given its card, which went to the other kind of pod.
 
         The kubelet, which refused it, says no more than that no device was healthy.
         """

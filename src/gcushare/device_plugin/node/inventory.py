@@ -68,7 +68,7 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
 
     Raises:
         ConfigError: the unit is not known.
-        Refused: the units cannot be told to the kubelet; names unit, cards, bytes, limit and the finest that fits.
+        Refused: the units cannot be listed to the kubelet; names unit, cards, bytes, limit and the finest that fits.
     """
     memory = {state.card.index: state.card.memory_bytes for state in found.states}
     unit = _choose_unit(memory, offer)
@@ -136,7 +136,7 @@ class Holders:
 
 
 def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
-    """Refuse another unit while pods hold units of the old one, and while nobody can say whether any do.
+    """Refuse another unit while pods hold units of the old one, and while it is unknown whether any do.
 
     Raises:
         Refused: names the pods, and what to do.
@@ -157,9 +157,9 @@ def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
 
 
 class UnitDoubt:
-    """The unit of a plugin before this one, where it became known only after a list in another unit was told.
+    """The unit of a plugin before this one, where it became known only after a list in another unit was sent.
 
-    Nothing new may be given out then until it is known that nobody holds units of that one. None: there is no doubt.
+    Nothing new may be given out then until it is known that no pod holds units of that one. None: there is no doubt.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class Patcher(RecordPatcher, NodePatcher, Protocol):
 
 
 class Announcer(Protocol):
-    """Who tells people: Kubernetes events on this node and on its pods. Never waited for."""
+    """Posts Kubernetes events on this node and on its pods. Never waited for."""
 
     def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
 

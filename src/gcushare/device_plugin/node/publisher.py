@@ -46,7 +46,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ResourceCounts:
-    """What the Node counts of a resource: all that its plugin told, and those of them that can be handed out."""
+    """What the Node counts of a resource: all that its plugin listed, and those of them that can be handed out."""
 
     capacity: int
     allocatable: int
@@ -159,7 +159,7 @@ class Publisher:
     async def _write(self) -> bool:
         """Write what differs; False where nothing did.
 
-        Nothing before the Node was seen: what stands there tells which unit the pods of before were given.
+        Nothing before the Node was seen: what stands there says which unit the pods of before were given.
         """
         if self.wanted is None or self._node is None:
             return False

@@ -23,7 +23,7 @@ from gcushare.runtime.logs import fields
 logger = logging.getLogger(__name__)
 
 LOOK_S = 60.0
-"""The store is looked through this often even though nobody reported a change."""
+"""The store is looked through this often even though no change was reported."""
 CALM_S = 0.5
 """Without allocations for this long, exchanged cards of waiting pods are written: within a batch they change often."""
 RESEND_S = 10.0
@@ -32,11 +32,11 @@ LEAST_INTERVAL_S = 1.0
 """Between two equal writes on one pod, so that a fight over its record with another program stays a quiet one."""
 _RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _REFUSED_DELAYS_S = (10.0, 60.0, 180.0)
-"""After an answer that trying again does not change: rights may be granted and webhooks removed, but nobody hurries.
+"""After an answer that trying again does not change: rights may be granted and webhooks removed, but there is no hurry.
 
 More than three failures in a quarter of an hour are what the alert on failing writes asks for.
 """
-_TOLD_FAILURES = 5
+_REPORTED_FAILURES = 5
 """Failures in a row, some nine seconds, from which on they are a problem and not a hiccup."""
 _MAX_NAMES = 3
 """Pods named in one message."""
@@ -106,7 +106,7 @@ class RecordWriter:
     def problem(self) -> str:
         """Which pods' records cannot be written, and why; "" where all can, or where it failed a few times only."""
         failed = sorted(
-            (each for each in self._attempts.values() if each.is_refused or each.failures >= _TOLD_FAILURES),
+            (each for each in self._attempts.values() if each.is_refused or each.failures >= _REPORTED_FAILURES),
             key=lambda each: (str(each.pod), each.pod.uid),
         )
         if not failed:

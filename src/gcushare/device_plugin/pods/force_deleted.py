@@ -1,6 +1,6 @@
 """Pods that went away without having been seen to end: their containers may run on, so their cards are not free yet.
 
-A forced deletion removes a pod's object at once, whatever its containers do. The kubelet's own record does not tell
+A forced deletion removes a pod's object at once, whatever its containers do. The kubelet's own record does not say
 when these end: podresources forgets such a pod as soon as the kubelet has heard of the deletion, the checkpoint when
 the next pod with devices is admitted, both while containers still run. So a card is free when the pod's own time to end
 is over, counted from the moment in which the kubelet does not show the pod any more. That time is a number that the
@@ -39,7 +39,7 @@ class ForceDeletedPod:
 
 
 class ForceDeletedPods:
-    """The pods of one node that are gone and whose containers may still run. ``longest_wait_s`` limits their wish."""
+    """The pods of one node that are gone and whose containers may still run. ``longest_wait_s`` limits their grace."""
 
     def __init__(self, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
         self._longest_wait_s = longest_wait_s

@@ -47,7 +47,7 @@ class Looks(Protocol):
 def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: Iterable[PodEntry]) -> PodUse:
     """Add each pod's processes up, by card; ``owners`` are pods' uids by process id.
 
-    A pod that has a card and no process on it uses none of it; one that uses a card that it does not have is told too.
+    A pod that has a card and no process on it uses none of it; one that uses a card of others is reported too.
     """
     entries = tuple(pods)
     known = {hash_: entry.ref.uid for entry in entries if (hash_ := entry.annotations.get(STATIC_POD_UID))}
@@ -78,7 +78,7 @@ def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int
 
 
 class PodMemoryMonitor:
-    """Keeps what pods use. ``problem`` is why it cannot be told, with ``latest`` None then as before the first look."""
+    """Keeps what pods use. ``problem`` is why it is unknown, with ``latest`` None then as before the first look."""
 
     def __init__(self, looks: Looks, store: PodStore, owners: ProcessOwners) -> None:
         self._looks = looks
@@ -115,6 +115,6 @@ class PodMemoryMonitor:
         pids = {pid for processes in cards.values() for pid in processes}
         problem, owners = await asyncio.to_thread(lambda: (self._owners.problem(), self._owners.find(pids)))
         if problem and problem != self.problem:
-            logger.warning("use per pod is not told %s", fields(reason=problem))
+            logger.warning("use per pod is not known %s", fields(reason=problem))
         self.problem = problem
         self._latest = None if problem else divide_use(cards, owners, self._store.entries.values())

@@ -118,7 +118,7 @@ class PodEntry:
 
     @property
     def hidden_cards(self) -> tuple[int, ...]:
-        """The cards of which it may hold more than podresources tells: it leaves ordinary init containers out."""
+        """The cards of which it may hold more than podresources shows: it leaves ordinary init containers out."""
         if self.is_in_doubt:
             return self.promise
         return self.held_cards if any(c.kind is ContainerKind.INIT for c in self.request.containers) else ()
@@ -142,8 +142,8 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
     """What the kubelet gives a bound pod, whether or not it would have been granted; None where it asks for no card.
 
     Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
-    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
-    that can be read, wishes that can be read are the best guess, and others are left out: they decide nothing any more.
+    is no request any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
+    that can be read, wishes that can be read are the best guess, and others are left out: they decide nothing now.
 
     Raises:
         RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.

@@ -1,7 +1,7 @@
 """Keeps the pod store true: what differs from the kubelet's record is corrected, first here and then on the pods.
 
-One task asks the kubelet's record soon after each Allocate, at every pod's end, and once a minute; what the pods must
-be told then is written by a ``RecordWriter``.
+One task asks the kubelet's record soon after each Allocate, at every pod's end, and once a minute; what the pods'
+records must say then is written by a ``RecordWriter``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class AllocationReconciler:
         self._check_soon.set()
 
     def want_hidden_ids_of(self, pods: Collection[str]) -> None:
-        """Have every look from now on bring all ids of these pods, by uid, of which podresources does not tell all."""
+        """Have every look from now on bring all ids of these pods, by uid, of which podresources does not show all."""
         wanted = frozenset(pods)
         if wanted - self._hidden:
             self._check_soon.set()
@@ -119,7 +119,7 @@ class AllocationReconciler:
     async def check(self) -> bool:
         """Read the kubelet's record once and bring the store in line; False where it could not be read.
 
-        One look at a time: an older picture must not come in after a newer one.
+        One look at a time: an older result must not come in after a newer one.
         """
         async with self._checking:
             self.counters.checks += 1

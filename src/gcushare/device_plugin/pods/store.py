@@ -211,7 +211,7 @@ class PodStore:
         return sorted((*known, *others))
 
     def note_unrecorded(self, now_s: float) -> None:
-        """Find who holds cards by the kubelet's record, as it was read last, and is no pod whose record will tell."""
+        """Find who holds cards by the kubelet's record, as it was read last, and is no pod whose record will say so."""
         known = {key for entry in self._entries.values() for key in (entry.ref.uid, str(entry.ref))}
         known |= {key for gone in self.gone.pods for key in (*gone.uids, str(gone.ref))}
         known |= self._ended | mirrored_keys(self._entries.values(), self._shown)
@@ -322,7 +322,7 @@ class PodStore:
     def may_continue_another(self, amount: int, *, whole: bool = False) -> bool:
         """Whether a call may be for a further container of a pod whose first one was taken for another.
 
-        Only the kubelet's record tells; until it has, the call could be answered from another pod's card, and the pod
+        Only the kubelet's record shows it; before, the call could be answered from another pod's card, and the pod
         would be torn over two.
         """
         handed_out = {sum(pending.counts.values()) for pending in self._pending if pending.whole == whole}
@@ -376,7 +376,7 @@ class PodStore:
                 entry.unconfirmed.add(pending.container)
 
     def writes(self, uuids: Mapping[int, str], units: CardCounts, now_ns: int) -> list[RecordWrite]:
-        """What the records must be told, by creation and uid.
+        """What the records must say, by creation and uid.
 
         Pods served completely whose record does not say so, and waiting pods whose kept cards were exchanged.
         """

@@ -37,7 +37,7 @@ _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 
 class Observed:
     """The parts whose state is shown. ``states`` is what the card monitor knows now, ``endpoints`` are by mode's part.
 
-    ``watch_age_s`` are the seconds since the API server last proved that the picture of the pods is current, None
+    ``watch_age_s`` are the seconds since the API server last proved that the view of the pods is current, None
     before the first list. ``pod_use`` is None where it was not asked for.
     """
 
@@ -110,7 +110,7 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
     cordoned = GaugeMetricFamily("gcushare_card_cordoned", "1 where an admin cordoned the card.", labels=_CARD_LABELS)
     unrecorded = GaugeMetricFamily(
         "gcushare_card_unrecorded_units",
-        "Units that the kubelet gave to pods of which no record tells: their request is none that is granted, or they "
+        "Units that the kubelet gave to pods that no record names: their request is none that is granted, or they "
         "are not seen.",
         labels=_CARD_LABELS,
     )
@@ -259,7 +259,7 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         ),
         (
             "gcushare_plugin_watch_age_seconds",
-            "Since the API server last proved that the picture of the pods is current; NaN before the first list.",
+            "Since the API server last proved that the view of the pods is current; NaN before the first list.",
             math.nan if age_s is None else age_s,
         ),
     ):

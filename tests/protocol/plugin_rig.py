@@ -21,7 +21,7 @@ from gcushare.device_plugin.allocation.response import Strategy
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.reporting.metrics import PluginMetrics
 from gcushare.device_plugin.reporting.status import problems
-from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings, VendorName
+from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
@@ -99,7 +99,7 @@ class PluginRig:
     def settings(self) -> PluginSettings:
         settings = PluginSettings(
             cards=CardSettings(
-                vendor=VendorName.ENFLAME,
+                vendor=ENFLAME,
                 cards=f"simulated:{self.root / 'cards.json'}",
                 memory_unit=self._unit,
                 poll_interval=0.2,

@@ -84,11 +84,11 @@ async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginR
     assert first["processes"] == [{"pid": 7, "bytes": GIB}]
 
 
-async def test_a_card_that_a_pod_has_whole_is_told_so_before_and_after_its_admission() -> None:
+async def test_a_card_that_a_pod_has_whole_is_changed_so_before_and_after_its_admission() -> None:
     async with PluginRig(cards=(16, 16), plugin={"mode": Mode.BOTH}) as rig:
         rig.bind_whole("now", cards="0")
         await rig.until_recorded("now")
-        rig.app.observed.book.apply(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
+        rig.app.observed.store.apply(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
         (node,) = (await Caller({}).ask("--plugin", address(rig)))["nodes"]
     assert node["modes"] == ["memory", "whole"]
     assert [(card["mode"], card["grantedUnits"]) for card in node["cards"]] == [("whole", 16), ("whole", 0)]
@@ -157,7 +157,7 @@ async def test_a_library_alone_is_asked_where_it_is_named_alone(tmp_path: Path) 
     assert (only["mode"], only["units"], only["usedBytes"], only["healthy"]) == (None, None, None, True)
 
 
-async def test_neither_plugin_nor_library_is_told_with_both_reasons(tmp_path: Path) -> None:
+async def test_neither_plugin_nor_library_is_changed_with_both_reasons(tmp_path: Path) -> None:
     ran = await Caller({}).call("--plugin", silent_url(), "--cards", simulated(tmp_path))
     assert (ran.code, ran.out) == (75, "")
     assert "no plugin answers at" in ran.err

@@ -86,7 +86,7 @@ def _read(descriptor: int) -> str:
         return ""
 
 
-async def test_a_pipe_is_told_of_trouble_once_and_of_its_end() -> None:
+async def test_a_pipe_is_changed_of_trouble_once_and_of_its_end() -> None:
     async with PluginRig(cards=(16,)) as rig:
         assert rig.app.server is not None
         url = rig.app.server.url

@@ -54,7 +54,7 @@ async def test_where_both_have_cards_the_preferred_is_taken_and_the_other_told(
     await source.close()
 
 
-async def test_what_was_passed_over_is_told_with_its_reason(tmp_path: Path) -> None:
+async def test_what_was_passed_over_is_changed_with_its_reason(tmp_path: Path) -> None:
     source, efml, nvml = auto_of(tmp_path)
     efml.control("fail EfmlInit * 6")
     await source.list_cards()
@@ -65,7 +65,7 @@ async def test_what_was_passed_over_is_told_with_its_reason(tmp_path: Path) -> N
     await source.close()
 
 
-async def test_without_any_cards_every_reason_is_told_and_a_later_driver_found(tmp_path: Path) -> None:
+async def test_without_any_cards_every_reason_is_changed_and_a_later_driver_found(tmp_path: Path) -> None:
     source, efml, nvml = auto_of(tmp_path)
     efml.control("cards 0")
     nvml.control("cards 0")

@@ -71,7 +71,7 @@ async def wait_for_end(pid: int) -> None:
         os.close(descriptor)
 
 
-async def hang_one_call(kind: LibraryKind, folder: Path, call: str) -> None:
+async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:
     """Make one function hang for card 1 and check that card 1 alone bears it."""
     folder.mkdir()
     fake = install_fake(kind, folder)
@@ -94,7 +94,7 @@ async def hang_one_call(kind: LibraryKind, folder: Path, call: str) -> None:
 
 @pytest.mark.parametrize(("kind", "calls"), [("efml", EFML_CALLS), ("nvml", NVML_CALLS)])
 async def test_a_hang_in_any_call_about_a_card_is_that_cards_alone(
-    tmp_path: Path, kind: LibraryKind, calls: Sequence[str]
+    tmp_path: Path, kind: FakeKind, calls: Sequence[str]
 ) -> None:
     async with asyncio.TaskGroup() as group:
         for call in calls:
@@ -232,7 +232,7 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
         assert (await source.health(first)).healthy
 
 
-async def test_a_missing_library_is_told_as_missing() -> None:
+async def test_a_missing_library_is_changed_as_missing() -> None:
     source = IsolatedSource(LibrarySpec(kind="efml", library="/nonexistent/libefml.so"))
     with pytest.raises(LibraryMissingError, match=r"'/nonexistent/libefml.so' cannot be loaded"):
         await source.list_cards()

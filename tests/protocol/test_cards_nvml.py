@@ -36,7 +36,7 @@ async def source_of(
         await source.close()
 
 
-async def test_all_of_a_card_is_told(tmp_path: Path) -> None:
+async def test_all_of_a_card_is_changed(tmp_path: Path) -> None:
     devices = tmp_path / "devices"
     for address in ("0000:3a:00.0", "0000:3b:00.0"):
         (devices / address).mkdir(parents=True)
@@ -104,7 +104,7 @@ async def test_cards_that_are_shared_another_way_are_left_out(tmp_path: Path) ->
     assert [card.index for card in report.cards] == [0]
     assert report.left_out == (
         LeftOutCard(index=1, uuid="GPU-00000001", reason="MIG mode is on"),
-        LeftOutCard(index=2, uuid="GPU-00000002", reason="the driver tells no memory size for this card"),
+        LeftOutCard(index=2, uuid="GPU-00000002", reason="the driver reports no memory size for this card"),
     )
 
 

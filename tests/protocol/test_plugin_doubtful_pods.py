@@ -1,4 +1,4 @@
-"""Pods that are easily taken for what they are not: seen late, spoilt, deleted by force, or partly hidden."""
+"""Pods that are easily taken for what they are not: seen late, unreadable, deleted by force, or partly hidden."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_list_of_pods_that_is_late_after_a_restart_puts_no_pod_on_anothe
         await rig.start_plugin()
         await rig.until_units(32)
         assert late.struck, "the list was late"
-        assert "a" in {entry.ref.name for entry in rig.app.observed.book.entries.values()}, "and was waited for"
+        assert "a" in {entry.ref.name for entry in rig.app.observed.store.entries.values()}, "and was waited for"
         rig.bind("b", 4, 12, card=1)
         await rig.until_recorded("b")
         assert (rig.record("a"), rig.record("b")) == (("0", "true"), ("1", "true"))
@@ -48,13 +48,13 @@ async def test_a_start_without_the_api_server_is_bounded_and_pods_that_come_late
         await rig.start_plugin()
         rig.app.facts_timeout_s = 0.2
         await rig.until_units(32)
-        book = rig.app.observed.book
-        assert (away.struck > 0, len(book.entries), set(book.cards_in_use(whole=False))) == (True, 0, {0})
+        store = rig.app.observed.store
+        assert (away.struck > 0, len(store.entries), set(store.cards_in_use(whole=False))) == (True, 0, {0})
         rig.kubelet.faults.admission_open.clear()
         rig.bind("b", 4, 12, card=1)
         rig.api.faults.off(away)
-        await rig.until(lambda: len(book.entries) == 2, "the plugin knows both")
-        assert ([each.pod.name for each in book.candidates()], book.promised()) == (["b"], {1: 16})
+        await rig.until(lambda: len(store.entries) == 2, "the plugin knows both")
+        assert ([each.pod.name for each in store.candidates()], store.promised()) == (["b"], {1: 16})
         rig.kubelet.faults.admission_open.set()
         await rig.until_recorded("b")
         assert (rig.visible("b", "c0"), rig.visible("b", "c1")) == ("1", "1")
@@ -64,14 +64,14 @@ async def test_a_running_pod_whose_record_was_broken_and_mended_is_taken_for_no_
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
-        book = rig.app.observed.book
+        store = rig.app.observed.store
         rig.kubelet.faults.admission_open.clear()
         rig.bind("b", 4, 12, card=1)
-        await rig.until(lambda: len(book.entries) == 2, "both are known")
+        await rig.until(lambda: len(store.entries) == 2, "both are known")
         for value in ("broken", "0"):
             await annotate(rig, "a", value)
-        await rig.until(lambda: rig.record("a") == ("0", "true") and not book.unreadable, "mended")
-        assert ([each.pod.name for each in book.candidates()], book.promised()) == (["b"], {1: 16})
+        await rig.until(lambda: rig.record("a") == ("0", "true") and not store.unreadable, "repaired")
+        assert ([each.pod.name for each in store.candidates()], store.promised()) == (["b"], {1: 16})
         rig.kubelet.faults.admission_open.set()
         await rig.until_recorded("b")
         assert (rig.visible("b", "c0"), rig.visible("b", "c1")) == ("1", "1")
@@ -88,14 +88,14 @@ async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_noth
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
-        await rig.until(lambda: rig.app.observed.book.writes({}, {}, 0) == [], "the watch has shown the record")
+        await rig.until(lambda: rig.app.observed.store.writes({}, {}, 0) == [], "the watch has shown the record")
         await annotate(rig, "a", value)
-        assert rig.app.observed.book.held_units() == {0: 4}
+        assert rig.app.observed.store.held_units() == {0: 4}
         await rig.until(lambda: rig.record("a") == ("0", "true"), "the record is true again", SOON_S)
-        await rig.until(lambda: rig.app.observed.book.unreadable == (), "the plugin reads it")
+        await rig.until(lambda: rig.app.observed.store.unreadable == (), "the plugin reads it")
         if value == "zzz":
-            await rig.until(lambda: rig.events("RecordMended"), "an event tells")
-            assert "'zzz' is not a whole number" in rig.events("RecordMended")[0]
+            await rig.until(lambda: rig.events("RecordRepaired"), "an event tells")
+            assert "'zzz' is not a whole number" in rig.events("RecordRepaired")[0]
 
 
 async def test_a_record_spoilt_while_the_plugin_was_away_is_put_right_by_the_next() -> None:
@@ -121,10 +121,10 @@ async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_it
         uid = rig.pod("a")["metadata"]["uid"]
         rig.kubelet.faults.podresources = mode
         await rig.request("DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
-        await rig.until(lambda: not rig.app.observed.book.entries, "the plugin knows that it is gone")
-        looks = rig.app.observed.keeper.counters.checks
-        await rig.until(lambda: rig.app.observed.keeper.counters.checks > looks, "the record was read since")
-        assert rig.app.observed.book.users_of(0, whole=False) == ["default/a"]
+        await rig.until(lambda: not rig.app.observed.store.entries, "the plugin knows that it is gone")
+        looks = rig.app.observed.reconciler.counters.checks
+        await rig.until(lambda: rig.app.observed.reconciler.counters.checks > looks, "the record was read since")
+        assert rig.app.observed.store.users_of(0, whole=False) == ["default/a"]
         rig.bind_whole("w", cards="0")
         await rig.until_failed("w")
         assert rig.kubelet.counts()[WHOLE].allocatable == 0
@@ -171,7 +171,7 @@ async def test_a_request_that_is_refused_elsewhere_counts_with_what_the_kubelet_
         put(rig, "a", {RESOURCE: "12", ENFLAME.count_resource: "2"})
         await rig.until_recorded("a")
         card = int(rig.record("a")[0] or "-1")
-        assert rig.app.observed.book.held_units() == {card: 12}
+        assert rig.app.observed.store.held_units() == {card: 12}
         status = describe_node(rig.app.observed)
         assert [each.held_units for each in status.cards if each.index == card] == [12]
         assert "only 1 is accepted" in status.unreadable_pods[0].reason

@@ -20,7 +20,7 @@ async def figures(rig: PluginRig) -> Figures:
     return parse_figures((await rig.get("/metrics"))[1])
 
 
-async def test_every_pod_is_told_with_its_bytes_of_each_card_until_it_ends() -> None:
+async def test_every_pod_is_changed_with_its_bytes_of_each_card_until_it_ends() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         rig.bind("b", 2, 1, card=1)
@@ -31,7 +31,7 @@ async def test_every_pod_is_told_with_its_bytes_of_each_card_until_it_ends() -> 
         assert found.sum(name, pod_namespace="default", pod_name="b", card="1") == 3 * GIB
         assert found.sum(name) == found.sum("gcushare_card_granted_bytes") == 7 * GIB
         await rig.delete("b")
-        await rig.until(lambda: len(rig.app.observed.book.entries) == 1, "the plugin has seen its end")
+        await rig.until(lambda: len(rig.app.observed.store.entries) == 1, "the plugin has seen its end")
         assert (await figures(rig)).sum(name) == 4 * GIB
 
 
@@ -58,7 +58,7 @@ async def _told(rig: PluginRig, wanted: Callable[[Figures], bool]) -> Figures:
     return found
 
 
-async def test_what_pods_use_is_told_by_pod_and_card_beside_what_belongs_to_nobody(tmp_path: Path) -> None:
+async def test_what_pods_use_is_changed_by_pod_and_card_beside_what_belongs_to_nobody(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root, "mode": Mode.BOTH}) as rig:
         rig.bind("a", 4, card=0)
@@ -86,7 +86,7 @@ async def test_what_pods_use_is_told_by_pod_and_card_beside_what_belongs_to_nobo
         proc.end(11)  # a process that ended while its driver still lists it
         await _told(rig, lambda found: found.sum(used, pod_name="a") == 2 * GIB)
         await rig.delete("b")
-        await rig.until(lambda: len(rig.app.observed.book.entries) == 2, "the plugin has seen its end")
+        await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin has seen its end")
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
 
 
@@ -104,23 +104,23 @@ async def test_a_pod_that_uses_a_card_that_it_does_not_hold_was_granted_nothing_
         assert f'{granted}{{card="1"' in (await rig.get("/metrics"))[1]
 
 
-async def test_without_the_hosts_process_ids_nothing_is_told_and_the_status_says_why(tmp_path: Path) -> None:
+async def test_without_the_hosts_process_ids_nothing_is_changed_and_the_status_says_why(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc", namespace="pid:[4026532000]")
     async with PluginRig(cards=(16,), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
         _used(rig, {0: {11: GIB}})
-        keeper = rig.app.observed.pod_use
-        assert keeper is not None
-        await rig.until(lambda: keeper.problem, "the processes were looked for")
+        reconciler = rig.app.observed.pod_use
+        assert reconciler is not None
+        await rig.until(lambda: reconciler.problem, "the processes were looked for")
         document = json.loads((await rig.get("/status"))[1])
         assert "hostPID" in document["podUse"]
         assert document["cards"][0]["unattributedBytes"] is None
         assert document["problems"] == {}
         for name in ("gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"):
             assert name not in (await rig.get("/metrics"))[1]
-        assert "\nUse per pod is not told: process ids are" in render_status(describe_node(rig.app.observed))
+        assert "\nUse per pod is not known: process ids are" in render_status(describe_node(rig.app.observed))
 
 
-async def test_without_the_flag_nothing_is_told_of_what_pods_use() -> None:
+async def test_without_the_flag_nothing_is_changed_of_what_pods_use() -> None:
     async with PluginRig(cards=(16,)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")

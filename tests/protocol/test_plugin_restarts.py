@@ -108,7 +108,7 @@ async def _identity(rig: PluginRig) -> int:
     return (rig.root / "device-plugins" / "enflamegcushare.sock").stat().st_ino
 
 
-async def test_what_was_to_be_told_before_a_stop_is_told() -> None:
+async def test_what_was_to_be_told_before_a_stop_is_changed() -> None:
     async with PluginRig(cards=(16,) * 4) as rig:
         names = [f"p{index}" for index in range(4)]
         for index, name in enumerate(names):

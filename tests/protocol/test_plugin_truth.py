@@ -23,7 +23,7 @@ def backwards(pods: Sequence[Pod]) -> Sequence[Pod]:
 
 
 async def bind_equal_pods(rig: PluginRig) -> list[str]:
-    """Four equal pods on two cards, admitted in the order in which the plugin does not guess."""
+    """Four equal pods on two cards, admitted in the order in which the plugin does not expect."""
     names = [f"p{number}" for number in range(4)]
     rig.kubelet.faults.admission_open.clear()
     for number, name in enumerate(names):
@@ -175,10 +175,10 @@ async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_an
         rig.bind("a", 4, card=6)
         rig.bind("b", 2, card=7)
         await rig.kubelet.gather_pods(2)
-        await rig.until(lambda: len(rig.app.observed.book.entries) == 2, "the plugin knows both")
+        await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin knows both")
         await rig.api.stop()
         rig.kubelet.faults.admission_open.set()
-        await rig.until(lambda: rig.app.observed.keeper.writer.counters.failed_writes > 0, "writes that fail")
+        await rig.until(lambda: rig.app.observed.reconciler.writer.counters.failed_writes > 0, "writes that fail")
         await rig.until(lambda: (rig.visible("a"), rig.visible("b")) == ("6", "7"), "both run on their cards")
         await rig.api.start()
         await rig.until_recorded("a", "b")
@@ -202,4 +202,4 @@ async def test_ids_of_another_plugin_in_the_checkpoint_are_explained_and_not_cou
         (text,) = rig.events("ForeignDeviceIds")
         assert "container 'app' of pod old-uid holds 2 device ids such as 'GCU-0a1b-_-0'" in text
         assert "delete that pod to free its memory" in text
-        assert rig.app.observed.book.held_units() == {}
+        assert rig.app.observed.store.held_units() == {}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.errors import GcushareError, RetryableError
-from gcushare.device_plugin.allocation.memory import Allocator
+from gcushare.device_plugin.allocation.memory import MemoryAllocator
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.wire.kubelet.device_ids import card_of_device_id, device_ids_of_card
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
@@ -75,11 +75,11 @@ class KubeletModel:
             counts[card] = counts.get(card, 0) + 1
         return counts
 
-    async def admit(self, pod: PodModel, plugin: Allocator) -> str:
+    async def admit(self, pod: PodModel, plugin: MemoryAllocator) -> str:
         """Admit a pod; returns "" or why it is refused, in which case it holds nothing.
 
         Raises:
-            KubeletDied: it was told to; the pod is admitted anew by the next kubelet.
+            KubeletDied: it was told to; the pod is admitted again by the next kubelet.
         """
         self._pods[pod.uid] = pod
         reusable: set[str] = set()
@@ -125,7 +125,9 @@ class KubeletModel:
             record.add(uid, name, device_ids(sorted(ids)))
         return record
 
-    async def _choose(self, container: ContainerModel, reusable: Iterable[str], plugin: Allocator) -> frozenset[str]:
+    async def _choose(
+        self, container: ContainerModel, reusable: Iterable[str], plugin: MemoryAllocator
+    ) -> frozenset[str]:
         taken = frozenset(self._sample(sorted(reusable), container.units))
         if len(taken) == container.units:
             return taken

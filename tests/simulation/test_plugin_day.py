@@ -16,12 +16,10 @@ from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.allocation.memory import Allocator
-from gcushare.device_plugin.allocation.response import Delivery, Strategy
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.changes import PodChanges
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.allocation.allocator import PodChanges
+from gcushare.device_plugin.allocation.memory import MemoryAllocator
+from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord, decode_record, encode_record
@@ -69,35 +67,26 @@ class ApiModel:
         return decode_record(ENFLAME, self.annotations[uid])
 
 
-class Silent:
-    """Nobody listens."""
-
-    def record_written(self, write: RecordWrite) -> None: ...
-
-    def kubelet_record_read(self, record: KubeletRecord) -> None: ...
-
-
 class PluginModel:
     """The plugin's own parts, as one process has them; a restart makes new ones."""
 
     def __init__(self, kubelet: KubeletModel, api: ApiModel) -> None:
-        self.book = PodStore(ENFLAME)
-        self.keeper = RecordKeeper(
-            self.book,
+        self.store = PodStore(ENFLAME)
+        self.reconciler = AllocationReconciler(
+            self.store,
             kubelet,
             api,
-            Silent(),
             clock=lambda: kubelet.now_s,
             wall_clock_ns=lambda: int(kubelet.now_s * 1e9),
         )
-        self.allocator = Allocator(
-            self.book,
-            Delivery(ENFLAME, (Strategy.ENV,)),
+        self.allocator = MemoryAllocator(
+            self.store,
+            AllocateResponses(ENFLAME, (Strategy.ENV,)),
             PodChanges(),
             wait_for_pod_s=0.0,
             clock=lambda: kubelet.now_s,
-            on_allocated=self.keeper.note_allocation,
         )
+        self.allocator.on_allocated = self.reconciler.note_allocation
         inventory = Inventory(
             unit=parse_memory_unit("1"),
             cards=tuple(
@@ -105,7 +94,7 @@ class PluginModel:
                 for index, units in CARDS.items()
             ),
         )
-        self.keeper.writer.set_inventory(inventory)
+        self.reconciler.writer.set_inventory(inventory)
         self.allocator.set_inventory(inventory)
 
 
@@ -168,8 +157,8 @@ class Day:
         self.counts.restarts += 1
         self.plugin = PluginModel(self.kubelet, self.api)
         for uid in self.api.pods:
-            self.plugin.book.apply(self.api.document(uid))
-        await self.plugin.keeper.check()
+            self.plugin.store.apply(self.api.document(uid))
+        await self.plugin.reconciler.check()
 
     def _change_faults(self) -> None:
         if self._happens(self._weather.faults):
@@ -187,13 +176,13 @@ class Day:
             await self._admit(pod)
             self.kubelet.now_s += self.rng.choice([0.001, 0.005, 0.03])
             if self.rng.random() < 0.5:
-                await self.plugin.keeper.check()
+                await self.plugin.reconciler.check()
 
     async def _admit(self, pod: PodModel) -> None:
         is_unseen = self._happens(self._weather.unseen)
         self.counts.unseen += is_unseen
         if is_unseen:
-            self.plugin.book.forget(pod.uid)
+            self.plugin.store.forget(pod.uid)
         try:
             refusal = await self.kubelet.admit(pod, self.plugin.allocator)
         except KubeletDied:
@@ -204,7 +193,7 @@ class Day:
             self._end(pod.uid)
             return
         self.counts.admitted += 1
-        self.plugin.book.apply(self.api.document(pod.uid))
+        self.plugin.store.apply(self.api.document(pod.uid))
         self.ends_at_s[pod.uid] = self.kubelet.now_s + self.rng.choice([0.01, 60, 1_800, 1_800, 7_200])
 
     def _happens(self, probability: float) -> bool:
@@ -232,7 +221,7 @@ class Day:
                 card_indexes=(card,), card_units=CARDS[card], pod_units=units, assign_time_ns=number, assigned=False
             )
             self.api.annotations[pod.uid] = dict(encode_record(ENFLAME, record))
-        self.plugin.book.apply(self.api.document(pod.uid))
+        self.plugin.store.apply(self.api.document(pod.uid))
         return pod
 
     def _used(self) -> dict[int, int]:
@@ -247,27 +236,27 @@ class Day:
     def _end(self, uid: str) -> None:
         self.kubelet.end(uid)
         self.ends_at_s.pop(uid, None)
-        self.plugin.book.forget(uid, is_over=True)
+        self.plugin.store.forget(uid, is_over=True)
         del self.api.pods[uid], self.api.annotations[uid]
 
     async def settle(self) -> None:
         """Let the kubelet's record show everything and the records follow, as far as the faults of now let them."""
         for delay_s in SETTLING_S:
             self.kubelet.now_s += delay_s
-            await self.plugin.keeper.check()
+            await self.plugin.reconciler.check()
             async with asyncio.TaskGroup() as writers:
-                self.plugin.keeper.writer.start_due(writers)
+                self.plugin.reconciler.writer.start_due(writers)
             for uid in sorted(self.api.changed & self.api.pods.keys()):
-                self.plugin.book.apply(self.api.document(uid))
-                self.plugin.keeper.writer.note_pod(uid)
+                self.plugin.store.apply(self.api.document(uid))
+                self.plugin.reconciler.writer.note_pod(uid)
             self.api.changed.clear()
 
     def check(self) -> None:
         """What must hold whenever things have settled."""
-        assert self.plugin.book.open_guesses == 0
+        assert self.plugin.store.pending_allocations == 0
         if self.kubelet.source == "nothing":
             return
-        held, truth = self.plugin.book.held_units(), self.kubelet.units_by_card()
+        held, truth = self.plugin.store.held_units(), self.kubelet.units_by_card()
         if all(len(self.kubelet.truth(uid)) == 1 for uid in self.api.pods):
             assert held == truth
         # Of a pod that a preference ignored has put on two cards, ids of its init containers count twice.
@@ -295,7 +284,7 @@ async def test_a_day_of_pods_and_failures_loses_no_unit_and_leaves_true_records(
         day._end(uid)
     await day.settle()
     assert day.kubelet.free() == day.kubelet.all_ids
-    assert (day.plugin.book.held_units(), day.plugin.book.promised()) == ({}, {})
+    assert (day.plugin.store.held_units(), day.plugin.store.promised()) == ({}, {})
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])

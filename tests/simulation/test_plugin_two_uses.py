@@ -71,7 +71,7 @@ class World:
         self.listen()
 
     def listen(self) -> None:
-        for resource, table in ((MEMORY, self.plugin.parts.table), (WHOLE, self.plugin.parts.whole_table)):
+        for resource, table in ((MEMORY, self.plugin.parts.memory_devices), (WHOLE, self.plugin.parts.whole_devices)):
             self.believed[resource].append(healthy_ids(table.message))
 
     def show_record(self) -> None:
@@ -83,8 +83,8 @@ class World:
             else:
                 record.add(uid, "c0", device_ids(sorted(ids)))
         self.now_s += 3_600.0
-        self.plugin.parts.book.end_gone(record.holders, self.now_s)
-        self.plugin.parts.book.reconcile(record.holdings, record.whole)
+        self.plugin.parts.store.end_gone(record.holders, self.now_s)
+        self.plugin.parts.store.reconcile(record.holdings, record.whole)
         self.plugin.agent.kubelet_record_read(record)
 
     async def admit(self, number: int) -> None:
@@ -186,7 +186,7 @@ async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
         world._end(uid)
     world.show_record()
     world.show_record()
-    world.plugin.parts.book.end_guesses(1.0, believe=False)
+    world.plugin.parts.store.end_pending(1.0, believe=False)
     world.plugin.agent.allocated()
-    assert len(healthy_ids(world.plugin.parts.table.message)) == CARDS * UNITS
-    assert len(healthy_ids(world.plugin.parts.whole_table.message)) == CARDS
+    assert len(healthy_ids(world.plugin.parts.memory_devices.message)) == CARDS * UNITS
+    assert len(healthy_ids(world.plugin.parts.whole_devices.message)) == CARDS

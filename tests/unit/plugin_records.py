@@ -11,11 +11,10 @@ from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from tests.unit.test_plugin_pod_book import pod
+from tests.unit.test_plugin_pod_store import pod
 
 CARDS = Inventory(
     unit=parse_memory_unit("1"),
@@ -54,34 +53,30 @@ class World:
             raise self.failures[pod.name]
         self.patched.append((pod.name, annotations["enflame.com/gcu-device-id"]))
 
-    def record_written(self, write: RecordWrite) -> None:
-        self.told.append(write.pod.name)
-
-    def kubelet_record_read(self, record: KubeletRecord) -> None:
-        self.told.append(record.source)
-
     def hold(self, name: str, card: int, units: int = 4) -> None:
         """Have the kubelet's record show that a pod holds units of a card."""
         assert self.record is not None
         self.record.holdings[f"d/{name}"] = {"c0": {card: units}}
 
 
-def keeper_of(world: World, book: PodStore) -> RecordKeeper:
-    keeper = RecordKeeper(book, world, world, world, clock=lambda: world.now_s, wall_clock_ns=lambda: 7)
-    keeper.writer.set_inventory(CARDS)
-    return keeper
+def reconciler_of(world: World, store: PodStore) -> AllocationReconciler:
+    reconciler = AllocationReconciler(store, world, world, clock=lambda: world.now_s, wall_clock_ns=lambda: 7)
+    reconciler.on_read = lambda record: world.told.append(record.source)
+    reconciler.writer.on_written = lambda write: world.told.append(write.pod.name)
+    reconciler.writer.set_inventory(CARDS)
+    return reconciler
 
 
-def book_of(*names: str) -> PodStore:
-    book = PodStore(ENFLAME)
+def store_of(*names: str) -> PodStore:
+    store = PodStore(ENFLAME)
     for name in names:
-        book.apply(pod(name, 4))
-    return book
+        store.apply(pod(name, 4))
+    return store
 
 
-async def write_due(keeper: RecordKeeper) -> float:
+async def write_due(reconciler: AllocationReconciler) -> float:
     """Write what is due and wait for all of it; returns in how many seconds the next write would be due."""
     async with asyncio.TaskGroup() as writers:
-        keeper.writer.start_due(writers)
+        reconciler.writer.start_due(writers)
     async with asyncio.TaskGroup() as nothing_due:
-        return keeper.writer.start_due(nothing_due)
+        return reconciler.writer.start_due(nothing_due)

@@ -42,7 +42,7 @@ def test_an_address_is_written_from_its_parts() -> None:
     assert pci_address(0, 0x3D, 0, 0) == FIRST
 
 
-def test_a_card_on_the_bus_is_told_from_one_that_fell_off(tmp_path: Path) -> None:
+def test_a_card_on_the_bus_is_changed_from_one_that_fell_off(tmp_path: Path) -> None:
     bus = bus_of(tmp_path, **{FIRST: ("pci0000:3a/0000:3a:00.0", 0)})
     assert bus.has_card(FIRST) is True
     assert bus.has_card(SECOND) is False

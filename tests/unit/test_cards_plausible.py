@@ -51,8 +51,8 @@ def test_the_largest_card_that_is_believed_has_no_more_units_than_an_inventory_m
 @pytest.mark.parametrize(
     ("card", "reason"),
     [
-        (Card(index=0, uuid="u", memory_bytes=2**64 - 1), "the library tells 18446744073709551615 bytes of memory"),
-        (Card(index=2**32 - 1, uuid="u", memory_bytes=1), f"the library tells index 4294967295; at most {MAX_INDEX}"),
+        (Card(index=0, uuid="u", memory_bytes=2**64 - 1), "the library reports 18446744073709551615 bytes of memory"),
+        (Card(index=2**32 - 1, uuid="u", memory_bytes=1), f"the library reports index 4294967295; at most {MAX_INDEX}"),
     ],
 )
 def test_a_card_that_cannot_be_is_left_out_at_its_place_with_the_reason(card: Card, reason: str) -> None:
@@ -68,7 +68,7 @@ def test_a_card_that_was_left_out_already_is_bounded_as_well() -> None:
 
 @pytest.mark.parametrize("count", [-1, MAX_LISTED + 1, 2**32 - 1])
 def test_a_count_that_no_machine_has_is_the_librarys_failure(count: int) -> None:
-    with pytest.raises(DeviceError, match=f"tells {count} cards; at most {MAX_LISTED} are believed"):
+    with pytest.raises(DeviceError, match=f"reports {count} cards; at most {MAX_LISTED} are believed"):
         believed_count(count)
 
 

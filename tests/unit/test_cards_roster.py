@@ -7,13 +7,9 @@ from dataclasses import replace
 from gcushare.cards.health import HealthPolicy
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.cards.roster import (
-    CardAltered,
-    CardAppeared,
-    CardLost,
-    CardRecovered,
-    CardReplaced,
+    CardChange,
     CardRoster,
-    CardSick,
+    ChangeKind,
 )
 from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
 
@@ -42,7 +38,10 @@ def health_of(roster: CardRoster) -> dict[int, Health]:
 
 def test_new_cards_appear_and_stand_by_index() -> None:
     roster = CardRoster(HealthPolicy())
-    assert roster.take_list(report(SECOND, FIRST), 0.0) == [CardAppeared(SECOND), CardAppeared(FIRST)]
+    assert roster.take_list(report(SECOND, FIRST), 0.0) == [
+        CardChange(ChangeKind.APPEARED, SECOND, "34359738368 bytes, "),
+        CardChange(ChangeKind.APPEARED, FIRST, "17179869184 bytes, "),
+    ]
     assert [state.card for state in roster.states] == [FIRST, SECOND]
     assert roster.driver == "1.0"
 
@@ -53,22 +52,22 @@ def test_the_same_list_again_changes_nothing() -> None:
 
 def test_a_sick_card_leaves_the_others_untouched() -> None:
     roster = roster_of(FIRST, SECOND)
-    assert roster.take_reading(SECOND, OFF_THE_BUS, 5.0) == [CardSick(SECOND, "off the bus")]
+    assert roster.take_reading(SECOND, OFF_THE_BUS, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "off the bus")]
     assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
 
 
-def test_a_recovered_card_is_told_once() -> None:
+def test_a_recovered_card_is_changed_once() -> None:
     roster = roster_of(FIRST)
     roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
     changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 25.0, 41.0, 46.0)]
-    assert changes == [[], [], [CardRecovered(FIRST)], []]
+    assert changes == [[], [], [CardChange(ChangeKind.RECOVERED, FIRST)], []]
 
 
 def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record() -> None:
     roster = roster_of(FIRST)
     roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
     new = replace(FIRST, uuid="new")
-    assert roster.take_list(report(new), 10.0) == [CardReplaced(new, FIRST)]
+    assert roster.take_list(report(new), 10.0) == [CardChange(ChangeKind.REPLACED, new, "a")]
     assert health_of(roster) == {0: Health.HEALTHY}
 
 
@@ -83,14 +82,14 @@ def test_a_card_of_another_size_is_altered_and_keeps_its_health() -> None:
     roster = roster_of(FIRST)
     roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
     grown = replace(FIRST, memory_bytes=24 * GIB)
-    assert roster.take_list(report(grown), 10.0) == [CardAltered(grown, FIRST)]
+    assert roster.take_list(report(grown), 10.0) == [CardChange(ChangeKind.ALTERED, grown, str(FIRST))]
     assert health_of(roster) == {0: Health.UNHEALTHY}
 
 
 def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> None:
     roster = roster_of(FIRST, SECOND)
     reason = "the card is no longer listed by its driver"
-    assert roster.take_list(report(FIRST), 5.0) == [CardLost(SECOND, reason)]
+    assert roster.take_list(report(FIRST), 5.0) == [CardChange(ChangeKind.LOST, SECOND, reason)]
     assert roster.take_list(report(FIRST), 10.0) == []
     assert [(s.card.index, s.health, s.reason, s.is_gone) for s in roster.states] == [
         (0, Health.HEALTHY, "", False),
@@ -101,7 +100,7 @@ def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> N
 def test_a_card_that_is_now_shared_another_way_is_lost_for_that_reason() -> None:
     roster = roster_of(FIRST)
     left_out = (LeftOutCard(index=0, uuid="a", reason="MIG mode is on"),)
-    assert roster.take_list(report(left_out=left_out), 5.0) == [CardLost(FIRST, "MIG mode is on")]
+    assert roster.take_list(report(left_out=left_out), 5.0) == [CardChange(ChangeKind.LOST, FIRST, "MIG mode is on")]
     assert roster.left_out == left_out
 
 
@@ -110,14 +109,14 @@ def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
     roster.take_list(report(), 5.0)
     assert roster.take_list(report(FIRST), 10.0) == []
     changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 20.0, 40.0)]
-    assert changes[-1] == [CardRecovered(FIRST)]
+    assert changes[-1] == [CardChange(ChangeKind.RECOVERED, FIRST)]
     assert not roster.states[0].is_gone
 
 
 def test_a_critical_event_strikes_the_card_it_names() -> None:
     roster = roster_of(FIRST, SECOND)
     event = HealthEvent(uuid="b", reason="critical XID 79", critical=True)
-    assert roster.take_event(event, 5.0) == [CardSick(SECOND, "critical XID 79")]
+    assert roster.take_event(event, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "critical XID 79")]
 
 
 def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselves() -> None:
@@ -132,7 +131,7 @@ def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselv
 def test_a_silent_source_makes_every_card_sick_only_after_its_time() -> None:
     roster = roster_of(FIRST, SECOND)
     assert roster.take_silence("driver is gone", 59.0) == []
-    assert [type(change) for change in roster.take_silence("driver is gone", 60.0)] == [CardSick, CardSick]
+    assert [change.kind for change in roster.take_silence("driver is gone", 60.0)] == [ChangeKind.SICK] * 2
 
 
 def test_two_cards_of_one_index_do_not_take_turns() -> None:

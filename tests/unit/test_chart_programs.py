@@ -125,8 +125,8 @@ def test_the_plugins_values_arrive() -> None:
     (gcu,) = pod_specs(objects)["DaemonSet/gcushare-device-plugin"]["containers"]
     (gpu,) = pod_specs(objects)["DaemonSet/gcushare-device-plugin-aliyun"]["containers"]
     enflame, aliyun = settings_of(gcu), settings_of(gpu)
-    assert (enflame.cards.vendor.value, enflame.cards.memory_unit) == ("enflame", "1")
-    assert (aliyun.cards.vendor.value, aliyun.cards.memory_unit) == ("aliyun", "GiB")
+    assert (enflame.cards.vendor.name, enflame.cards.memory_unit) == ("enflame", "1")
+    assert (aliyun.cards.vendor.name, aliyun.cards.memory_unit) == ("aliyun", "GiB")
     assert enflame.cards.efml_library == Path("/usr/lib/libefml.so")
     assert aliyun.cards.nvml_library is None
     assert enflame.cards.reserve.percent == 5

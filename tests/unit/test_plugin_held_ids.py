@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.kubelet.held_ids import HeldIds
+from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
-from tests.unit.plugin_records import World, keeper_of
-from tests.unit.test_plugin_pod_book import UNITS, UUIDS, book_of, init_pod, pod
+from tests.unit.plugin_records import World, reconciler_of
+from tests.unit.test_plugin_pod_store import UNITS, UUIDS, init_pod, pod, store_of
 from tests.unit.test_plugin_two_resources import in_use, whole_pod
 
 FOUR, EIGHT = device_ids_of_card(0, 4), device_ids_of_card(0, 8)
@@ -34,23 +34,23 @@ class Asked:
         self.pods = set(pods)
 
 
-def held_of(book: PodStore) -> tuple[HeldIds, Asked]:
+def held_of(store: PodStore) -> tuple[HeldIds, Asked]:
     asked = Asked()
-    return HeldIds(book, asked.note), asked
+    return HeldIds(store, asked.note), asked
 
 
 def test_a_card_with_plain_pods_is_closed_at_once_and_no_checkpoint_is_asked_for() -> None:
-    book = book_of(pod("a", 4, card=0), init_pod("elsewhere", 8, 4))
-    book.reconcile({"uid-a": {"c0": {0: 4}}, "uid-elsewhere": {"c0": {1: 4}}})
-    held, asked = held_of(book)
+    store = store_of(pod("a", 4, card=0), init_pod("elsewhere", 8, 4))
+    store.reconcile({"uid-a": {"c0": {0: 4}}, "uid-elsewhere": {"c0": {1: 4}}})
+    held, asked = held_of(store)
     assert held.of_cards(record_of(a=FOUR), frozenset({0})) == {0: frozenset(FOUR)}
     assert asked.pods == set()
 
 
 def test_a_card_with_a_pod_of_init_containers_is_closed_only_when_all_its_ids_are_known() -> None:
-    book = book_of(init_pod("a", 8, 4))
-    book.reconcile({"uid-a": {"c0": {0: 4}}})
-    held, asked = held_of(book)
+    store = store_of(init_pod("a", 8, 4))
+    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    held, asked = held_of(store)
     record = record_of(a=FOUR)
     assert held.of_cards(record, frozenset({0, 1})) == {1: frozenset()}
     assert asked.pods == {"uid-a"}
@@ -60,69 +60,69 @@ def test_a_card_with_a_pod_of_init_containers_is_closed_only_when_all_its_ids_ar
 
 
 def test_a_card_of_a_pod_in_doubt_is_closed_only_when_the_kubelet_was_asked_about_it() -> None:
-    book = book_of()
-    book.reconcile({})
-    book.apply(pod("a", 4, card=0, assigned=True))
-    held, _ = held_of(book)
+    store = store_of()
+    store.reconcile({})
+    store.apply(pod("a", 4, card=0, assigned=True))
+    held, _ = held_of(store)
     assert held.of_cards(record_of(), frozenset({0})) == {}
-    book.reconcile({"uid-a": {"c0": {0: 4}}})
+    store.reconcile({"uid-a": {"c0": {0: 4}}})
     assert held.of_cards(record_of(a=FOUR), frozenset({0})) == {0: frozenset(FOUR)}
 
 
 def test_a_checkpoint_hides_nothing() -> None:
-    book = book_of(init_pod("a", 8, 4))
-    book.reconcile({"uid-a": {"init": {0: 8}, "c0": {0: 4}}})
-    held, _ = held_of(book)
+    store = store_of(init_pod("a", 8, 4))
+    store.reconcile({"uid-a": {"init": {0: 8}, "c0": {0: 4}}})
+    held, _ = held_of(store)
     assert held.of_cards(record_of("checkpoint", a=EIGHT), frozenset({0})) == {0: frozenset(EIGHT)}
 
 
 @pytest.mark.parametrize("believed", [False, True], ids=["not shown yet", "record away"])
 def test_what_was_handed_out_since_the_record_was_read_is_held(believed: bool) -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.reconcile({})
-    held, _ = held_of(book)
+    store = store_of(pod("a", 4, card=0))
+    store.reconcile({})
+    held, _ = held_of(store)
     record = record_of()
     assert held.of_cards(record, frozenset({0})) == {0: frozenset()}
-    book.note_allocated("uid-a", "c0", {0: 4}, 0.0, ids=device_ids(FOUR))
+    store.note_allocated("uid-a", "c0", {0: 4}, 0.0, ids=device_ids(FOUR))
     if believed:
-        book.end_guesses(1.0, believe=True)
+        store.end_pending(1.0, believe=True)
     assert held.of_cards(record, frozenset({0, 1})) == {0: frozenset(FOUR), 1: frozenset()}
-    book.reconcile({"uid-a": {"c0": {0: 4}}})
+    store.reconcile({"uid-a": {"c0": {0: 4}}})
     assert held.of_cards(record_of(a=FOUR), frozenset({0})) == {0: frozenset(FOUR)}
 
 
 async def test_a_look_brings_the_hidden_ids_of_those_that_were_asked_for() -> None:
-    world, book = World(), book_of(init_pod("a", 8, 4))
-    keeper = keeper_of(world, book)
+    world, store = World(), store_of(init_pod("a", 8, 4))
+    reconciler = reconciler_of(world, store)
     world.record, world.checkpoint = record_of(a=FOUR), record_of("checkpoint", a=EIGHT)
-    await keeper.check()
+    await reconciler.check()
     assert (world.record.held_ids(0), world.record.hides_ids_of("uid-a")) == (frozenset(FOUR), True)
-    keeper.want_hidden_ids_of({"uid-a"})
-    await keeper.check()
+    reconciler.want_hidden_ids_of({"uid-a"})
+    await reconciler.check()
     assert (world.record.held_ids(0), world.record.hides_ids_of("uid-a")) == (frozenset(EIGHT), False)
 
 
 @pytest.mark.parametrize("checkpoint", [None, record_of("checkpoint", b=EIGHT)], ids=["unreadable", "not named"])
 async def test_hidden_ids_that_no_checkpoint_tells_stay_unknown(checkpoint: KubeletRecord | None) -> None:
-    world, book = World(), book_of(init_pod("a", 8, 4))
-    keeper = keeper_of(world, book)
+    world, store = World(), store_of(init_pod("a", 8, 4))
+    reconciler = reconciler_of(world, store)
     world.record, world.checkpoint = record_of(a=FOUR), checkpoint
-    keeper.want_hidden_ids_of({"uid-a"})
-    await keeper.check()
+    reconciler.want_hidden_ids_of({"uid-a"})
+    await reconciler.check()
     assert world.record.hides_ids_of("uid-a")
 
 
 async def test_whole_cards_of_init_containers_that_are_others_than_planned_are_found_and_recorded() -> None:
-    world, book = World(), book_of(whole_pod("w", 1, "2,3", init=2))
-    keeper = keeper_of(world, book)
+    world, store = World(), store_of(whole_pod("w", 1, "2,3", init=2))
+    reconciler = reconciler_of(world, store)
     assert world.record is not None
     world.record.add_whole("d/w", "c0", ["card-5"])
     world.checkpoint = KubeletRecord("checkpoint")
     world.checkpoint.add_whole("uid-w", "i0", ["card-4", "card-5"])
     world.checkpoint.add_whole("uid-w", "c0", ["card-5"])
-    await keeper.check()
+    await reconciler.check()
     world.record = KubeletRecord("podresources")
     world.record.add_whole("d/w", "c0", ["card-5"])
-    await keeper.check()
-    assert in_use(book) == (set(), {4, 5})
-    assert [write.cards for write in book.writes(UUIDS, UNITS, 1)] == [(4, 5)]
+    await reconciler.check()
+    assert in_use(store) == (set(), {4, 5})
+    assert [write.cards for write in store.writes(UUIDS, UNITS, 1)] == [(4, 5)]

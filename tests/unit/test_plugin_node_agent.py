@@ -7,22 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.cards.roster import CardsSnapshot, CardState
 from gcushare.core.cards import Card, Closure, Health, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
-from gcushare.device_plugin.allocation.cdi import CdiKeeper, CdiSpecFile
-from gcushare.device_plugin.allocation.memory import Allocator
-from gcushare.device_plugin.allocation.response import Delivery, Strategy
+from gcushare.device_plugin.allocation.allocator import PodChanges
+from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.device_plugin.allocation.memory import MemoryAllocator
+from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.kubelet.device_list import DeviceTable, WholeCardTable
-from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
+from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
+from gcushare.device_plugin.node.agent import NodeAgent
+from gcushare.device_plugin.node.inventory import Mode, Offer
+from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.changes import PodChanges
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.vendors import ENFLAME
@@ -31,7 +33,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Node, ObjectMeta
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from tests.unit.test_plugin_pod_book import pod
+from tests.unit.test_plugin_pod_store import pod
 
 
 @dataclass
@@ -74,12 +76,6 @@ class Away:
         raise RetryableError("away")
 
 
-class Silent:
-    def record_written(self, write: RecordWrite) -> None: ...
-
-    def kubelet_record_read(self, record: KubeletRecord) -> None: ...
-
-
 @dataclass
 class Rig:
     agent: NodeAgent
@@ -90,12 +86,12 @@ class Rig:
     def see(self, *gib: int, sick: Mapping[int, str] | None = None, uuids: Mapping[int, str] | None = None) -> None:
         """Have the source of cards list these, by index."""
         self.agent.cards_changed(
-            CardsSeen(
+            CardsSnapshot(
                 tuple(
-                    CardStatus(
-                        Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
-                        Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
-                        (sick or {}).get(index, ""),
+                    CardState(
+                        card=Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
+                        health=Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
+                        reason=(sick or {}).get(index, ""),
                     )
                     for index, size in enumerate(gib)
                 )
@@ -104,7 +100,7 @@ class Rig:
 
     def told(self) -> tuple[int, int]:
         """How many units the kubelet is told, and how many of them healthy."""
-        devices = pb.ListAndWatchResponse.FromString(self.parts.table.message).devices
+        devices = pb.ListAndWatchResponse.FromString(self.parts.memory_devices.message).devices
         return len(devices), sum(device.health == "Healthy" for device in devices)
 
     def hold(self, **pods: list[str]) -> None:
@@ -112,7 +108,7 @@ class Rig:
         record = KubeletRecord("podresources")
         for name, ids in pods.items():
             record.add(f"d/{name}", "c0", device_ids(ids))
-        self.parts.book.reconcile(record.holdings)
+        self.parts.store.reconcile(record.holdings)
         self.agent.kubelet_record_read(record)
 
     def node(self, **annotations: str) -> None:
@@ -129,32 +125,25 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
-    away, book, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
-    delivery = Delivery(ENFLAME, (Strategy.ENV,))
-
-    def note() -> None:
-        made.agent.allocated()
-
+    away, store, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
+    delivery = AllocateResponses(ENFLAME, (Strategy.ENV,))
     parts = Parts(
-        book=book,
+        store=store,
         pods=pods,
-        table=DeviceTable(),
-        allocator=Allocator(book, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=note),
-        whole_table=WholeCardTable(),
-        whole_allocator=WholeCardAllocator(
-            book, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0, on_allocated=note
-        ),
-        keeper=RecordKeeper(book, away, away, Silent(), clock=lambda: 0.0, wall_clock_ns=lambda: 0),
+        memory_devices=MemoryDeviceList(),
+        allocator=MemoryAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
+        whole_devices=WholeCardDeviceList(),
+        whole_allocator=WholeCardAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
+        reconciler=AllocationReconciler(store, away, away, clock=lambda: 0.0, wall_clock_ns=lambda: 0),
         publisher=Publisher(ENFLAME, away),
         announcer=heard,
-        cdi=CdiKeeper(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
+        cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
     )
-    made = Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts, clock=lambda: 0.0), parts, heard, away)
-    return made
+    return Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts, clock=lambda: 0.0), parts, heard, away)
 
 
 def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
-    rig.agent.cards_changed(CardsSeen((), problem="efml: libefml.so is not there"))
+    rig.agent.cards_changed(CardsSnapshot((), problem="efml: libefml.so is not there"))
     assert not rig.agent.offered.is_set()
     assert rig.heard.node == [("NoCards", "efml: libefml.so is not there")]
     rig.see(16)
@@ -164,12 +153,12 @@ def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
 
 def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
     rig.see(16, 16)
-    rig.agent.cards_changed(CardsSeen((), problem="the library does not answer"))
+    rig.agent.cards_changed(CardsSnapshot((), problem="the library does not answer"))
     assert rig.told() == (32, 32)
     assert rig.agent.problem == "the library does not answer"
 
 
-def test_a_sick_card_is_told_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
+def test_a_sick_card_is_changed_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
     rig.see(16, 16)
     rig.agent.pod_changed(pod("a", 4, card=0))
     rig.agent.pod_changed(pod("b", 4, card=1))
@@ -203,7 +192,7 @@ def test_a_cordon_closes_what_nobody_holds_once_it_is_known_who_holds_what(rig: 
     assert rig.heard.node == [("CardCordon", "card 0 is cordoned: no new pods"), ("CardCordon", "card 0 is uncordoned")]
 
 
-def test_a_cordon_that_names_nothing_is_told_once(rig: Rig) -> None:
+def test_a_cordon_that_names_nothing_is_changed_once(rig: Rig) -> None:
     rig.see(16)
     rig.node(cordon="0,u9")
     rig.node(cordon="0,u9")
@@ -262,7 +251,7 @@ def test_containers_of_another_plugin_are_explained_once_and_again_when_they_com
     assert rig.heard.reasons() == ["ForeignDeviceIds"] * 2
 
 
-def test_a_corrected_record_is_told_to_its_pod(rig: Rig) -> None:
+def test_a_corrected_record_is_changed_to_its_pod(rig: Rig) -> None:
     ref = PodRef("u", "d", "a", "", 0)
     rig.agent.record_written(RecordWrite(pod=ref, annotations={}, cards=(1,), assigned=True, corrected_from=(0,)))
     assert rig.heard.pods == [
@@ -273,7 +262,7 @@ def test_a_corrected_record_is_told_to_its_pod(rig: Rig) -> None:
 def test_what_no_record_tells_is_published_with_the_inventory(rig: Rig) -> None:
     rig.see(16, 16)
     rig.hold(stranger=device_ids_of_card(1, 12))
-    rig.parts.book.note_unrecorded(-PATIENCE_S)
+    rig.parts.store.note_unrecorded(-PATIENCE_S)
     assert rig.agent.inventory is not None
     assert rig.agent.describe(rig.agent.inventory).unrecorded == (UnrecordedHolder(pod="d/stranger", units={1: 12}),)
     rig.hold(stranger=device_ids_of_card(1, 12))
@@ -293,8 +282,8 @@ def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
     assert [card.closures for card in wanted.cards] == [(Closure(use="whole", pod="d/a"),), ()]
-    rig.parts.book.end_gone((), 0.0)
-    rig.parts.book.end_gone((), 1_000.0)
+    rig.parts.store.end_gone((), 0.0)
+    rig.parts.store.end_gone((), 1_000.0)
     rig.hold()
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
@@ -304,12 +293,12 @@ def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_
 async def test_after_the_last_card_is_gone_no_record_is_given_its_uuid(rig: Rig) -> None:
     rig.see(16)
     rig.agent.pod_changed(pod("a", 4, card=0))
-    rig.agent.cards_changed(CardsSeen(()))
+    rig.agent.cards_changed(CardsSnapshot(()))
     assert rig.agent.inventory is not None
     assert rig.agent.inventory.cards == ()
     rig.hold(a=device_ids_of_card(0, 4))
     async with asyncio.TaskGroup() as writers:
-        rig.parts.keeper.writer.start_due(writers)
+        rig.parts.reconciler.writer.start_due(writers)
     assert [annotations["gcushare.io/card-uuid"] for annotations in rig.away.asked] == [""]
 
 

@@ -1,4 +1,4 @@
-"""Memory and whole cards on one node: what the book counts, and what the kubelet is told of each card."""
+"""Memory and whole cards on one node: what the store counts, and what the kubelet is told of each card."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.test_plugin_node_agent import Rig, make_rig
-from tests.unit.test_plugin_pod_book import UNITS, UUIDS, book_of, pod, written
+from tests.unit.test_plugin_pod_store import UNITS, UUIDS, pod, store_of, written
 
 
 def whole_pod(name: str, count: int = 1, cards: str = "", *, assigned: bool = False, init: int = 0) -> Pod:
@@ -40,69 +40,69 @@ def ended(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
 
 
-def in_use(book: PodStore) -> tuple[set[int], set[int]]:
+def in_use(store: PodStore) -> tuple[set[int], set[int]]:
     """The cards in shared use, and those in whole use."""
-    return set(book.cards_in_use(whole=False)), set(book.cards_in_use(whole=True))
+    return set(store.cards_in_use(whole=False)), set(store.cards_in_use(whole=True))
 
 
 def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_ended() -> None:
-    book = book_of(pod("a", 4), whole_pod("w", cards="1"))
-    assert in_use(book) == (set(), set())
-    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
-    book.note_allocated("uid-w", "c0", {1: 1}, 0.0, whole=True)
-    assert in_use(book) == ({0}, {1})
-    book.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
-    assert in_use(book) == ({0}, {1})
-    book.forget("uid-a", is_over=True)
-    book.forget("uid-w", is_over=True)
-    assert in_use(book) == (set(), set()), "the kubelet's record shows a pod that has ended until the next admission"
+    store = store_of(pod("a", 4), whole_pod("w", cards="1"))
+    assert in_use(store) == (set(), set())
+    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    store.note_allocated("uid-w", "c0", {1: 1}, 0.0, whole=True)
+    assert in_use(store) == ({0}, {1})
+    store.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
+    assert in_use(store) == ({0}, {1})
+    store.forget("uid-a", is_over=True)
+    store.forget("uid-w", is_over=True)
+    assert in_use(store) == (set(), set()), "the kubelet's record shows a pod that has ended until the next admission"
 
 
 def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_for_each_other() -> None:
-    book = book_of(pod("a", 1, card=0), whole_pod("w", cards="0"))
-    book.note_allocated("uid-a", "c0", {0: 1}, 0.0)
-    book.reconcile({}, {"d/w": {"c0": {0: 1}}})
-    assert book.open_guesses == 1, "the whole card that is shown is not the unit that was handed out"
-    assert written(book) == {"w": ((0,), ())}
-    book.reconcile({"d/a": {"c0": {0: 1}}}, {"d/w": {"c0": {0: 1}}})
-    assert book.open_guesses == 0
+    store = store_of(pod("a", 1, card=0), whole_pod("w", cards="0"))
+    store.note_allocated("uid-a", "c0", {0: 1}, 0.0)
+    store.reconcile({}, {"d/w": {"c0": {0: 1}}})
+    assert store.pending_allocations == 1, "the whole card that is shown is not the unit that was handed out"
+    assert written(store) == {"w": ((0,), ())}
+    store.reconcile({"d/a": {"c0": {0: 1}}}, {"d/w": {"c0": {0: 1}}})
+    assert store.pending_allocations == 0
 
 
 def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_it() -> None:
-    book = PodStore(ENFLAME)
-    book.reconcile({"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
-    book.apply(whole_pod("other", cards="2"))
-    book.retain({"uid-other"})
-    assert in_use(book) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
-    book.reconcile({}, {"d/other": {"c0": {2: 1}}})
-    assert in_use(book) == (set(), {2})
+    store = PodStore(ENFLAME)
+    store.reconcile({"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
+    store.apply(whole_pod("other", cards="2"))
+    store.retain({"uid-other"})
+    assert in_use(store) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
+    store.reconcile({}, {"d/other": {"c0": {2: 1}}})
+    assert in_use(store) == (set(), {2})
 
 
 def test_a_pod_whose_record_somebody_spoils_keeps_its_card() -> None:
-    book = book_of(pod("a", 4))
-    book.reconcile({"d/a": {"c0": {0: 4}}})
-    spoilt = msgspec.structs.replace(
+    store = store_of(pod("a", 4))
+    store.reconcile({"d/a": {"c0": {0: 4}}})
+    unreadable = msgspec.structs.replace(
         pod("a", 4),
         metadata=msgspec.structs.replace(pod("a", 4).metadata, annotations={"enflame.com/gcu-device-id": "x"}),
     )
-    book.apply(spoilt)
-    assert in_use(book) == ({0}, set())
-    book.forget("uid-a", is_over=True)
-    assert in_use(book) == (set(), set())
+    store.apply(unreadable)
+    assert in_use(store) == ({0}, set())
+    store.forget("uid-a", is_over=True)
+    assert in_use(store) == (set(), set())
 
 
 def test_before_the_kubelets_record_was_ever_read_marked_records_are_believed() -> None:
-    book = book_of(whole_pod("w", cards="1", assigned=True), pod("a", 4, card=2, assigned=True), pod("b", 4, card=3))
-    assert in_use(book) == ({2}, {1})
-    assert book.users_of(1, whole=True) == ["d/w"]
-    book.reconcile({}, {})
-    assert in_use(book) == (set(), set())
+    store = store_of(whole_pod("w", cards="1", assigned=True), pod("a", 4, card=2, assigned=True), pod("b", 4, card=3))
+    assert in_use(store) == ({2}, {1})
+    assert store.users_of(1, whole=True) == ["d/w"]
+    store.reconcile({}, {})
+    assert in_use(store) == (set(), set())
 
 
 def test_whole_cards_are_recorded_with_their_sizes_and_corrected_where_the_kubelet_gave_others() -> None:
-    book = book_of(whole_pod("w", 2, "0,1"))
-    book.reconcile({}, {"d/w": {"c0": {1: 1, 5: 1}}})
-    (write,) = book.writes(UUIDS, UNITS, 1)
+    store = store_of(whole_pod("w", 2, "0,1"))
+    store.reconcile({}, {"d/w": {"c0": {1: 1, 5: 1}}})
+    (write,) = store.writes(UUIDS, UNITS, 1)
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
     assert (record.card_indexes, record.card_units, record.pod_units, record.whole) == ((1, 5), 16, 32, True)
@@ -111,18 +111,18 @@ def test_whole_cards_are_recorded_with_their_sizes_and_corrected_where_the_kubel
 
 
 def test_cards_that_only_an_init_container_used_stay_its_pods() -> None:
-    book = book_of(whole_pod("w", 1, "2,3", init=2))
-    book.reconcile({}, {"d/w": {"c0": {3: 1}}})
-    assert written(book) == {"w": ((2, 3), ())}
-    assert in_use(book) == (set(), {2, 3})
-    assert book.held_units(UNITS) == {2: 16, 3: 16}
+    store = store_of(whole_pod("w", 1, "2,3", init=2))
+    store.reconcile({}, {"d/w": {"c0": {3: 1}}})
+    assert written(store) == {"w": ((2, 3), ())}
+    assert in_use(store) == (set(), {2, 3})
+    assert store.held_units(UNITS) == {2: 16, 3: 16}
 
 
 def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() -> None:
-    book = book_of(whole_pod("a", cards="0"), whole_pod("b", cards="1"))
-    book.reconcile({}, {"d/a": {"c0": {1: 1}}})
-    assert {c.pod.name: c.card_indexes for c in book.candidates(whole=True)} == {"b": (0,)}
-    assert book.promised_whole() == {0: "uid-b"}
+    store = store_of(whole_pod("a", cards="0"), whole_pod("b", cards="1"))
+    store.reconcile({}, {"d/a": {"c0": {1: 1}}})
+    assert {c.pod.name: c.card_indexes for c in store.candidates(whole=True)} == {"b": (0,)}
+    assert store.promised_whole() == {0: "uid-b"}
 
 
 # What the kubelet is told
@@ -143,7 +143,7 @@ def show(rig: Rig, memory: dict[str, list[str]] | None = None, whole: dict[str, 
         record.add(f"d/{name}", "c0", device_ids(ids))
     for name, ids in (whole or {}).items():
         record.add_whole(f"d/{name}", "c0", ids)
-    rig.parts.book.reconcile(record.holdings, record.whole)
+    rig.parts.store.reconcile(record.holdings, record.whole)
     rig.agent.kubelet_record_read(record)
 
 
@@ -154,7 +154,7 @@ def healthy(message: bytes) -> set[str]:
 
 def open_to(rig: Rig) -> tuple[int, set[str]]:
     """How many units are healthy, and which whole cards."""
-    return len(healthy(rig.parts.table.message)), healthy(rig.parts.whole_table.message)
+    return len(healthy(rig.parts.memory_devices.message)), healthy(rig.parts.whole_devices.message)
 
 
 def test_a_card_in_whole_use_closes_its_memory_and_opens_it_when_its_pod_ends(both: Rig) -> None:
@@ -215,7 +215,7 @@ def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit(tmp_path:
     rig = make_rig(tmp_path, unit="MiB", mode=Mode.WHOLE)
     rig.see(*[64] * 8)
     assert rig.agent.problem == "", "524,288 units would not fit a message, and none is told"
-    assert (rig.parts.table.message, len(healthy(rig.parts.whole_table.message))) == (b"", 8)
+    assert (rig.parts.memory_devices.message, len(healthy(rig.parts.whole_devices.message))) == (b"", 8)
 
 
 def test_with_mode_memory_a_card_that_a_pod_still_holds_whole_stays_closed(tmp_path: Path) -> None:

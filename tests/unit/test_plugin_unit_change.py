@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.errors import Refused
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.node.unit_change import Holders, check_unit_change
+from gcushare.device_plugin.node.inventory import Holders, check_unit_change
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from tests.unit.test_plugin_node_agent import Rig, make_rig

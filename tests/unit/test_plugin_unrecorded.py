@@ -14,7 +14,7 @@ from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, Unrecorde
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
-from tests.unit.test_plugin_pod_book import pod
+from tests.unit.test_plugin_pod_store import pod
 
 SIZES = {0: 16, 1: 16}
 MEMORY, COUNT, WHOLE = ENFLAME.memory_resource, ENFLAME.count_resource, ENFLAME.whole_card_resource
@@ -46,52 +46,52 @@ def asking(name: str, limits: dict[str, str], **annotations: str) -> Pod:
     ],
 )
 def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_gave_it(refused: Pod) -> None:
-    book = PodStore(ENFLAME)
-    book.apply(refused)
-    book.reconcile({"d/a": {"c0": {1: 12}}})
-    book.note_unrecorded(0.0)
-    assert book.held_units(SIZES) == {1: 12}
-    assert [(write.pod.name, write.cards) for write in book.writes({0: "u0", 1: "u1"}, SIZES, 1)] == [("a", (1,))]
-    assert [each.pod.name for each in book.unreadable] == ["a"], "and why it would have been refused is still told"
-    assert book.unrecorded.lasting(PATIENCE_S) == ()
+    store = PodStore(ENFLAME)
+    store.apply(refused)
+    store.reconcile({"d/a": {"c0": {1: 12}}})
+    store.note_unrecorded(0.0)
+    assert store.held_units(SIZES) == {1: 12}
+    assert [(write.pod.name, write.cards) for write in store.writes({0: "u0", 1: "u1"}, SIZES, 1)] == [("a", (1,))]
+    assert [each.pod.name for each in store.unreadable] == ["a"], "and why it would have been refused is still told"
+    assert store.unrecorded.lasting(PATIENCE_S) == ()
 
 
 def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts() -> None:
     both = asking("both", {MEMORY: "4", WHOLE: "1"})
-    book = PodStore(ENFLAME)
-    book.apply(both)
-    assert book.entries == {}
-    book.reconcile({"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
-    book.note_unrecorded(10.0)
-    assert book.held_units(SIZES) == {0: 7, 1: 16}
-    assert book.users_of(1, whole=True) == ["d/both"]
-    assert book.unrecorded.is_young(10.0 + PATIENCE_S - 0.1)
-    assert book.unrecorded.lasting(10.0 + PATIENCE_S - 0.1) == ()
-    assert book.unrecorded.lasting(10.0 + PATIENCE_S) == (
+    store = PodStore(ENFLAME)
+    store.apply(both)
+    assert store.entries == {}
+    store.reconcile({"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
+    store.note_unrecorded(10.0)
+    assert store.held_units(SIZES) == {0: 7, 1: 16}
+    assert store.users_of(1, whole=True) == ["d/both"]
+    assert store.unrecorded.is_young(10.0 + PATIENCE_S - 0.1)
+    assert store.unrecorded.lasting(10.0 + PATIENCE_S - 0.1) == ()
+    assert store.unrecorded.lasting(10.0 + PATIENCE_S) == (
         UnrecordedHolder(pod="d/both", units={0: 4}, whole=(1,)),
         UnrecordedHolder(pod="d/unseen", units={0: 3}),
     )
-    assert not book.unrecorded.is_young(10.0 + PATIENCE_S)
+    assert not store.unrecorded.is_young(10.0 + PATIENCE_S)
     assert CHANGING_PERIOD_S >= PATIENCE_S, "the next look publishes it"
 
 
 def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
-    book = PodStore(ENFLAME)
-    book.apply(pod("c", 4, card=0))
-    book.reconcile({"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
-    book.note_unrecorded(0.0)
-    assert set(book.unrecorded.now) == {"d/a", "d/b"}
-    book.apply(pod("a", 4))
-    assert (set(book.unrecorded.now), book.held_units(SIZES)) == ({"d/b"}, {0: 12})
-    book.forget("uid-c", is_over=True)
-    book.note_unrecorded(1.0)
-    assert set(book.unrecorded.now) == {"d/b"}, "the kubelet may show a pod that has ended for a while"
-    book.forget("uid-a")
-    book.note_unrecorded(2.0)
-    assert set(book.unrecorded.now) == {"d/b"}, "one deleted by force closes its card instead"
-    book.reconcile({})
-    book.note_unrecorded(3.0)
-    assert book.held_units(SIZES) == {}
+    store = PodStore(ENFLAME)
+    store.apply(pod("c", 4, card=0))
+    store.reconcile({"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
+    store.note_unrecorded(0.0)
+    assert set(store.unrecorded.now) == {"d/a", "d/b"}
+    store.apply(pod("a", 4))
+    assert (set(store.unrecorded.now), store.held_units(SIZES)) == ({"d/b"}, {0: 12})
+    store.forget("uid-c", is_over=True)
+    store.note_unrecorded(1.0)
+    assert set(store.unrecorded.now) == {"d/b"}, "the kubelet may show a pod that has ended for a while"
+    store.forget("uid-a")
+    store.note_unrecorded(2.0)
+    assert set(store.unrecorded.now) == {"d/b"}, "one deleted by force closes its card instead"
+    store.reconcile({})
+    store.note_unrecorded(3.0)
+    assert store.held_units(SIZES) == {}
 
 
 @pytest.mark.parametrize(("shown", "hidden"), [(4, True), (5, False)])
@@ -100,13 +100,13 @@ def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_t
 ) -> None:
     plain = pod("mirror", 4, card=0, assigned=True)
     annotations = plain.metadata.annotations | {MIRROR: "hash"}
-    book = PodStore(ENFLAME)
-    book.apply(
+    store = PodStore(ENFLAME)
+    store.apply(
         msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
     )
-    book.reconcile({"hash": {"c0": {0: shown}}})
-    book.note_unrecorded(0.0)
-    assert (book.unrecorded.now == {}) is hidden
+    store.reconcile({"hash": {"c0": {0: shown}}})
+    store.note_unrecorded(0.0)
+    assert (store.unrecorded.now == {}) is hidden
 
 
 def test_of_very_many_holders_the_last_are_added_up() -> None:

@@ -60,7 +60,7 @@ class HealthTracker:
         return self.verdict
 
     def miss(self, reason: str, now_s: float) -> Verdict:
-        """Note that nobody could look: the last reading holds for a while, then the card counts as sick."""
+        """Note that the card could not be read: the last reading holds for a while, then the card counts as sick."""
         stale_after_s = self._policy.stale_after_s
         if self._last_reading_s is None or now_s - self._last_reading_s >= stale_after_s:
             self._note_bad(f"no answer for {stale_after_s:g}s: {reason}", decides=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from gcushare.cards.pci import PCI_DEVICES, PciBus
 from gcushare.cards.ports import CallObserver, CardLibrary
 
-LibraryKind = Literal["efml", "nvml"]
+LibraryKind = str
+"""A key of ``LIBRARIES``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +29,25 @@ class LibrarySpec:
 
 def create_library(spec: LibrarySpec, observe: CallObserver) -> CardLibrary:
     """Create the library's binding without opening it. A binding is imported only where it is asked for."""
-    bus = PciBus(Path(spec.pci_devices))
-    match spec.kind:
-        case "efml":
-            from gcushare.cards.enflame.efml import EfmlLibrary
+    return LIBRARIES[spec.kind](spec, PciBus(Path(spec.pci_devices)), observe)
 
-            return EfmlLibrary(spec.library, bus, observe)
-        case "nvml":
-            from gcushare.cards.nvidia.nvml import NvmlLibrary
 
-            return NvmlLibrary(spec.library, bus, observe, frozenset(spec.extra_application_xids))
+def _efml(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
+    from gcushare.cards.enflame.efml import EfmlLibrary
+
+    return EfmlLibrary(spec.library, bus, observe)
+
+
+def _nvml(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
+    from gcushare.cards.nvidia.nvml import NvmlLibrary
+
+    return NvmlLibrary(spec.library, bus, observe, frozenset(spec.extra_application_xids))
+
+
+LIBRARIES: Mapping[LibraryKind, Callable[[LibrarySpec, PciBus, CallObserver], CardLibrary]] = {
+    "efml": _efml,
+    "nvml": _nvml,
+}
+"""The libraries that can be opened, by the word of ``--cards``, in the order in which ``auto`` asks them."""
+LIBRARY_OF_VENDOR: Mapping[str, LibraryKind] = {"enflame": "efml", "aliyun": "nvml"}
+"""Whose cards a vendor's plugin prefers where a node has several kinds."""

@@ -21,7 +21,7 @@ _NEAR = LinkLevel.SWITCH
 
 
 class LinkTable:
-    """What a source told of its cards' links. Wiring does not change while a machine runs: no pair is asked twice."""
+    """What a source reported of its cards' links. Wiring does not change while a machine runs: asked once per pair."""
 
     def __init__(self, source: CardSource) -> None:
         self._source = source if isinstance(source, LinkSource) else None

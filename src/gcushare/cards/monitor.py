@@ -12,24 +12,20 @@ from dataclasses import dataclass, field
 from gcushare.cards.health import HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
-from gcushare.cards.roster import (
-    CardAltered,
-    CardAppeared,
-    CardChange,
-    CardLost,
-    CardRecovered,
-    CardReplaced,
-    CardRoster,
-    CardSick,
-    CardState,
-)
-from gcushare.core.cards import Card, LeftOutCard
+from gcushare.cards.roster import CardChange, CardRoster, CardsSnapshot, CardState, ChangeKind
+from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 
 logger = logging.getLogger(__name__)
 
-ChangeCallback = Callable[[Sequence[CardChange]], None]
-"""Called in the event loop after a look that changed something; ``states`` is up to date. It must not block."""
+_LOG_LEVELS = {
+    ChangeKind.APPEARED: logging.INFO,
+    ChangeKind.REPLACED: logging.WARNING,
+    ChangeKind.ALTERED: logging.WARNING,
+    ChangeKind.LOST: logging.ERROR,
+    ChangeKind.SICK: logging.ERROR,
+    ChangeKind.RECOVERED: logging.INFO,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +42,15 @@ class MonitorSettings:
 
 
 class CardMonitor:
-    """Watches one source for as long as it runs. Without cards it stays up, says so in ``problem`` and looks again."""
+    """Watches one source for as long as it runs. Without cards it stays up, says so in ``problem`` and looks again.
+
+    ``on_change`` is called in the event loop after a look or an event that changed something. It must not block.
+    """
 
     def __init__(
         self,
         source: CardSource,
-        on_change: ChangeCallback,
+        on_change: Callable[[CardsSnapshot], None],
         settings: MonitorSettings = MonitorSettings(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,12 +76,10 @@ class CardMonitor:
         return self._roster.states
 
     @property
-    def left_out(self) -> tuple[LeftOutCard, ...]:
-        return self._roster.left_out
-
-    @property
-    def driver(self) -> str:
-        return self._roster.driver
+    def snapshot(self) -> CardsSnapshot:
+        """All that is known of the cards, as of the last look."""
+        states = self.states
+        return CardsSnapshot(states, self._roster.left_out, self._roster.driver, "" if states else self.problem)
 
     async def wait_look(self, after: int = 0) -> int:
         """Wait until more than ``after`` looks have come to their end, with whatever result; return how many have."""
@@ -124,9 +121,7 @@ class CardMonitor:
         changes = self._roster.take_reading(card, reading, self._clock())
         use = None
         if reading.healthy:
-            with contextlib.suppress(
-                DeviceError
-            ):  # what a card does is told where it can be; its health was read above
+            with contextlib.suppress(DeviceError):  # its health was read above, what it does is only a report
                 use = await self._source.use(card)
         self._roster.take_use(card, use)
         return changes
@@ -147,30 +142,16 @@ class CardMonitor:
 
     def _report(self, changes: Sequence[CardChange]) -> None:
         for change in changes:
-            _log(change)
+            card = change.card
+            logger.log(
+                _LOG_LEVELS[change.kind],
+                "card %s card=%d uuid=%s detail=%s",
+                *(change.kind.value, card.index, card.uuid, change.detail),
+            )
         if changes:
-            self._on_change(changes)
+            self._on_change(self.snapshot)
 
     def _note_problem(self, problem: str) -> None:
         if problem and problem != self.problem:
             logger.warning("no cards to share source=%s reason=%s", self._source.name, problem)
         self.problem = problem
-
-
-def _log(change: CardChange) -> None:
-    card = change.card
-    match change:
-        case CardAppeared():
-            logger.info(
-                "card appeared card=%d uuid=%s bytes=%d model=%s", card.index, card.uuid, card.memory_bytes, card.model
-            )
-        case CardReplaced(before=before):
-            logger.warning("card replaced card=%d uuid=%s before=%s", card.index, card.uuid, before.uuid)
-        case CardAltered(before=before):
-            logger.warning("card altered card=%d uuid=%s now=%s before=%s", card.index, card.uuid, card, before)
-        case CardLost(reason=reason):
-            logger.error("card lost card=%d uuid=%s reason=%s", card.index, card.uuid, reason)
-        case CardSick(reason=reason):
-            logger.error("card sick card=%d uuid=%s reason=%s", card.index, card.uuid, reason)
-        case CardRecovered():
-            logger.info("card recovered card=%d uuid=%s", card.index, card.uuid)

@@ -1,4 +1,4 @@
-"""What the kernel tells of a card on the PCI bus, read from sysfs."""
+"""What the kernel shows of a card on the PCI bus, read from sysfs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_pci_address(text: str) -> str:
 
 
 class PciBus:
-    """The PCI bus as sysfs shows it; every answer is None where the machine does not tell."""
+    """The PCI bus as sysfs shows it; every answer is None where the machine does not say."""
 
     def __init__(self, root: Path = PCI_DEVICES) -> None:
         self._root = root

@@ -1,7 +1,7 @@
 """What is believed of a vendor's library: its answers are written into what every program of the cluster reads.
 
 A library that is broken, or meant for another driver, answers with what stood in memory. A card that cannot be is left
-out with the reason; a figure that cannot be is not told.
+out with the reason; a figure that cannot be is left out.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ _MAX_FIGURE = 1e6
 
 
 def believed_count(count: int) -> int:
-    """Check how many cards a library tells.
+    """Check how many cards a library reports.
 
     Raises:
         DeviceError: nothing has so many.
     """
     if not 0 <= count <= MAX_LISTED:
-        raise DeviceError(f"the library tells {count} cards; at most {MAX_LISTED} are believed: is it of this driver?")
+        raise DeviceError(
+            f"the library reports {count} cards; at most {MAX_LISTED} are believed: is it of this driver?"
+        )
     return count
 
 
@@ -72,7 +74,7 @@ def believed_use(use: CardUse) -> CardUse:
 
 
 def _unbelievable(slot: int, uuid: str, what: str) -> LeftOutCard:
-    return LeftOutCard(index=slot, uuid=uuid, reason=f"the library tells {what} are believed")
+    return LeftOutCard(index=slot, uuid=uuid, reason=f"the library reports {what} are believed")
 
 
 def _figure(value: float | None) -> float | None:

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 CallObserver = Callable[[str], None]
-"""Told the name of a vendor's function right before it is called, so that a hang or a crash can be blamed on it."""
+"""Gets the name of a vendor's function right before its call, so that a hang or a crash can be blamed on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class HealthReading:
     """What one look at one card said.
 
     ``conclusive``: no second look is needed to believe it, good or bad. ``lost``: the library no longer reaches the
-    card, opening the library anew may help.
+    card, opening the library again may help.
     """
 
     healthy: bool
@@ -99,7 +99,7 @@ class CardLibrary(Protocol):
         """
 
     def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        """The nearest connection of two cards; None where the machine does not tell."""
+        """The nearest connection of two cards; None where the machine does not say."""
 
 
 class CardSource(Protocol):
@@ -110,7 +110,7 @@ class CardSource(Protocol):
         """What a person calls this source: ``efml (/usr/lib/libefml.so)``."""
 
     async def list_cards(self) -> CardReport:
-        """Look the cards up anew.
+        """List the cards again.
 
         Raises:
             DeviceError: the source as a whole does not answer; one card's trouble never raises.
@@ -139,6 +139,6 @@ class CardSource(Protocol):
 
 @runtime_checkable
 class LinkSource(Protocol):
-    """The optional capability of telling how two cards are connected."""
+    """The optional capability of reporting how two cards are connected."""
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None: ...

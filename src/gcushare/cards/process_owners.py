@@ -24,7 +24,7 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 
 
 class ProcessOwners(Protocol):
-    """Tells the pods of processes. It may block for a moment: call it off the event loop."""
+    """Knows the pods of processes. It may block for a moment: call it off the event loop."""
 
     def problem(self) -> str:
         """Why nothing can be said of any process here; empty where it can."""

@@ -5,6 +5,7 @@ Pure: lists, readings and events go in with their time, changes come out; ``moni
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,48 +26,36 @@ class CardState:
 
 
 @dataclass(frozen=True, slots=True)
-class CardAppeared:
-    """A card at an index that had none."""
+class CardsSnapshot:
+    """All cards of a node now. ``problem``: why there are none, where the source as a whole does not answer."""
 
-    card: Card
+    states: tuple[CardState, ...]
+    left_out: tuple[LeftOutCard, ...] = ()
+    driver: str = ""
+    problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CardReplaced:
+class ChangeKind(enum.Enum):
+    """What happened to a card, in the log's words."""
+
+    APPEARED = "appeared"
+    REPLACED = "replaced"
     """Another card (by uuid) at an index that had one."""
-
-    card: Card
-    before: Card
-
-
-@dataclass(frozen=True, slots=True)
-class CardAltered:
+    ALTERED = "altered"
     """The same card with another property: its size, say."""
-
-    card: Card
-    before: Card
-
-
-@dataclass(frozen=True, slots=True)
-class CardLost:
-    """A card that the source stopped listing; its state stays, unhealthy, until it or another comes."""
-
-    card: Card
-    reason: str
+    LOST = "lost"
+    """The source stopped listing it; its state stays, unhealthy, until it or another comes."""
+    SICK = "sick"
+    RECOVERED = "recovered"
 
 
 @dataclass(frozen=True, slots=True)
-class CardSick:
+class CardChange:
+    """One change of one card; ``detail`` is the reason, or what was there before."""
+
+    kind: ChangeKind
     card: Card
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CardRecovered:
-    card: Card
-
-
-CardChange = CardAppeared | CardReplaced | CardAltered | CardLost | CardSick | CardRecovered
+    detail: str = ""
 
 
 @dataclass(slots=True)
@@ -110,14 +99,14 @@ class CardRoster:
         return changes
 
     def take_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
-        return self._judge(card, lambda tracker: tracker.observe(reading, now_s))
+        return self._observe(card, lambda tracker: tracker.observe(reading, now_s))
 
     def take_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
         """Take in an event; one that is not critical or names no card we have changes nothing by itself."""
         if not event.critical:
             return []
         cards = [tracked.card for tracked in self._tracked.values() if tracked.card.uuid == event.uuid]
-        return [change for card in cards for change in self._judge(card, lambda t: t.strike(event.reason, now_s))]
+        return [change for card in cards for change in self._observe(card, lambda t: t.strike(event.reason, now_s))]
 
     def take_silence(self, reason: str, now_s: float) -> list[CardChange]:
         """Take in that the source as a whole did not answer."""
@@ -127,11 +116,11 @@ class CardRoster:
         return changes
 
     def take_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
-        """Take in that nobody could look at one card."""
-        return self._judge(card, lambda tracker: tracker.miss(reason, now_s))
+        """Take in that one card could not be read."""
+        return self._observe(card, lambda tracker: tracker.miss(reason, now_s))
 
     def take_use(self, card: Card, use: CardUse | None) -> None:
-        """Keep what a card is doing; None where it did not tell."""
+        """Keep what a card is doing; None where it is unknown."""
         tracked = self._tracked.get(card.index)
         if tracked is not None and tracked.card.uuid == card.uuid:
             tracked.use = use
@@ -140,9 +129,11 @@ class CardRoster:
         tracked = self._tracked.get(card.index)
         if tracked is None or tracked.card.uuid != card.uuid:
             self._tracked[card.index] = _Tracked(card, HealthTracker(self._policy))
-            return [CardAppeared(card) if tracked is None else CardReplaced(card, tracked.card)]
+            if tracked is None:
+                return [CardChange(ChangeKind.APPEARED, card, f"{card.memory_bytes} bytes, {card.model}")]
+            return [CardChange(ChangeKind.REPLACED, card, tracked.card.uuid)]
         before, tracked.card, tracked.is_gone = tracked.card, card, False
-        return [CardAltered(card, before)] if card != before else []
+        return [CardChange(ChangeKind.ALTERED, card, str(before))] if card != before else []
 
     def _lose(self, tracked: _Tracked, now_s: float) -> list[CardChange]:
         reasons = {card.uuid: card.reason for card in self.left_out}
@@ -151,17 +142,18 @@ class CardRoster:
         if tracked.is_gone:
             return []
         tracked.is_gone, tracked.use = True, None
-        return [CardLost(tracked.card, reason)]
+        return [CardChange(ChangeKind.LOST, tracked.card, reason)]
 
-    def _judge(self, card: Card, judge: Callable[[HealthTracker], Verdict]) -> list[CardChange]:
+    def _observe(self, card: Card, observe: Callable[[HealthTracker], Verdict]) -> list[CardChange]:
         tracked = self._tracked.get(card.index)
         if tracked is None or tracked.card.uuid != card.uuid:
             return []
         was_healthy = tracked.health.verdict.healthy
-        verdict = judge(tracked.health)
+        verdict = observe(tracked.health)
         if verdict.healthy == was_healthy:
             return []
-        return [CardRecovered(tracked.card) if verdict.healthy else CardSick(tracked.card, verdict.reason)]
+        kind = ChangeKind.RECOVERED if verdict.healthy else ChangeKind.SICK
+        return [CardChange(kind, tracked.card, verdict.reason)]
 
 
 def _state(tracked: _Tracked) -> CardState:

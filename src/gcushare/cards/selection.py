@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.cards.errors import NoSourceError
-from gcushare.cards.libraries import LibraryKind, LibrarySpec
+from gcushare.cards.libraries import LIBRARIES, LibraryKind, LibrarySpec
 from gcushare.cards.pci import PCI_DEVICES
 from gcushare.cards.ports import CardReport, CardSource, HealthEvent, HealthReading, LinkLevel, LinkSource
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
@@ -59,13 +59,13 @@ def open_source(options: SourceOptions) -> CardSource:
     """Create the source that ``options.cards`` names. Nothing is loaded before its first ``list_cards``.
 
     Raises:
-        ConfigError: not one of the four forms, or the simulated file is unreadable or wrong.
+        ConfigError: not one of the accepted forms, or the simulated file is unreadable or wrong.
     """
     match options.cards:
         case "auto":
-            kinds: tuple[LibraryKind, ...] = ("efml", "nvml") if options.prefer == "efml" else ("nvml", "efml")
+            kinds = sorted(LIBRARIES, key=lambda kind: kind != options.prefer)
             return AutoSource([_isolated(kind, options) for kind in kinds])
-        case "efml" | "nvml" as kind:
+        case kind if kind in LIBRARIES:
             return _isolated(kind, options)
         case text if text.startswith(_SIMULATED) and text != _SIMULATED:
             # Imported only here: real nodes go without the YAML reader and the file watcher.
@@ -73,13 +73,14 @@ def open_source(options: SourceOptions) -> CardSource:
 
             return SimulatedSource(Path(text.removeprefix(_SIMULATED)))
         case _:
-            raise ConfigError(f"cards {options.cards!r} is not a source; accepted: auto, efml, nvml, simulated:FILE")
+            accepted = ", ".join(("auto", *LIBRARIES, "simulated:FILE"))
+            raise ConfigError(f"cards {options.cards!r} is not a source; accepted: {accepted}")
 
 
 def _isolated(kind: LibraryKind, options: SourceOptions) -> IsolatedSource:
     spec = LibrarySpec(
         kind=kind,
-        library=options.efml_library if kind == "efml" else options.nvml_library,
+        library={"efml": options.efml_library, "nvml": options.nvml_library}.get(kind, ""),
         pci_devices=options.pci_devices,
         extra_application_xids=options.extra_application_xids,
     )

@@ -12,21 +12,15 @@ import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.cards.monitor import CardMonitor
 from gcushare.cards.process_owners import ProcOwners
-from gcushare.cards.selection import open_source
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import DeviceError
-from gcushare.device_plugin.allocation.cdi import CdiKeeper, CdiSpecFile
-from gcushare.device_plugin.allocation.memory import Allocator
-from gcushare.device_plugin.allocation.response import Delivery, Strategy
-from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
-from gcushare.device_plugin.configuration import monitor_settings, source_options
-from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, KubeletRecord, KubeletRecordReader
+from gcushare.device_plugin.allocation.allocator import CardAllocator
+from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, PodResourcesReader
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
-from gcushare.device_plugin.kubelet.device_list import DeviceList, DeviceTable, WholeCardTable
+from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
-from gcushare.device_plugin.kubelet.server import DevicePluginService, Granting
+from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.kubernetes import (
     ApiPatcher,
     EventAnnouncer,
@@ -35,14 +29,11 @@ from gcushare.device_plugin.kubernetes import (
     decode_node,
     decode_pod,
 )
-from gcushare.device_plugin.node.agent import CardsSeen, NodeAgent, Parts
-from gcushare.device_plugin.node.inventory import CardStatus, Mode, Offer
-from gcushare.device_plugin.node.publisher import Publisher
-from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.changes import PodChanges
-from gcushare.device_plugin.pods.memory_use import PodUseKeeper
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.node.agent import NodeAgent
+from gcushare.device_plugin.node.card_monitor import open_monitor
+from gcushare.device_plugin.node.inventory import Offer
+from gcushare.device_plugin.node.parts import make_parts
+from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
@@ -57,7 +48,6 @@ from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.logs import fields
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.vendors import VENDORS_BY_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -67,21 +57,6 @@ EVENTS_DRAIN_S = 1.0
 FACTS_TIMEOUT_S = 10.0
 """How long the start waits for the API server: running pods and the kubelet must not wait for it longer."""
 _OFFER_WAIT_S = 5.0
-
-
-class _Observer:
-    """Breaks the circle between keeper and agent: the keeper reports to it, the agent is set once it is built."""
-
-    agent: NodeAgent
-
-    def allocated(self) -> None:
-        self.agent.allocated()
-
-    def record_written(self, write: RecordWrite) -> None:
-        self.agent.record_written(write)
-
-    def kubelet_record_read(self, record: KubeletRecord) -> None:
-        self.agent.kubelet_record_read(record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,132 +78,80 @@ class PluginApp:
 
     def __init__(self, settings: PluginSettings, client: KubeClient, metrics: PluginMetrics | None = None) -> None:
         self._settings = settings
-        self._vendor = VENDORS_BY_NAME[settings.cards.vendor.value]
+        self._vendor = settings.cards.vendor
         self._client = client
-        self._recorder = EventRecorder(client, COMPONENT, host=settings.kubelet.node_name)
+        self._node_name = settings.kubelet.node_name
+        self._recorder = EventRecorder(client, COMPONENT, host=self._node_name)
         self.metrics = metrics or PluginMetrics()
         self.server: RunningServer | None = None
-        self._reader = KubeletRecordReader(
+        self._reader = PodResourcesReader(
             self._vendor.memory_resource,
             whole=self._vendor.whole_card_resource,
             pod_resources_socket=settings.kubelet.pod_resources_socket,
             checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
             clock=time.monotonic,
         )
-        self._parts = self._make_parts(observer := _Observer())
+        self._parts = make_parts(
+            settings,
+            self._reader,
+            ApiPatcher(client, self._node_name),
+            EventAnnouncer(self._recorder, self._node_name),
+        )
         unit = settings.cards.memory_unit or self._vendor.default_unit
-        self._agent = observer.agent = NodeAgent(
+        self._agent = NodeAgent(
             Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode),
             self._parts,
             clock=time.monotonic,
         )
-        self._endpoints = self._make_endpoints()
-        self._monitor = CardMonitor(
-            open_source(source_options(settings)), lambda _changes: self._take_cards(), monitor_settings(settings)
-        )
+        self._endpoints = tuple(self._make_endpoint(part) for part in settings.cards.mode.parts)
+        self._monitor = open_monitor(settings, self._agent.cards_changed)
         self._pod_use = self._make_pod_use()
         self._make_watches()
         self.observed = self._observe()
         self.metrics.follow(self.observed)
 
-    def _make_parts(self, observer: _Observer) -> Parts:
-        kubelet, vendor = self._settings.kubelet, self._vendor
-        patcher, pods = ApiPatcher(self._client, kubelet.node_name), PodChanges()
-        book = PodStore(vendor, longest_wait_s=kubelet.longest_wait_for_containers)
-        cards = self._settings.cards
-        keeper = RecordKeeper(
-            book,
-            self._reader,
-            patcher,
-            observer,
-            clock=time.monotonic,
-            wall_clock_ns=time.time_ns,
-            running=ProcOwners(cards.proc_root) if cards.pod_use else None,
-        )
-        delivery = Delivery(vendor, kubelet.device_list_strategy)
-        is_alone = cards.mode is Mode.WHOLE
-        return Parts(
-            book=book,
-            pods=pods,
-            table=DeviceTable(),
-            allocator=Allocator(
-                book,
-                delivery,
-                pods,
-                wait_for_pod_s=kubelet.wait_for_pod,
-                clock=time.monotonic,
-                on_allocated=observer.allocated,
-            ),
-            whole_table=WholeCardTable(),
-            whole_allocator=WholeCardAllocator(
-                book,
-                delivery,
-                pods,
-                wait_for_pod_s=0.0 if is_alone else kubelet.wait_for_pod,
-                clock=time.monotonic,
-                on_allocated=observer.allocated,
-            ),
-            keeper=keeper,
-            publisher=Publisher(vendor, patcher),
-            announcer=EventAnnouncer(self._recorder, kubelet.node_name),
-            cdi=CdiKeeper(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy),
-        )
-
-    def _make_endpoints(self) -> tuple[ResourceEndpoint, ...]:
-        """One for each way in which this node's cards are granted."""
-        makers = {SERVES_MEMORY: self._make_memory_endpoint, SERVES_WHOLE: self._make_whole_endpoint}
-        return tuple(
-            makers[part](Heartbeat(f"{part} registration", REGISTRATION_AGE_S))
-            for part in self._settings.cards.mode.parts
-        )
-
-    def _make_memory_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
-        parts, vendor = self._parts, self._vendor
-        settings = EndpointSettings(
-            self._settings.kubelet.device_plugin_dir, vendor.memory_resource, vendor.plugin_socket
-        )
+    def _make_endpoint(self, part: str) -> ResourceEndpoint:
+        """Serve one of the ways in which this node's cards are granted."""
+        parts, vendor, directory = self._parts, self._vendor, self._settings.kubelet.device_plugin_dir
+        pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S)
+        devices: DeviceList = parts.memory_devices
+        allocator: CardAllocator = parts.allocator
+        settings = EndpointSettings(directory, vendor.memory_resource, vendor.plugin_socket)
+        conflicts: ConflictingPluginWatch | None = None
+        if part == SERVES_WHOLE:
+            devices, allocator = parts.whole_devices, parts.whole_allocator
+            settings = EndpointSettings(directory, vendor.whole_card_resource, vendor.whole_card_socket)
+            # Only this resource has other plugins: the memory resource is ours alone.
+            conflicts = ConflictingPluginWatch(
+                vendor.whole_card_resource,
+                directory / CHECKPOINT_NAME,
+                parts.publisher,
+                lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
+            )
+        service = DevicePluginService(devices, allocator, clock=time.perf_counter, observe=self.metrics.observe_call)
         endpoint = Endpoint(
             settings,
-            self._service(parts.table, parts.allocator).handler(),
-            parts.table,
-            on_registered=parts.keeper.check_soon,
+            service.handler(),
+            devices,
+            find_conflict=conflicts.find if conflicts is not None else None,
+            on_registered=parts.reconciler.check_soon,
             on_turn=pulse.beat,
         )
-        return ResourceEndpoint(SERVES_MEMORY, endpoint, pulse)
+        return ResourceEndpoint(part, endpoint, pulse)
 
-    def _make_whole_endpoint(self, pulse: Heartbeat) -> ResourceEndpoint:
-        parts, vendor, kubelet = self._parts, self._vendor, self._settings.kubelet
-        rivals = ConflictingPluginWatch(
-            vendor.whole_card_resource,
-            kubelet.device_plugin_dir / CHECKPOINT_NAME,
-            parts.publisher,
-            lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
-        )
-        endpoint = Endpoint(
-            EndpointSettings(kubelet.device_plugin_dir, vendor.whole_card_resource, vendor.whole_card_socket),
-            self._service(parts.whole_table, parts.whole_allocator).handler(),
-            parts.whole_table,
-            find_rival=rivals.find,
-            on_registered=parts.keeper.check_soon,
-            on_turn=pulse.beat,
-        )
-        return ResourceEndpoint(SERVES_WHOLE, endpoint, pulse)
-
-    def _service(self, table: DeviceList, granting: Granting) -> DevicePluginService:
-        return DevicePluginService(table, granting, clock=time.perf_counter, observe=self.metrics.observe_call)
-
-    def _make_pod_use(self) -> PodUseKeeper | None:
+    def _make_pod_use(self) -> PodMemoryMonitor | None:
         cards = self._settings.cards
-        return PodUseKeeper(self._monitor, self._parts.book, ProcOwners(cards.proc_root)) if cards.pod_use else None
+        return (
+            PodMemoryMonitor(self._monitor, self._parts.store, ProcOwners(cards.proc_root)) if cards.pod_use else None
+        )
 
     def _make_watches(self) -> None:
-        node_name = self._settings.kubelet.node_name
         self._pods = Reflector(
             self._client,
             PODS,
             PodHandler(self._agent),
             decode=decode_pod,
-            selector=Selector(fields=f"spec.nodeName={node_name}"),
+            selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
         )
         self._node = Reflector(
@@ -236,17 +159,17 @@ class PluginApp:
             NODES,
             NodeHandler(self._agent),
             decode=decode_node,
-            selector=Selector(fields=f"metadata.name={node_name}"),
+            selector=Selector(fields=f"metadata.name={self._node_name}"),
         )
 
     def _observe(self) -> Observed:
         parts = self._parts
         return Observed(
             vendor=self._vendor.name,
-            node=self._settings.kubelet.node_name,
+            node=self._node_name,
             agent=self._agent,
-            book=parts.book,
-            keeper=parts.keeper,
+            store=parts.store,
+            reconciler=parts.reconciler,
             endpoints={served.part: served.endpoint for served in self._endpoints},
             publisher=parts.publisher,
             cdi=parts.cdi,
@@ -259,7 +182,7 @@ class PluginApp:
         """Run until the shutdown; returns the exit code."""
         server = self.server = await start_server(self._web(), self._settings.serve)
         self.metrics.registry.register(CertificateCollector([server]))
-        logger.info("serving %s", fields(url=server.url, version=__version__, node=self._settings.kubelet.node_name))
+        logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
         try:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
                 self._start(tasks, shutdown)
@@ -276,8 +199,8 @@ class PluginApp:
         tasks.start("cards", self._run_cards())
         if self._pod_use is not None:
             tasks.start("use per pod", self._pod_use.run())
-        tasks.start("kubelet record", self._parts.keeper.run_checks())
-        tasks.start("pod records", self._parts.keeper.writer.run())
+        tasks.start("kubelet record", self._parts.reconciler.run_checks())
+        tasks.start("pod records", self._parts.reconciler.writer.run())
         tasks.start("node publishing", self._parts.publisher.run())
         for served in self._endpoints:
             tasks.start(f"{served.part} registration", self._register(served))
@@ -292,15 +215,15 @@ class PluginApp:
         await self._monitor.look()
         if self._settings.cards.fail_without_cards and not self._monitor.states:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
-        self._take_cards()
+        self._agent.cards_changed(self._monitor.snapshot)
         await self._monitor.run()
 
     async def _wait_for_facts(self) -> None:
         """Know the Node (its cordons, the unit before), the pods and who holds what before the first list; bounded.
 
-        A pod that comes into the book while the kubelet already asks might be taken for the one that is meant.
+        A pod that comes into the store while the kubelet already asks might be taken for the one that is meant.
         """
-        await self._parts.keeper.check()
+        await self._parts.reconciler.check()
         try:
             async with asyncio.timeout(self.facts_timeout_s):
                 await self._node.synced.wait()
@@ -310,12 +233,12 @@ class PluginApp:
             missing = ",".join(what for what, is_known in known.items() if not is_known)
             logger.warning(
                 "starting without what the API server knows %s",
-                fields(missing=missing, node=self._settings.kubelet.node_name, waited_s=self.facts_timeout_s),
+                fields(missing=missing, node=self._node_name, waited_s=self.facts_timeout_s),
             )
-        await self._parts.keeper.check()
+        await self._parts.reconciler.check()
 
     async def _register(self, served: ResourceEndpoint) -> None:
-        """Register once there is a list to tell, and stay registered."""
+        """Register once there is a list to send, and stay registered."""
         while not self._agent.offered.is_set():
             served.pulse.beat()
             # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with what it waits for.
@@ -324,17 +247,11 @@ class PluginApp:
                     await self._agent.offered.wait()
         await served.endpoint.run()
 
-    def _take_cards(self) -> None:
-        statuses = tuple(CardStatus(state.card, state.health, state.reason) for state in self._monitor.states)
-        self._agent.cards_changed(
-            CardsSeen(statuses, self._monitor.left_out, self._monitor.driver, "" if statuses else self._monitor.problem)
-        )
-
     def _web(self) -> web.Application:
         app = web.Application()
         pulses = Pulses(
             {served.part: served.pulse for served in self._endpoints},
-            record_reads=lambda: self._parts.keeper.counters.checks,
+            record_reads=lambda: self._parts.reconciler.counters.checks,
             card_looks=lambda: self._monitor.looks,
             poll_interval_s=self._settings.cards.poll_interval,
         )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TextIO
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.exit_codes import DONE, exit_code_for
+from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
-from gcushare.runtime.settings.groups import LogLevel, LogSettings
-from gcushare.vendors import VENDORS_BY_NAME
+from gcushare.runtime.settings.groups import LogLevel, LogSettings, ServeSettings
 
 PROGRAM = Program(
     name=COMPONENT,
@@ -37,7 +37,7 @@ def main(surroundings: Surroundings | None = None) -> int:
 
     def start(settings: PluginSettings) -> int:
         if settings.actions.status:
-            return _answer(around, lambda: _print_status(settings, around))
+            return _answer(around, lambda: print_status(settings.serve, around.stdout))
         if settings.actions.remove_from_node:
             return _answer(around, lambda: _remove(settings, around))
         from gcushare.device_plugin.app import run_plugin
@@ -56,18 +56,12 @@ def _log_settings(settings: PluginSettings) -> LogSettings:
 
 
 def _answer(around: Surroundings, work: Callable[[], int]) -> int:
-    """Tell an error to the person who asked: the log's form is for the plugin that runs."""
+    """Show an error to the person who asked: the log's form is for the plugin that runs."""
     try:
         return work()
     except GcushareError as error:
         around.stderr.write(f"error: {error}\n")
         return exit_code_for(error)
-
-
-def _print_status(settings: PluginSettings, around: Surroundings) -> int:
-    from gcushare.device_plugin.print_status import print_status
-
-    return print_status(settings.serve, around.stdout)
 
 
 def _remove(settings: PluginSettings, around: Surroundings) -> int:
@@ -79,7 +73,7 @@ def _remove(settings: PluginSettings, around: Surroundings) -> int:
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server
 
-    kubelet, vendor = settings.kubelet, VENDORS_BY_NAME[settings.cards.vendor.value]
+    kubelet, vendor = settings.kubelet, settings.cards.vendor
     traces = Traces(
         vendor=vendor,
         node=kubelet.node_name,
@@ -97,3 +91,31 @@ def _remove(settings: PluginSettings, around: Surroundings) -> int:
         return DONE
 
     return asyncio.run(remove())
+
+
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def print_status(settings: ServeSettings, stdout: TextIO) -> int:
+    """Print what the running plugin believes; the exit code is 0 when it names no problem, else 1.
+
+    Raises:
+        RetryableError: nothing answers at the port.
+        RemoteContractError: what answers is no plugin.
+    """
+    import asyncio
+
+    from gcushare.cluster.plugin_status import ClientTls, fetch_status
+    from gcushare.device_plugin.reporting.status_text import render_status
+
+    url = f"{'https' if settings.tls_cert_file else 'http'}://{_host(settings)}:{settings.listen_port}"
+    # Our own certificate is also what we show where clients need one.
+    tls = ClientTls(cert_file=settings.tls_cert_file, key_file=settings.tls_key_file, trusts_any=True)
+    status = asyncio.run(fetch_status(url, tls, "give the --listen-port that it runs with"))
+    stdout.write(render_status(status))
+    return FAILED if status.problems else DONE
+
+
+def _host(settings: ServeSettings) -> str:
+    address = settings.listen_address
+    return _WILDCARDS.get(address, f"[{address}]" if ":" in address else address)

@@ -33,7 +33,7 @@ class ApiPatcher:
 
 
 class EventAnnouncer:
-    """Tells people by Kubernetes events."""
+    """Posts Kubernetes events."""
 
     def __init__(self, recorder: EventRecorder, node_name: str) -> None:
         self._recorder = recorder

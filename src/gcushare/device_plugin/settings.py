@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import socket
 from collections.abc import Iterator
@@ -17,16 +16,22 @@ from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.vendors import ENFLAME, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 
 COMPONENT = DEVICE_PLUGIN
 
 
-class VendorName(enum.Enum):
-    """Whose words the plugin speaks."""
+def _vendor() -> parsers.Parser[Vendor]:
+    """Read a vendor's name, ignoring case; the accepted ones are those of ``gcushare.vendors``."""
+    names = tuple(VENDORS_BY_NAME)
 
-    ENFLAME = "enflame"
-    ALIYUN = "aliyun"
+    def parse(raw: str) -> Vendor:
+        if raw.lower() not in VENDORS_BY_NAME:
+            raise ValueError("not one of the accepted words")
+        return VENDORS_BY_NAME[raw.lower()]
+
+    return parsers.Parser("|".join(names), " or ".join(names), parse, lambda vendor: vendor.name, choices=names)
 
 
 def _reserve() -> parsers.Parser[Reserve]:
@@ -50,15 +55,17 @@ def _reserve() -> parsers.Parser[Reserve]:
 class CardSettings:
     """Cards."""
 
-    vendor: VendorName = setting(
-        parsers.choice(VendorName),
-        default=VendorName.ENFLAME,
-        help="Whose resource, annotations and variables are used: enflame.com/gcu-memory or aliyun.com/gpu-mem.",
+    vendor: Vendor = setting(
+        _vendor(),
+        default=ENFLAME,
+        help="Whose resource, annotations and variables are used: "
+        f"{' or '.join(vendor.memory_resource for vendor in VENDORS)}.",
     )
     mode: Mode = setting(
         parsers.choice(Mode),
         default=Mode.MEMORY,
-        help="What pods may ask for: memory, whole cards (enflame.com/gcu or nvidia.com/gpu), or both; a card is then "
+        help="What pods may ask for: memory, whole cards "
+        f"({' or '.join(vendor.whole_card_resource for vendor in VENDORS)}), or both; a card is then "
         "free, shared or whole, never two at a time. whole needs no scheduler extender.",
     )
     cards: str = setting(
@@ -101,9 +108,9 @@ class CardSettings:
     pod_use: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Tell how much memory each pod really uses, by the processes on the cards and their control groups. Needs "
-        "the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML hides "
-        "the others' processes, and their numbers mean nothing there.",
+        help="Report how much memory each pod really uses, by the processes on the cards and their control groups. "
+        "Needs the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML "
+        "hides the others' processes, and their numbers mean nothing there.",
     )
     proc_root: Path = setting(
         parsers.path("DIR"),
@@ -177,7 +184,7 @@ class KubeletSettings:
         default=DEFAULT_LONGEST_WAIT_S,
         help="How long at most a card stays closed to the other use (shared or whole) after a pod on it was deleted by "
         "force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this; ten seconds are "
-        "added. With --pod-use the machine's processes tell, and the card opens when the pod has none any more.",
+        "added. With --pod-use the machine's processes decide, and the card opens when the pod has none any more.",
     )
     device_list_strategy: tuple[Strategy, ...] = setting(
         parsers.comma_list(parsers.choice(Strategy)),

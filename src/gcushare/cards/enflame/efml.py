@@ -90,7 +90,7 @@ class EfmlLibrary:
         identity = api.identify(slot)
         self._addresses[slot] = identity.pci_address
         index = self._minor(slot, identity.minor)
-        # A card without a uuid is told from others by its serial or its place on the bus.
+        # A card without a uuid is distinguished from others by its serial or its place on the bus.
         uuid = identity.uuid or identity.serial or f"pci-{identity.pci_address or slot}"
         reserved_by = api.reserved_by(slot)
         if reserved_by:
@@ -128,10 +128,10 @@ class EfmlLibrary:
             raise DeviceError("the EFML library is not open")
         return self._api
 
-    def _minor(self, slot: int, told: int | None) -> int:
-        """The number of the device node; the slot where the library tells none or tells one number twice."""
+    def _minor(self, slot: int, reported: int | None) -> int:
+        """The number of the device node; the slot where the library reports none, or one number twice."""
         others = {minor for other, minor in self._minors.items() if other < slot}
-        minor = told if told is not None and told not in others else slot
+        minor = reported if reported is not None and reported not in others else slot
         self._minors[slot] = minor
         return minor
 

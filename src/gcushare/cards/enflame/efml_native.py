@@ -87,7 +87,7 @@ class Event(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceIdentity:
-    """What either API of EFML tells of a device; ``minor`` is None where it does not say."""
+    """What either API of EFML reports of a device; ``minor`` is None where it does not say."""
 
     model: str
     uuid: str
@@ -142,7 +142,7 @@ class NativeApi:
         )
 
     def reserved_by(self, slot: int) -> str:
-        """Why the card is in use by another way of sharing; this API does not tell."""
+        """Why the card is in use by another way of sharing; this API does not say."""
         return ""
 
     def is_healthy(self, slot: int) -> bool:
@@ -169,7 +169,7 @@ class NativeApi:
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """Wait for an event. Its device is not told in a way two versions agree on, so it asks for a look at all."""
+        """Wait for an event. Its device is not named in a way two versions agree on, so it asks for a look at all."""
         buffer = ctypes.create_string_buffer(_EVENT_BYTES)
         try:
             self._calls.call("EfmlGetEvent", ctypes.c_int(round(timeout_s * 1000)), buffer)

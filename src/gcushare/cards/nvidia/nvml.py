@@ -93,7 +93,7 @@ class NvmlLibrary:
             return LeftOutCard(index=index, uuid=uuid, reason=reserved_by)
         memory = self._query("nvmlDeviceGetMemoryInfo", handle)
         if memory is None:
-            return LeftOutCard(index=index, uuid=uuid, reason="the driver tells no memory size for this card")
+            return LeftOutCard(index=index, uuid=uuid, reason="the driver reports no memory size for this card")
         return Card(
             index=index,
             uuid=uuid,

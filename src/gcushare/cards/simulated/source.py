@@ -17,7 +17,7 @@ from gcushare.core.errors import ConfigError, DeviceError
 logger = logging.getLogger(__name__)
 
 _GATHER_MS = 50
-"""How long changes are gathered before they are told: an editor writes a file in several steps."""
+"""How long changes are gathered before they are reported: an editor writes a file in several steps."""
 
 
 class SimulatedSource:

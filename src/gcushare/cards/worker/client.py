@@ -165,7 +165,7 @@ class IsolatedSource:
         try:
             count = await self._ask(Request(Operation.COUNT), int, self._settings.call_timeout_s)
         except LibraryCallError:
-            await self._stop()  # the library as a whole is in trouble: initialise it anew the next time
+            await self._stop()  # the library as a whole is in trouble: initialise it again the next time
             raise
         except (CallHungError, WorkerDiedError) as error:
             self._waits.fail(_START, self._clock(), str(error))
@@ -247,7 +247,7 @@ class IsolatedSource:
                 await worker.close()
 
     async def _reopen_for_lost(self, card: Card) -> None:
-        """Open the library anew now and then: most see a card that came back only after they were initialised."""
+        """Open the library again now and then: most see a card that came back only after they were initialised."""
         now_s = self._clock()
         if self._reopens.blocked_by(card.uuid, now_s) is None:
             self._reopens.fail(card.uuid, now_s, _REOPEN)
@@ -271,8 +271,8 @@ class IsolatedSource:
     def _resting_for(self, slot: int) -> str | None:
         """Why a slot's calls rest; None when they do not."""
         now_s = self._clock()
-        telling = (operation for operation in Operation if operation is not Operation.LINK)  # no sign of its health
-        reasons = (self._resting.blocked_by((slot, operation), now_s) for operation in telling)
+        relevant = (operation for operation in Operation if operation is not Operation.LINK)  # no sign of its health
+        reasons = (self._resting.blocked_by((slot, operation), now_s) for operation in relevant)
         return next((reason for reason in reasons if reason is not None), None)
 
     def _is_resting(self, slot: int) -> bool:

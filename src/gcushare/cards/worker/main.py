@@ -91,7 +91,7 @@ def _perform(library: CardLibrary, request: Request) -> object:
 
 
 def _driver_version(library: CardLibrary) -> str:
-    """The driver's version; "" where the library does not tell, which is no reason to go without its cards."""
+    """The driver's version; "" where the library does not say, which is no reason to go without its cards."""
     try:
         return library.driver_version()
     except LibraryCallError:

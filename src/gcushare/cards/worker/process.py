@@ -119,7 +119,7 @@ class WorkerProcess:
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise WorkerDiedError(await self._end(), self._recorder.last()) from error
         except RemoteContractError as error:
-            raise WorkerDiedError(f"an answer nobody can read: {error}", self._recorder.last()) from error
+            raise WorkerDiedError(f"an unreadable answer: {error}", self._recorder.last()) from error
 
     @contextlib.contextmanager
     def _killed_on_error(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 One file for all cards of a vendor, replaced in one step whenever the cards change. It stays when the plugin stops, and
 while pods hold cards after the strategy was given up: a container that restarts needs the names that it was given.
 
-Source: the Container Device Interface specification, version 0.6.0; kinds and names as in ``Delivery``.
+Source: the Container Device Interface specification, version 0.6.0; kinds and names as in ``AllocateResponses``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CdiSpecFile:
 
         Raises:
             DeviceError: the directory cannot be written, or others can write it; containers would not start with names
-                that nobody defines.
+                that are not defined.
         """
         content = msgspec.json.format(msgspec.json.encode(cdi_spec(self._vendor, inventory)), indent=2)
         try:
@@ -80,7 +80,7 @@ class CdiSpecFile:
                     found.add((entry.name, status.st_ino, status.st_ctime_ns))
         return frozenset(found)
 
-    def find_rival(self) -> Path | None:
+    def find_conflict(self) -> Path | None:
         """Another file of the directory that defines devices of our kind: a container toolkit's own, say."""
         kind = re.compile(rb"""kind["']?\s*:\s*["']?""" + re.escape(self._vendor.cdi_kind.encode()) + rb"""["'\s,]""")
         for path in sorted(self.path.parent.glob("*")):
@@ -92,7 +92,7 @@ class CdiSpecFile:
         return None
 
 
-class CdiKeeper:
+class CdiSpecPublisher:
     """Keeps the file as the strategy wants it; ``problem`` says why it cannot be, and is empty otherwise.
 
     Two files that define the same device make both unusable for the runtime, so where a toolkit has written one of our
@@ -104,7 +104,7 @@ class CdiKeeper:
         self._is_wanted = is_wanted
         self._holders: int | None = None
         self._settled: tuple[tuple[int, ...], Fingerprint] | None = None
-        self._rival: Path | None = None
+        self._conflicting: Path | None = None
         self.problem = ""
 
     def note_holders(self, pods: int) -> None:
@@ -130,16 +130,16 @@ class CdiKeeper:
         """Write the file, or leave it to another's; nothing where neither the cards nor the directory changed.
 
         On the event loop, and before the kubelet can hear of the cards: a container must not be given a name that
-        nobody defines yet.
+        is not defined yet.
         """
         cards = tuple(card.index for card in inventory.cards)
         if self._settled == (cards, self._file.fingerprint()):
             return
-        rival = self._file.find_rival()
-        if rival != self._rival and rival is not None:
-            logger.info("another program defines these CDI devices %s", fields(file=rival))
-        self._rival = rival
-        if rival is not None:
+        conflicting = self._file.find_conflict()
+        if conflicting != self._conflicting and conflicting is not None:
+            logger.info("another program defines these CDI devices %s", fields(file=conflicting))
+        self._conflicting = conflicting
+        if conflicting is not None:
             self._file.remove()
         else:
             self._file.write(inventory)

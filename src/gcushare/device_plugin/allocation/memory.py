@@ -1,157 +1,180 @@
-"""Answers the kubelet's two calls: waits for the pod that is meant, decides, remembers, and has the record checked."""
+"""Memory of cards: which ids a container gets, and what the ids that it got allow.
+
+The preferred answer is ids of the pod's recorded card; the answer to Allocate follows from the ids alone.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from gcushare.core.cards import InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.core.matching import Candidate, has_room, match, order_candidates
-from gcushare.device_plugin.allocation.allocator import CardAllocator
-from gcushare.device_plugin.allocation.choice import Preference, card_of_ids, choose_ids
+from gcushare.core.matching import Candidate, choose_card, has_room, match, order_candidates
+from gcushare.core.requests import split_over_cards
+from gcushare.device_plugin.allocation.allocator import CardAllocator, Preference
 from gcushare.device_plugin.allocation.response import Grant
-from gcushare.runtime.logs import fields
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest
-from gcushare.wire.protos import deviceplugin_pb2 as pb
-
-logger = logging.getLogger(__name__)
-
-RECORD_PATIENCE_S = 0.15
-"""How long a call waits for the kubelet's record of the one before, where the two may be for one pod: that record shows
-an allocation after 6 to 25 ms."""
+from gcushare.device_plugin.pods.pod import CardCounts
+from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """The preference last given: the Allocate that follows it is for the same container."""
+class MemoryAllocator(CardAllocator):
+    """Serves one node's memory resource from its pod store and inventory."""
 
-    preference: Preference
-    size: int
+    is_whole = False
 
+    def _free(self, request: PreferredRequest) -> CardCounts:
+        return request.available.count_by_card()
 
-class Allocator(CardAllocator):
-    """Serves one node's memory resource from its pod book and inventory."""
+    def _count(self, ids: DeviceIds) -> CardCounts:
+        check_no_foreign(ids)
+        return ids.count_by_card()
 
-    _expected: _Expected | None = None
+    def _has_room(self, candidate: Candidate, size: int, free: CardCounts) -> bool:
+        return has_room(candidate, size, free)
 
-    async def prefer(self, request: PreferredRequest) -> list[bytes]:
-        """Choose the ids of one container.
+    def _match(self, size: int, free: CardCounts) -> Candidate | None:
+        return match(self._store.candidates(), size, free)
 
-        Raises:
-            Refused, RemoteContractError: no card fits, or the ids are of another layout; the pod is failed with it.
-        """
-        inventory = self._require_inventory()
-        await self._wait_for_candidate(request.size, request.available.count_by_card())
+    def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
         totals = {card.index: card.units for card in inventory.cards}
-        promised = self._book.promised()
-        for index in self._book.promised_whole():
+        promised = self._store.promised()
+        for index in self._store.promised_whole():
             promised[index] = promised.get(index, 0) + totals.get(index, 0)
-        whole = self._book.cards_in_use(whole=True)
-        preference = choose_ids(request, self._book.candidates(), promised, totals, whole)
-        self._expected = _Expected(preference, request.size)
-        _log_preference(preference, request.size)
-        return preference.entries
+        return choose_ids(request, self._store.candidates(), promised, totals, self._store.cards_in_use(whole=True))
 
-    async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse:
-        """Grant one container the cards that its ids name.
-
-        Raises:
-            Refused, RemoteContractError: the ids name no card of this node, several cards, a card that is in use as
-                a whole, or another layout.
-        """
-        inventory = self._require_inventory()
-        counts = ids.count_by_card()
-        candidate = self._meant_by(len(ids), counts)
-        known = {card.index: card for card in inventory.cards}
-        limit = candidate.request.cards.cards if candidate else 1
-        indexes = card_of_ids(ids, {index: card.units for index, card in known.items()}, cards_per_pod=limit)
-        self._check_same_card(candidate, indexes)
-        self._check_not_whole(indexes)
-        cards = tuple(known[index] for index in indexes)
-        uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
-        self._book.note_allocated(uid, container, counts, self._clock(), ids=ids)
-        self._on_allocated()
-        _log_grant(candidate, cards, len(ids))
-        return self._delivery.answer(Grant(cards, len(ids), self._pod_units(len(ids), candidate)), inventory.unit)
-
-    async def _wait_for_candidate(self, size: int, free: Mapping[int, int]) -> None:
-        """Wait, bounded, for a bound pod that the kubelet has seen before our own watch has.
-
-        Pods whose cards are taken are no reason to go on: their cards went to a pod of their kind, and the cards of
-        that one, free for them, are known once it is seen.
-        """
-        now = asyncio.get_running_loop().time()
-        settled = min(self._wait_for_pod_s, RECORD_PATIENCE_S)
-        await self._pods.until(lambda: not self._book.may_continue_another(size), now + settled)
-        deadline = now + self._wait_for_pod_s
-        if not await self._pods.until(lambda: self._has_candidate(size, free), deadline):
-            facts = fields(units=size, waited_s=self._wait_for_pod_s)
-            logger.warning("no bound pod with room on its card asks for this size %s", facts)
-
-    def _has_candidate(self, size: int, free: Mapping[int, int]) -> bool:
-        return any(
-            not candidate.card_indexes or has_room(candidate, size, free)
-            for candidate in order_candidates(self._book.candidates(), size)
-        )
-
-    def _meant_by(self, size: int, counts: dict[int, int]) -> Candidate | None:
-        expected, self._expected = self._expected, None
-        candidates = self._book.candidates()
-        if expected is not None and expected.size == size and set(expected.preference.card_indexes) == set(counts):
-            wanted = expected.preference.candidate
-            if wanted is None:
-                return match(candidates, size, counts)
-            return next((c for c in candidates if c.pod.uid == wanted.pod.uid and c.served == wanted.served), None)
-        return match(candidates, size, counts)
-
-    def _check_same_card(self, candidate: Candidate | None, indexes: tuple[int, ...]) -> None:
-        if candidate is None or not candidate.served:
-            return
-        held = self._book.entries[candidate.pod.uid].held_cards
-        if not set(indexes) <= set(held):
-            raise Refused(
-                f"container {candidate.next_container!r} of pod {candidate.pod} was given card {list(indexes)}, and "
-                f"its other containers hold card {list(held)}: all containers of a pod share one card; delete the pod"
-            )
-
-    def _check_not_whole(self, indexes: tuple[int, ...]) -> None:
-        for index in self._book.cards_in_use(whole=True).intersection(indexes):
-            pods = ", ".join(self._book.users_of(index, whole=True)) or "a pod of this node"
+    def _check(self, counts: CardCounts, candidate: Candidate | None) -> None:
+        check_one_card(counts, cards_per_pod=candidate.request.cards.cards if candidate else 1)
+        if candidate is not None and candidate.served:
+            held = self._store.entries[candidate.pod.uid].held_cards
+            if not set(counts) <= set(held):
+                raise Refused(
+                    f"container {candidate.next_container!r} of pod {candidate.pod} was given card {sorted(counts)}, "
+                    f"and its other containers hold card {list(held)}: all containers of a pod share one card; delete "
+                    "the pod"
+                )
+        for index in self._store.cards_in_use(whole=True).intersection(counts):
+            pods = ", ".join(self._store.users_of(index, whole=True)) or "a pod of this node"
             raise Refused(
                 f"card {index} is in use as a whole by {pods}, so no memory of it can be given; "
                 "the pod must be scheduled again"
             )
 
-    def _pod_units(self, size: int, candidate: Candidate | None) -> int | None:
-        if candidate is None:
-            return None
-        sums = {candidate.request.total_units}
-        if not candidate.served:
-            sums |= {c.request.total_units for c in order_candidates(self._book.candidates(), size)}
-        return sums.pop() if len(sums) == 1 else None
+    def _grant(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
+        """With the sum of the whole pod, where every pod that can be meant asks for the same."""
+        sums: set[int] = set()
+        if candidate is not None:
+            sums = {candidate.request.total_units}
+            if not candidate.served:
+                sums |= {c.request.total_units for c in order_candidates(self._store.candidates(), size)}
+        return Grant(cards, size, sums.pop() if len(sums) == 1 else None)
 
 
-def _log_preference(preference: Preference, size: int) -> None:
-    pod = preference.candidate.pod if preference.candidate else None
-    logger.debug("preferring %s", fields(pod=pod, units=size, card=preference.card_indexes))
-    if preference.moved_from:
-        logger.warning(
-            "the recorded card has no room, another is used %s",
-            fields(pod=pod, units=size, recorded=preference.moved_from, card=preference.card_indexes),
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What the node has: units per card that are free, promised and there at all; ``whole`` cards are no choice."""
+
+    free: Mapping[int, int]
+    promised: Mapping[int, int]
+    totals: Mapping[int, int]
+    whole: Collection[int]
+
+    def describe_shortage(self, size: int) -> str:
+        """Say what was asked for and what each card has; the kubelet shows it on the pod."""
+        cards = ", ".join(f"card {index}: {self._state(index)}" for index in sorted(self.totals))
+        return (
+            f"no card of this node has {size} free units ({cards or 'it has no cards'}); "
+            "the pod must be scheduled again"
+        )
+
+    def _state(self, index: int) -> str:
+        return "in use as a whole" if index in self.whole else f"{self.free.get(index, 0)} of {self.totals[index]}"
+
+
+def choose_ids(
+    request: PreferredRequest,
+    candidates: Sequence[Candidate],
+    promised: Mapping[int, int],
+    totals: Mapping[int, int],
+    whole: Collection[int] = (),
+) -> Preference:
+    """Choose a container's ids of those available: of the pod's card, or where that has no room of one that fits.
+
+    ``promised`` are units per card that records of waiting pods name; ``totals`` the units per card, for the message;
+    ``whole`` the cards that are in use as a whole, which the kubelet may not know yet.
+
+    Raises:
+        Refused: no card has that many free ids; names the cards and their free units.
+        RemoteContractError: the ids are of another plugin's layout.
+    """
+    check_no_foreign(request.must_include)
+    available = request.available
+    free = {index: count for index, count in available.count_by_card().items() if index not in whole}
+    included = request.must_include.count_by_card()
+    candidate = match(candidates, request.size, free)
+    wanted = tuple(included) or (candidate.card_indexes if candidate else ())
+    shares = split_over_cards(request.size, wanted)
+    if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
+        shares = _other_cards(request, candidate, _Room(free, promised, totals, whole))
+    entries = _entries(request, shares)
+    cards = tuple(sorted(shares))
+    recorded = candidate.card_indexes if candidate else ()
+    return Preference(entries, cards, candidate, recorded if recorded and set(recorded) != set(cards) else ())
+
+
+def check_one_card(counts: Mapping[int, int], *, cards_per_pod: int = 1) -> None:
+    """Check that a container's ids are of one card, or of as many as its pod may have.
+
+    Raises:
+        Refused: they are of more.
+    """
+    if len(counts) > cards_per_pod:
+        spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
+        raise Refused(
+            f"{sum(counts.values())} units were taken from {len(counts)} cards ({spread}), and the "
+            f"container gets {'one' if cards_per_pod == 1 else cards_per_pod}: the kubelet did not follow the plugin's "
+            "preference; delete the pod to have it placed again"
         )
 
 
-def _log_grant(candidate: Candidate | None, cards: tuple[InventoryCard, ...], units: int) -> None:
-    logger.info(
-        "allocated %s",
-        fields(
-            pod=candidate.pod if candidate else "unknown",
-            uid=candidate.pod.uid if candidate else "unknown",
-            container=candidate.next_container if candidate else "unknown",
-            card=",".join(str(card.index) for card in cards),
-            units=units,
-        ),
-    )
+def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _Room) -> dict[int, int]:
+    """Cards other than the recorded ones: none may be chosen for a pod whose other containers hold ids already."""
+    if request.must_include or (candidate is not None and candidate.served):
+        held = sorted(request.must_include.count_by_card()) or list(candidate.card_indexes if candidate else ())
+        raise Refused(
+            f"the pod holds card {held}, which has no room for {request.size} units more: "
+            f"{room.describe_shortage(request.size)}"
+        )
+    others = _promised_to_others(room.promised, candidate)
+    count = candidate.request.cards.cards if candidate else 1
+    share = request.size // count
+    left = dict(room.free)
+    shares: dict[int, int] = {}
+    for _ in range(count):
+        index = choose_card(left, others, share)
+        if index is None:
+            raise Refused(room.describe_shortage(share))
+        shares[index] = share
+        del left[index]
+    return shares
+
+
+def _promised_to_others(promised: Mapping[int, int], candidate: Candidate | None) -> dict[int, int]:
+    others = dict(promised)
+    if candidate is not None and candidate.card_indexes:
+        for index, share in split_over_cards(candidate.request.total_units, candidate.card_indexes).items():
+            others[index] = others.get(index, 0) - share
+    return others
+
+
+def _entries(request: PreferredRequest, shares: Mapping[int, int]) -> list[bytes]:
+    if not request.must_include:
+        return [entry for index, share in shares.items() for entry in request.available.of_card(index, share)]
+    chosen: list[bytes] = []
+    for index, share in shares.items():
+        included = request.must_include.of_card(index, share)
+        have = set(included)
+        others = (entry for entry in request.available.of_card(index, len(request.available)) if entry not in have)
+        chosen += included
+        chosen += [entry for entry, _ in zip(others, range(share - len(included)), strict=False)]
+    return chosen

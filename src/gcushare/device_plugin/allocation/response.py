@@ -38,14 +38,14 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class AllocateResponses:
     """The vendor's words and the chosen strategies; builds one container's part of Allocate's answer."""
 
     vendor: Vendor
     strategies: Collection[Strategy]
 
-    def answer(self, grant: Grant, unit: MemoryUnit) -> pb.ContainerAllocateResponse:
-        """Build the answer for one container."""
+    def build(self, grant: Grant, unit: MemoryUnit) -> pb.ContainerAllocateResponse:
+        """Build the response for one container."""
         from gcushare.wire.protos import deviceplugin_pb2 as pb  # here: settings import this module, not the messages
 
         response = pb.ContainerAllocateResponse()

@@ -1,121 +1,172 @@
-"""Answers the kubelet's two calls for the whole-card resource, from the same book as those for memory."""
+"""Whole cards: which ones a container gets.
+
+A card that is in shared use is never among them, whatever the kubelet believes: it learns of a card's closing some
+milliseconds after the first unit of it was handed out.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate, order_candidates
-from gcushare.device_plugin.allocation.allocator import CardAllocator
-from gcushare.device_plugin.allocation.choice import check_there
-from gcushare.device_plugin.allocation.memory import RECORD_PATIENCE_S
+from gcushare.core.placement import WHOLE_CARD_POLICIES
+from gcushare.core.topology import CLOSE, CardPlace
+from gcushare.device_plugin.allocation.allocator import CardAllocator, Preference
 from gcushare.device_plugin.allocation.response import Grant
-from gcushare.device_plugin.allocation.whole_card_choice import (
-    NodeUse,
-    WholeAsk,
-    WholeChoice,
-    check_not_shared,
-    choose_whole_cards,
-    match_whole,
-    read_cards,
-)
-from gcushare.runtime.logs import fields
+from gcushare.device_plugin.pods.pod import CardCounts
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest
-from gcushare.wire.kubelet.whole_card_ids import encode_id_entry, encode_whole_card_id
-from gcushare.wire.protos import deviceplugin_pb2 as pb
-
-logger = logging.getLogger(__name__)
+from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, encode_id_entry, encode_whole_card_id
 
 
 class WholeCardAllocator(CardAllocator):
-    """Serves one node's whole-card resource.
+    """Serves one node's whole-card resource, from the same pod store as that for memory.
 
-    With ``wait_for_pod_s`` 0 no call waits for its pod: without a scheduler that chooses cards, none is kept for any.
+    Without a scheduler that chooses cards (``--mode whole``) none is kept for any pod, so no call waits for its pod.
     """
 
-    _expected: WholeChoice | None = None
+    is_whole = True
 
-    async def prefer(self, request: PreferredRequest) -> list[bytes]:
-        """Choose the cards of one container.
+    def _free(self, request: PreferredRequest) -> CardCounts:
+        return dict.fromkeys((*read_cards(request.available), *read_cards(request.must_include)), 1)
 
-        Raises:
-            Refused, RemoteContractError: too few cards are free, or the ids are none of ours.
-        """
-        self._require_inventory()
-        ask = WholeAsk(request.size, read_cards(request.available), read_cards(request.must_include))
-        await self._wait_for_candidate(ask)
-        choice = choose_whole_cards(ask, self._book.candidates(whole=True), self._use())
-        self._expected = choice
-        if choice.moved_from:
-            logger.warning(
-                "the recorded cards are not free, others are used %s",
-                fields(
-                    pod=choice.candidate.pod if choice.candidate else None,
-                    recorded=choice.moved_from,
-                    cards=choice.cards,
-                ),
-            )
-        return [encode_id_entry(encode_whole_card_id(index)) for index in choice.cards]
+    def _count(self, ids: DeviceIds) -> CardCounts:
+        return dict.fromkeys(read_cards(ids), 1)
 
-    async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse:
-        """Grant one container the cards that its ids name.
+    def _has_room(self, candidate: Candidate, size: int, free: CardCounts) -> bool:
+        return len(free.keys() & set(candidate.card_indexes)) >= size
 
-        Raises:
-            Refused, RemoteContractError: no cards, cards that the node does not have, or one of them is shared.
-        """
-        inventory = self._require_inventory()
-        indexes = read_cards(ids)
-        known = {card.index: card for card in inventory.cards}
-        check_there(indexes, known)
-        shared = self._book.cards_in_use(whole=False).intersection(indexes)
-        check_not_shared(indexes, {index: self._book.users_of(index, whole=False) for index in shared})
-        candidate = self._meant_by(indexes)
-        uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
-        self._book.note_allocated(uid, container, dict.fromkeys(indexes, 1), self._clock(), whole=True)
-        self._on_allocated()
-        logger.info(
-            "allocated whole cards %s",
-            fields(
-                pod=candidate.pod if candidate else "unknown",
-                uid=uid or "unknown",
-                container=container or "unknown",
-                cards=",".join(str(index) for index in indexes),
-            ),
-        )
-        cards = tuple(known[index] for index in indexes)
-        return self._delivery.answer(Grant(cards, sum(card.units for card in cards), whole=True), inventory.unit)
+    def _match(self, size: int, free: CardCounts) -> Candidate | None:
+        return match_whole(self._store.candidates(whole=True), size, free)
 
-    async def _wait_for_candidate(self, ask: WholeAsk) -> None:
-        """Wait, bounded, for a bound pod that the kubelet has seen before our own watch has."""
-        if not self._wait_for_pod_s:
-            return
-        now = asyncio.get_running_loop().time()
-        settled = now + min(self._wait_for_pod_s, RECORD_PATIENCE_S)
-        await self._pods.until(lambda: not self._book.may_continue_another(ask.size, whole=True), settled)
-        if not await self._pods.until(lambda: self._has_candidate(ask), now + self._wait_for_pod_s):
-            facts = fields(cards=ask.size, waited_s=self._wait_for_pod_s)
-            logger.warning("no bound pod whose cards are free asks for so many whole cards %s", facts)
-
-    def _has_candidate(self, ask: WholeAsk) -> bool:
-        free = set(ask.free) | set(ask.included)
-        return any(
-            not candidate.card_indexes or len(free.intersection(candidate.card_indexes)) >= ask.size
-            for candidate in order_candidates(self._book.candidates(whole=True), ask.size, whole=True)
-        )
-
-    def _meant_by(self, indexes: tuple[int, ...]) -> Candidate | None:
-        expected, self._expected = self._expected, None
-        candidates = self._book.candidates(whole=True)
-        if expected is not None and expected.cards == indexes and expected.candidate is not None:
-            meant = expected.candidate
-            return next((c for c in candidates if c.pod.uid == meant.pod.uid and c.served == meant.served), None)
-        return match_whole(candidates, len(indexes), indexes)
-
-    def _use(self) -> NodeUse:
-        inventory = self._require_inventory()
-        promised = {index: "" for index, units in self._book.promised().items() if units}
-        return NodeUse(
+    def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
+        memory = {index: "" for index, units in self._store.promised().items() if units}
+        use = NodeUse(
             cards={card.index: card for card in inventory.cards},
-            shared=self._book.cards_in_use(whole=False),
-            promised=promised | self._book.promised_whole(),
+            shared=self._store.cards_in_use(whole=False),
+            promised=memory | self._store.promised_whole(),
         )
+        wanted = WholeCardRequest(request.size, read_cards(request.available), read_cards(request.must_include))
+        return choose_whole_cards(wanted, self._store.candidates(whole=True), use)
+
+    def _check(self, counts: CardCounts, candidate: Candidate | None) -> None:
+        shared = self._store.cards_in_use(whole=False).intersection(counts)
+        check_not_shared(counts, {index: self._store.users_of(index, whole=False) for index in shared})
+
+    def _grant(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
+        return Grant(cards, sum(card.units for card in cards), whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCardRequest:
+    """One container's GetPreferredAllocation: ``size`` cards of ``free``, those in ``included`` among them."""
+
+    size: int
+    free: tuple[int, ...]
+    included: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What is known of the node's cards beside the kubelet's free list.
+
+    ``shared``: cards of which pods hold memory. ``promised``: cards that are kept for waiting pods, whole (with the uid
+    of the pod) or for their memory (with "").
+    """
+
+    cards: Mapping[int, InventoryCard]
+    shared: frozenset[int] = frozenset()
+    promised: Mapping[int, str] = field(default_factory=dict)
+
+
+def read_cards(ids: DeviceIds) -> tuple[int, ...]:
+    """Read the cards that ids name, in ascending order.
+
+    Raises:
+        RemoteContractError: an id is no whole card of ours.
+    """
+    if ids.run:
+        raise RemoteContractError(
+            f"device id {ids.text()[0]!r} names a unit of memory, and whole cards were asked for: two plugins or "
+            "releases seem to have registered the same resource"
+        )
+    return tuple(sorted({decode_whole_card_id(device_id) for device_id in ids.foreign}))
+
+
+def choose_whole_cards(request: WholeCardRequest, candidates: Sequence[Candidate], use: NodeUse) -> Preference:
+    """Choose a container's cards: those kept for its pod, else cards that are kept for no pod, by the pod's policy.
+
+    Raises:
+        Refused: too few cards are free; says which are and what the others are used for.
+    """
+    usable = [index for index in request.free if index in use.cards and index not in use.shared]
+    candidate = match_whole(candidates, request.size, usable)
+    own = candidate.card_indexes if candidate is not None else ()
+    chosen = [index for index in request.included if index in use.cards]
+    chosen += [index for index in own if index in usable and index not in chosen]
+    del chosen[request.size :]
+    if len(chosen) < request.size:
+        left = [index for index in usable if index not in chosen]
+        chosen += _others(request.size - len(chosen), left, use, candidate)
+    if len(chosen) < request.size:
+        raise Refused(describe_too_few(request.size, usable, use))
+    cards = tuple(sorted(chosen))
+    entries = [encode_id_entry(encode_whole_card_id(index)) for index in cards]
+    return Preference(entries, cards, candidate, own if own and not set(cards) <= set(own) else ())
+
+
+def match_whole(candidates: Sequence[Candidate], size: int, free: Collection[int]) -> Candidate | None:
+    """The pod that a call for ``size`` whole cards most likely means: the first in line whose own cards are free."""
+    ordered = order_candidates(candidates, size, whole=True)
+    ready = (c for c in ordered if len(set(c.card_indexes).intersection(free)) >= size and not c.is_unsettled)
+    return next(ready, ordered[0] if ordered else None)
+
+
+def check_not_shared(cards: Collection[int], shared: Mapping[int, Sequence[str]]) -> None:
+    """Check that none of the cards is in shared use; ``shared`` are the pods that hold memory, by card.
+
+    Raises:
+        Refused: names the card and its pods; the kubelet fails the pod with it.
+    """
+    for index in cards:
+        if index in shared:
+            pods = ", ".join(shared[index]) or "a pod of this node"
+            raise Refused(
+                f"card {index} is shared: {pods} uses memory of it, so it cannot be given whole; "
+                "the pod must be scheduled again"
+            )
+
+
+def describe_too_few(size: int, usable: Sequence[int], use: NodeUse) -> str:
+    """Say what was asked for and what each card is; the kubelet shows it on the pod."""
+    states = ", ".join(f"card {index}: {_state(index, usable, use)}" for index in sorted(use.cards))
+    return (
+        f"{size} whole card{'s' if size != 1 else ''} wanted, {len(usable)} free on this node "
+        f"({states or 'it has no cards'}); the pod must be scheduled again"
+    )
+
+
+def _others(count: int, usable: Sequence[int], use: NodeUse, candidate: Candidate | None) -> list[int]:
+    """Cards by the pod's policy, of those that are kept for no pod else as long as there are enough of them."""
+    uid = candidate.pod.uid if candidate is not None else None
+    policy = WHOLE_CARD_POLICIES[candidate.request.cards.whole_policy if candidate is not None else CLOSE]
+    unpromised = [index for index in usable if index not in use.promised or use.promised[index] == uid]
+    for able in (unpromised, usable):
+        found = policy([_place(use.cards[index]) for index in able], count)
+        if found is not None:
+            return list(found)
+    return []
+
+
+def _place(card: InventoryCard) -> CardPlace:
+    return CardPlace(card.index, card.card.numa_node, card.card.link_group)
+
+
+def _state(index: int, usable: Sequence[int], use: NodeUse) -> str:
+    if index in use.shared:
+        return "shared"
+    if index in usable:
+        return "free"
+    return "in use or not healthy" if use.cards[index].is_usable else "not taking pods"

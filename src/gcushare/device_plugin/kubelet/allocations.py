@@ -95,7 +95,7 @@ class KubeletRecord:
                 self.completed.add(pod)
 
     def hides_ids_of(self, pod: str) -> bool:
-        """Whether a pod may hold ids that are not told here."""
+        """Whether a pod may hold ids that are not shown here."""
         return self.source != CHECKPOINT and pod not in self.completed
 
     @property
@@ -120,7 +120,7 @@ class KubeletRecord:
         )
 
 
-class KubeletRecordReader:
+class PodResourcesReader:
     """Reads the record of one vendor's two resources. ``fetch`` never waits longer than ``LIST_TIMEOUT_S``."""
 
     def __init__(
@@ -235,7 +235,7 @@ def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletRecord
 
 
 def read_registered(path: Path, resource: str) -> tuple[str, ...] | None:
-    """Read from the checkpoint which healthy ids the kubelet was last told for a resource, by whatever plugin.
+    """Read from the checkpoint which healthy ids the kubelet was last sent for a resource, by whatever plugin.
 
     None where the kubelet knows of no plugin for it: it forgets one five minutes after its end.
 

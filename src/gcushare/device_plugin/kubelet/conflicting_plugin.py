@@ -1,8 +1,8 @@
 """Whether another plugin serves a resource on this node: two would take it from each other again and again.
 
-The kubelet tells nobody who registered what, and leaves two traces. Its checkpoint names the healthy ids that it was
-last told for each resource; a plugin whose devices are all unhealthy is there with none, and one that has ended stays
-until five minutes later. The Node's capacity counts all that a plugin told, its allocatable the healthy ones; when a
+The kubelet does not say who registered what, and leaves two traces. Its checkpoint names the healthy ids that it was
+last sent for each resource; a plugin whose devices are all unhealthy is there with none, and one that has ended stays
+until five minutes later. The Node's capacity counts all that a plugin listed, its allocatable the healthy ones; when a
 plugin goes, allocatable turns 0 and the checkpoint stays as it is until something else is written there.
 
 Source: kubelet 1.20 to 1.36, ``pkg/kubelet/cm/devicemanager/manager.go``.
@@ -34,52 +34,52 @@ class NodeCounts(Protocol):
 
 
 class ConflictingPluginWatch:
-    """Looks for another plugin that serves the whole-card resource; ``tell`` hears of each new one once."""
+    """Looks for another plugin that serves the whole-card resource; ``report`` is called once for each."""
 
-    def __init__(self, resource: str, checkpoint: Path, node: NodeCounts, tell: Callable[[str], None]) -> None:
+    def __init__(self, resource: str, checkpoint: Path, node: NodeCounts, report: Callable[[str], None]) -> None:
         self._resource = resource
         self._checkpoint = checkpoint
         self._node = node
-        self._tell = tell
-        self._told = ""
+        self._report = report
+        self._reported = ""
         self._is_ours = False
-        """Nobody else served it when it was last looked at, so what the kubelet was told since comes from here."""
+        """No other plugin served it at the last check, so what the kubelet was sent since comes from here."""
 
     async def find(self) -> str:
-        """Say who serves the resource, and what to do; "" where nobody seems to."""
+        """Say who serves the resource, and what to do; "" where none seems to."""
         try:
             ids = await asyncio.to_thread(read_registered, self._checkpoint, self._resource)
         except DeviceError as error:
             # A node without a checkpoint has never had a device plugin.
             logger.debug("no checkpoint to look for other plugins in: %s", error)
             ids = None
-        rival = self._judge(ids) if ids is not None else ""
-        if rival and not self._told:
-            self._tell(rival)
-        self._told, self._is_ours = rival, not rival
-        return rival
+        conflicting = self._evaluate(ids) if ids is not None else ""
+        if conflicting and not self._reported:
+            self._report(conflicting)
+        self._reported, self._is_ours = conflicting, not conflicting
+        return conflicting
 
-    def _judge(self, ids: tuple[str, ...]) -> str:
-        """Judge by what the kubelet was last told; without any id, by whose the resource was before."""
+    def _evaluate(self, ids: tuple[str, ...]) -> str:
+        """Judge by what the kubelet was last sent; without any id, by whose the resource was before."""
         counts = self._node.counts(self._resource)
         foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]
         if foreign:
             has_gone = counts is not None and counts.capacity > 0 and counts.allocatable == 0
             usable = "an unknown number" if counts is None else str(counts.allocatable)
             return "" if has_gone else self._words(
-                f"the kubelet was told {len(foreign)} device ids such as {min(foreign)[:60]!r} and counts {usable} of "
+                f"the kubelet was sent {len(foreign)} device ids such as {min(foreign)[:60]!r} and counts {usable} of "
                 "them as usable"
             )  # fmt: skip
         if ids or self._was_ours():
             return ""
-        if self._told or (counts is not None and counts.capacity > 0):
+        if self._reported or (counts is not None and counts.capacity > 0):
             counted = "some" if counts is None else str(counts.capacity)
-            return self._words(f"the kubelet was told {counted} devices that are all unhealthy or lost, and not by us")
+            return self._words(f"the kubelet was sent {counted} devices that are all unhealthy or lost, and not by us")
         return ""
 
     def _was_ours(self) -> bool:
         former = self._node.former
-        return not self._told and (self._is_ours or (former is not None and SERVES_WHOLE in former.modes))
+        return not self._reported and (self._is_ours or (former is not None and SERVES_WHOLE in former.modes))
 
     def _words(self, evidence: str) -> str:
         return (

@@ -1,12 +1,14 @@
-"""The device lists as the kubelet is told them: encoded once per state, sent to every open ListAndWatch stream."""
+"""The device lists as the kubelet gets them: encoded once per state, sent to every open ListAndWatch stream."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from gcushare.core.cards import Health, Inventory, InventoryCard
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD, device_ids_of_card
 from gcushare.wire.kubelet.device_lists import encode_devices, must_be_brief
 from gcushare.wire.kubelet.whole_card_ids import WholeCard, encode_whole_card_list
 
@@ -30,7 +32,7 @@ class DeviceList:
         return self._message
 
     def hang_up(self) -> None:
-        """End the streams that are open: the kubelet drops the plugin, or dials it anew after a registration."""
+        """End the streams that are open: the kubelet drops the plugin, or dials it again after a registration."""
         self._generation += 1
         self._wake()
 
@@ -50,7 +52,7 @@ class DeviceList:
         finally:
             self.streams -= 1
 
-    def _tell(self, message: bytes) -> bool:
+    def _set_message(self, message: bytes) -> bool:
         """Set the list; False where it is as it was."""
         if message == self._message:
             return False
@@ -63,7 +65,7 @@ class DeviceList:
         self._changed = asyncio.Event()
 
 
-class DeviceTable(DeviceList):
+class MemoryDeviceList(DeviceList):
     """The units of memory.
 
     A sick card's units are all unhealthy. A closed card's (cordoned, or in use as a whole) are unhealthy only where
@@ -85,10 +87,10 @@ class DeviceTable(DeviceList):
         is_brief = must_be_brief(healthy, inventory.total_units - healthy)
         message = b"".join(_encode_card(card, kept.get(card.index), is_brief) for card in inventory.cards)
         self.size = inventory.total_units
-        return self._tell(message)
+        return self._set_message(message)
 
 
-class WholeCardTable(DeviceList):
+class WholeCardDeviceList(DeviceList):
     """The whole cards, each with its NUMA node where that is known.
 
     A sick card is unhealthy. A closed one (cordoned, or in shared use) is so only while no pod holds it.
@@ -97,7 +99,7 @@ class WholeCardTable(DeviceList):
     def offer(self, inventory: Inventory, *, closed: Collection[int], held: Collection[int]) -> bool:
         """Set the list from an inventory; False where nothing changed for the kubelet."""
         self.size = len(inventory.cards)
-        return self._tell(
+        return self._set_message(
             encode_whole_card_list(
                 WholeCard(
                     card.index,
@@ -117,3 +119,44 @@ def _encode_card(card: InventoryCard, kept: frozenset[str] | None, is_brief: boo
     well = [device_id for device_id in ids if device_id in kept] if kept else []
     ill = [device_id for device_id in ids if device_id not in kept] if kept else ids
     return encode_devices(well, is_healthy=True) + encode_devices(ill, is_healthy=False, is_brief=is_brief)
+
+
+_ENTRY_HEAD_BYTES = 2
+"""Tag and length, before the id."""
+
+
+class HeldIds:
+    """The held units of memory of closed cards, made once per record: they may be 185,556.
+
+    podresources hides the ids of ordinary init containers. A card with such a pod on it is closed only once the
+    kubelet's checkpoint has shown them, for which ``want_hidden`` is called with the pods' uids; until then nothing of
+    it turns unhealthy. Cards without such pods, which are most, cost no look into the checkpoint.
+    """
+
+    def __init__(self, store: PodStore, want_hidden: Callable[[Collection[str]], None]) -> None:
+        self._store = store
+        self._want_hidden = want_hidden
+        self._made: tuple[KubeletRecord, frozenset[int], dict[int, frozenset[str]]] | None = None
+
+    def of_cards(self, record: KubeletRecord, closed: frozenset[int]) -> dict[int, frozenset[str]]:
+        """The held ids of each of these cards; those of which not all are known yet are left out."""
+        hidden = self._store.with_hidden_ids(closed)
+        self._want_hidden(hidden.keys())
+        known = closed.difference(*(cards for pod, cards in hidden.items() if record.hides_ids_of(pod)))
+        if self._made is None or self._made[0] is not record or self._made[1] != known:
+            self._made = (record, known, {index: record.held_ids(index) for index in known})
+        return self._with_fresh(self._made[2])
+
+    def _with_fresh(self, held: dict[int, frozenset[str]]) -> dict[int, frozenset[str]]:
+        """Add what was handed out since the record was made."""
+        fresh = self._store.fresh_ids()
+        if not fresh:
+            return held
+        return {
+            index: ids.union(
+                entry[_ENTRY_HEAD_BYTES:].decode()
+                for granted in fresh
+                for entry in granted.of_card(index, UNITS_PER_CARD[index])
+            )
+            for index, ids in held.items()
+        }

@@ -1,6 +1,6 @@
 """One resource's place with the kubelet: its socket, its registration, and both again whenever the kubelet restarts.
 
-The kubelet removes every socket in its directory when it starts and forgets all plugins; it tells nobody. What shows it
+The kubelet removes every socket in its directory when it starts and forgets all plugins, without notice. What shows it
 is a new ``kubelet.sock`` or the loss of our own socket, which two ``stat`` calls twice a second find out: cheaper than
 anything cleverer, and right on file systems without notifications.
 """
@@ -17,11 +17,53 @@ import grpc
 import grpc.aio
 
 from gcushare.core.errors import RetryableError
-from gcushare.device_plugin.kubelet.calls import probe_plugin, register_plugin
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.server import MAX_REQUEST_BYTES
 from gcushare.runtime.logs import fields
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos import services
+
+REGISTER_TIMEOUT_S = 5.0
+PROBE_TIMEOUT_S = 0.5
+"""Below the time that a health check may take; a socket that is not served answers at once."""
+
+_OPTIONS = (
+    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+async def register_plugin(kubelet_socket: Path, resource: str, socket_name: str) -> None:
+    """Register a resource with the kubelet, which dials the plugin's socket back before it answers.
+
+    Raises:
+        RetryableError: it refused, or does not answer.
+    """
+    request = pb.RegisterRequest(
+        version=services.DEVICE_PLUGIN_VERSION,
+        endpoint=socket_name,
+        resource_name=resource,
+        options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
+    )
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_OPTIONS) as channel:
+            register = channel.unary_unary(services.REGISTER)
+            await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
+    except grpc.aio.AioRpcError as error:
+        raise RetryableError(f"the kubelet refused the registration of {resource}: {error.details()}") from error
+
+
+async def probe_plugin(socket: Path, *, timeout_s: float = PROBE_TIMEOUT_S) -> str | None:
+    """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+            await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=timeout_s)
+    except grpc.aio.AioRpcError as error:
+        return f"{socket} does not answer: {error.code().name} {error.details()}"
+    return None
+
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +72,11 @@ POLL_S = 0.5
 CLOSE_GRACE_S = 1.0
 """For calls under way when the socket closes; streams are ended by us."""
 STREAM_GRACE_S = 3.0
-"""A registered plugin whose list nobody reads for this long was replaced or dropped, and registers again."""
+"""A registered plugin whose list is not read for this long was replaced or dropped, and registers again."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 
 Identity = tuple[int, int] | None
-"""What tells one socket file from its successor of the same name: inode and change time; None where there is none."""
+"""Distinguishes a socket file from its successor of the same name: inode and change time; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +101,7 @@ class Endpoint:
 
     ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list. ``on_turn``
     is called at every turn of the owner task, at least once in some seconds, as the proof of its progress.
-    ``find_rival`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
+    ``find_conflict`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
     """
 
     def __init__(
@@ -68,14 +110,14 @@ class Endpoint:
         handler: grpc.GenericRpcHandler,
         table: DeviceList,
         *,
-        find_rival: Callable[[], Awaitable[str]] | None = None,
+        find_conflict: Callable[[], Awaitable[str]] | None = None,
         on_registered: Callable[[], None] = lambda: None,
         on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._handler = handler
         self._table = table
-        self._find_rival = find_rival
+        self._find_conflict = find_conflict
         self._on_registered = on_registered
         self._on_turn = on_turn
         self._server: grpc.aio.Server | None = None
@@ -112,7 +154,7 @@ class Endpoint:
         return await probe_plugin(self._settings.socket)
 
     async def close(self) -> None:
-        """Stop serving; calls under way may end. The socket file goes, so that nobody dials a dead one."""
+        """Stop serving; calls under way may end. The socket file goes, so that the kubelet dials no dead one."""
         if self._server is None:
             return
         server, self._server = self._server, None
@@ -129,8 +171,8 @@ class Endpoint:
             RetryableError: another program serves it or the resource, it cannot be created, or others could replace it.
         """
         await self.close()
-        if self._find_rival is not None and (rival := await self._find_rival()):
-            raise RetryableError(rival)
+        if self._find_conflict is not None and (conflicting := await self._find_conflict()):
+            raise RetryableError(conflicting)
         socket = self._settings.socket
         _check_directory(self._settings.directory)
         if socket.exists() and await probe_plugin(socket) is None:
@@ -178,7 +220,7 @@ class Endpoint:
             await asyncio.sleep(POLL_S)
 
     async def _until_lost(self, kubelet: Identity) -> None:
-        """Return when the kubelet has restarted, our socket is gone, or nobody reads the list any more."""
+        """Return when the kubelet has restarted, our socket is gone, or the list is not read any more."""
         loop = asyncio.get_running_loop()
         last_stream = loop.time()
         while True:

@@ -53,7 +53,7 @@ class Granting(Protocol):
 
 
 class CallObserver(Protocol):
-    """Who is told of each call: its name, seconds and the error's class name, empty on success."""
+    """Called after each call: its name, seconds and the error's class name, empty on success."""
 
     def __call__(self, call: str, seconds: float, error: str) -> None: ...
 

@@ -10,25 +10,24 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
+from gcushare.cards.roster import CardsSnapshot
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import PodRef
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.allocation.cdi import CdiKeeper
-from gcushare.device_plugin.allocation.memory import Allocator
-from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.device_plugin.kubelet.device_list import DeviceTable, WholeCardTable
-from gcushare.device_plugin.kubelet.held_ids import HeldIds
-from gcushare.device_plugin.node.inventory import AUTO_UNIT, CardStatus, Offer, plan_inventory
-from gcushare.device_plugin.node.publisher import Publisher
-from gcushare.device_plugin.node.unit_change import MAX_NAMES, Holders, UnitDoubt, check_unit_change
+from gcushare.device_plugin.kubelet.device_list import HeldIds
+from gcushare.device_plugin.node.inventory import (
+    AUTO_UNIT,
+    MAX_NAMES,
+    Holders,
+    Offer,
+    UnitDoubt,
+    check_unit_change,
+    plan_inventory,
+)
+from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.changes import PodChanges
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
@@ -38,41 +37,6 @@ from gcushare.wire.pods import has_stopped, is_finished
 logger = logging.getLogger(__name__)
 
 NO_CARDS: frozenset[int] = frozenset()
-
-
-class Announcer(Protocol):
-    """Who tells people: Kubernetes events on this node and on its pods. Never waited for."""
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CardsSeen:
-    """What the source of cards says now."""
-
-    statuses: tuple[CardStatus, ...]
-    left_out: tuple[LeftOutCard, ...] = ()
-    driver: str = ""
-    problem: str = ""
-    """Why there are no cards, where the source as a whole does not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the agent keeps up to date."""
-
-    book: PodStore
-    pods: PodChanges
-    table: DeviceTable
-    allocator: Allocator
-    whole_table: WholeCardTable
-    whole_allocator: WholeCardAllocator
-    keeper: RecordKeeper
-    publisher: Publisher
-    announcer: Announcer
-    cdi: CdiKeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +51,19 @@ class _Listed:
 
 
 class NodeAgent:
-    """One vendor's cards of this node. ``offered`` is set once the kubelet may be told a list."""
+    """One vendor's cards of this node. ``offered`` is set once the kubelet may be sent a list."""
 
     def __init__(self, offer: Offer, parts: Parts, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._offer = offer
         self._parts = parts
-        self._cards: CardsSeen | None = None
+        self._cards: CardsSnapshot | None = None
         self._record: KubeletRecord | None = None
         self._listed: _Listed | None = None
-        self._held = HeldIds(parts.book, parts.keeper.want_hidden_ids_of)
+        self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
+        parts.allocator.on_allocated = parts.whole_allocator.on_allocated = self.allocated
+        parts.reconciler.on_read = self.kubelet_record_read
+        parts.reconciler.writer.on_written = self.record_written
         self._foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
         self._doubt = UnitDoubt()
@@ -105,7 +72,7 @@ class NodeAgent:
         self.problem = "the cards were not looked up yet"
         self.offered = asyncio.Event()
 
-    def cards_changed(self, cards: CardsSeen) -> None:
+    def cards_changed(self, cards: CardsSnapshot) -> None:
         """Take in what the source of cards says."""
         self._cards = cards
         self._replan()
@@ -128,22 +95,22 @@ class NodeAgent:
     def pod_changed(self, pod: Pod) -> None:
         """Take in a pod of this node."""
         if is_finished(pod):
-            self._tell_loser(pod.metadata.uid)
-        if self._parts.book.apply(pod):
-            self._parts.keeper.check_soon()
-        self._parts.keeper.writer.note_pod(pod.metadata.uid)
+            self._explain_lost_card(pod.metadata.uid)
+        if self._parts.store.apply(pod):
+            self._parts.reconciler.check_soon()
+        self._parts.reconciler.writer.note_pod(pod.metadata.uid)
         self._pods_changed()
 
     def pod_gone(self, pod: Pod) -> None:
         """Take in that a pod of this node is gone, of which this was the last state."""
-        if self._parts.book.forget(pod.metadata.uid, is_over=has_stopped(pod)):
-            self._parts.keeper.check_soon()
+        if self._parts.store.forget(pod.metadata.uid, is_over=has_stopped(pod)):
+            self._parts.reconciler.check_soon()
         self._pods_changed()
 
     def pods_retained(self, uids: frozenset[str]) -> None:
         """Take in that a full list of this node's pods ended."""
-        self._parts.book.retain(uids)
-        self._parts.keeper.check_soon()
+        self._parts.store.retain(uids)
+        self._parts.reconciler.check_soon()
         self._pods_changed()
 
     def allocated(self) -> None:
@@ -152,17 +119,17 @@ class NodeAgent:
         Without waiting for the kubelet's record, so that the time in which it still offers the card is short.
         """
         self._has_allocated = True
-        self._parts.keeper.note_allocation()
+        self._parts.reconciler.note_allocation()
         if self.inventory is not None:
             self._update_lists(self.inventory)
 
     def record_written(self, write: RecordWrite) -> None:
-        """Tell people of a correction."""
-        if write.mended:
+        """Report a correction by an event."""
+        if write.repaired:
             self._parts.announcer.about_pod(
                 write.pod,
-                "RecordMended",
-                f"the record could not be read ({write.mended}); it was written anew: card {_names(write.cards)}",
+                "RecordRepaired",
+                f"the record could not be read ({write.repaired}); it was written again: card {_names(write.cards)}",
                 warning=True,
             )
         if write.corrected_from:
@@ -178,13 +145,13 @@ class NodeAgent:
         """Take in who really holds what."""
         self._record = record
         self._parts.pods.note()
-        self._tell_foreign(record)
+        self._report_foreign_ids(record)
         self._parts.cdi.note_holders(len(record.holders))
         self._replan()
 
     def _pods_changed(self) -> None:
         self._parts.pods.note()
-        self._parts.keeper.writer.write_soon()
+        self._parts.reconciler.writer.write_soon()
         if self.inventory is not None:
             # A pod that has ended gives its cards back at once; the kubelet's record shows it until the next admission.
             self._update_lists(self.inventory)
@@ -193,7 +160,7 @@ class NodeAgent:
     def _publish(self, inventory: Inventory) -> None:
         """Publish the inventory, unless the Node's own still says what is in doubt.
 
-        With what no pod's record tells: who else holds cards, and which are closed for pods that are gone.
+        With what no pod's record says: who else holds cards, and which are closed for pods that are gone.
         """
         if self._doubt.unit is not None:
             return
@@ -203,15 +170,15 @@ class NodeAgent:
 
     def describe(self, inventory: Inventory) -> Inventory:
         """The inventory with what is known of its cards' holders beside their pods' records."""
-        gone = self._parts.book.gone.pods
+        gone = self._parts.store.gone.pods
         cards = (replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards)
-        unrecorded = self._parts.book.unrecorded.lasting(self._clock())
+        unrecorded = self._parts.store.unrecorded.lasting(self._clock())
         return replace(inventory, cards=tuple(cards), unrecorded=unrecorded)
 
     def _replan(self) -> None:
         if self._cards is None:
             return
-        if not self._cards.statuses:
+        if not self._cards.states:
             self._have_no_cards(self._cards)
             return
         try:
@@ -224,9 +191,9 @@ class NodeAgent:
         if self._update_lists(inventory) or before != inventory or was_doubted:
             self._parts.allocator.set_inventory(inventory)
             self._parts.whole_allocator.set_inventory(inventory)
-            self._parts.keeper.writer.set_inventory(inventory)
+            self._parts.reconciler.writer.set_inventory(inventory)
             self._announce_changes(before, inventory)
-            self._tell_unknown_cordons(inventory)
+            self._report_unknown_cordons(inventory)
         self._publish(inventory)
         if doubt:
             self._refuse("MemoryUnitRefused", doubt)
@@ -241,7 +208,7 @@ class NodeAgent:
         """Containers of this node that hold ids of another plugin's layout."""
         return len(self._foreign)
 
-    def _plan(self, cards: CardsSeen) -> Inventory:
+    def _plan(self, cards: CardsSnapshot) -> Inventory:
         published = self._parts.publisher.published_unit()
         current = self.inventory.unit.name if self.inventory is not None else published
         if not self._has_allocated and self._offer.unit == AUTO_UNIT:
@@ -251,17 +218,17 @@ class NodeAgent:
             # A unit that was chosen stays while it fits, so that a card's coming or going does not change it.
             kept = replace(offer, unit=current)
             try:
-                return plan_inventory(cards.statuses, kept, driver=cards.driver, left_out=cards.left_out)
+                return plan_inventory(cards, kept)
             except Refused:
                 logger.info("the unit in use does not fit any more, choosing another %s", fields(unit=current))
-        inventory = plan_inventory(cards.statuses, offer, driver=cards.driver, left_out=cards.left_out)
+        inventory = plan_inventory(cards, offer)
         check_unit_change(current, inventory.unit.name, self._holders)
         return inventory
 
     @property
     def _holders(self) -> Holders:
         """Who holds units, as far as the kubelet's record was read."""
-        return Holders(self._record.holdings if self._record is not None else None, self._parts.keeper.problem)
+        return Holders(self._record.holdings if self._record is not None else None, self._parts.reconciler.problem)
 
     def _update_lists(self, inventory: Inventory) -> bool:
         """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
@@ -269,14 +236,14 @@ class NodeAgent:
         A cordoned card is closed to all, one in use as a whole to memory, one in shared use to those who want it whole.
         While the unit is in doubt, all are closed as by a cordon.
         """
-        record, book = self._record, self._parts.book
+        record, store = self._record, self._parts.store
         if record is None:
             listed = _Listed(inventory, NO_CARDS, {}, NO_CARDS, NO_CARDS)
         else:
             indexes = frozenset(card.index for card in inventory.cards)
             is_doubted = self._doubt.unit is not None
             cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_doubted)
-            shared, whole = book.cards_in_use(whole=False) & indexes, book.cards_in_use(whole=True) & indexes
+            shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
             held = self._held.of_cards(record, cordoned | whole)
             listed = _Listed(
                 inventory=inventory,
@@ -288,15 +255,17 @@ class NodeAgent:
         if listed == self._listed:
             return False
         before, self._listed = self._listed, listed
-        is_told = False
+        is_changed = False
         if SERVES_MEMORY in inventory.modes and not _is_same_memory(before, listed):
-            is_told = self._parts.table.offer(inventory, closed=listed.closed, held=listed.held)
+            is_changed = self._parts.memory_devices.offer(inventory, closed=listed.closed, held=listed.held)
         if SERVES_WHOLE in inventory.modes:
-            told = self._parts.whole_table.offer(inventory, closed=listed.closed_whole, held=listed.held_whole)
-            is_told = is_told or told
-        return is_told
+            is_whole_changed = self._parts.whole_devices.offer(
+                inventory, closed=listed.closed_whole, held=listed.held_whole
+            )
+            is_changed = is_changed or is_whole_changed
+        return is_changed
 
-    def _have_no_cards(self, cards: CardsSeen) -> None:
+    def _have_no_cards(self, cards: CardsSnapshot) -> None:
         reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
         if self.inventory is not None and not cards.problem:
             empty = replace(self.inventory, cards=(), left_out=cards.left_out)
@@ -304,7 +273,7 @@ class NodeAgent:
             self._update_lists(empty)
             self._parts.allocator.set_inventory(empty)
             self._parts.whole_allocator.set_inventory(empty)
-            self._parts.keeper.writer.set_inventory(empty)
+            self._parts.reconciler.writer.set_inventory(empty)
             self._publish(empty)
         self._refuse("NoCards", reason)
 
@@ -337,23 +306,23 @@ class NodeAgent:
         text = f"card {card.index} ({card.card.uuid}) is {state}"
         logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
         self._parts.announcer.about_node(reason, text, warning=is_sick)
-        for entry in self._parts.book.entries.values():
+        for entry in self._parts.store.entries.values():
             if card.index in entry.held_cards:
                 self._parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
 
-    def _tell_loser(self, uid: str) -> None:
-        """Tell a pod that ended without ever having been given its card that the card went to the other kind of pod.
+    def _explain_lost_card(self, uid: str) -> None:
+        """Post an event on a pod that ended without having been given its card, which went to the other kind of pod.
 
         The kubelet, which refused it, says no more than that no device was healthy.
         """
-        book = self._parts.book
-        entry = book.entries.get(uid)
+        store = self._parts.store
+        entry = store.entries.get(uid)
         if entry is None or entry.held:
             return
         other = not entry.is_whole
-        for index in sorted(book.cards_in_use(whole=other).intersection(entry.promise)):
+        for index in sorted(store.cards_in_use(whole=other).intersection(entry.promise)):
             use = "is in use as a whole" if other else "is shared"
-            pods = some_names(book.users_of(index, whole=other), MAX_NAMES) or "a pod of this node"
+            pods = some_names(store.users_of(index, whole=other), MAX_NAMES) or "a pod of this node"
             self._parts.announcer.about_pod(
                 entry.ref,
                 "CardInOtherUse",
@@ -362,7 +331,7 @@ class NodeAgent:
                 warning=True,
             )
 
-    def _tell_foreign(self, record: KubeletRecord) -> None:
+    def _report_foreign_ids(self, record: KubeletRecord) -> None:
         """Explain each container that holds ids of another plugin, once."""
         known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in record.foreign}
         for holding in record.foreign:
@@ -373,7 +342,7 @@ class NodeAgent:
                     f"{holding.example[:60]!r}: {explain_foreign_id(holding.example)}",
                 )
 
-    def _tell_unknown_cordons(self, inventory: Inventory) -> None:
+    def _report_unknown_cordons(self, inventory: Inventory) -> None:
         """Say where the admin's annotation names a card that is not here: a typing error would go unseen."""
         names = {word for card in inventory.cards for word in (str(card.index), card.card.uuid)}
         known, self._unknown_cordons = self._unknown_cordons, self._offer.cordoned - names

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from gcushare.cards.roster import CardsSnapshot, CardState
 from gcushare.core.cards import (
     BOTH_MODES,
     SERVES_MEMORY,
     SERVES_WHOLE,
-    Card,
-    Health,
     Inventory,
     InventoryCard,
-    LeftOutCard,
 )
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
+from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet
 from gcushare.wire.nodes import is_named
@@ -36,15 +35,6 @@ class Mode(enum.Enum):
     def parts(self) -> tuple[str, ...]:
         """The ways, as the inventory names them."""
         return BOTH_MODES if self is Mode.BOTH else (self.value,)
-
-
-@dataclass(frozen=True, slots=True)
-class CardStatus:
-    """A card as its source sees it now; ``reason`` says why it is not healthy."""
-
-    card: Card
-    health: Health = Health.HEALTHY
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +63,17 @@ class Offer:
     mode: Mode = Mode.MEMORY
 
 
-def plan_inventory(
-    statuses: Sequence[CardStatus], offer: Offer, *, driver: str = "", left_out: Sequence[LeftOutCard] = ()
-) -> Inventory:
+def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
     """Compute what the node offers.
 
     Raises:
         ConfigError: the unit is not known.
-        Refused: the units cannot be told to the kubelet; names unit, cards, bytes, limit and the finest that fits.
+        Refused: the units cannot be listed to the kubelet; names unit, cards, bytes, limit and the finest that fits.
     """
-    memory = {status.card.index: status.card.memory_bytes for status in statuses}
+    memory = {state.card.index: state.card.memory_bytes for state in found.states}
     unit = _choose_unit(memory, offer)
     cards = tuple(
-        _offered_card(status, unit, offer) for status in sorted(statuses, key=lambda status: status.card.index)
+        _offered_card(state, unit, offer) for state in sorted(found.states, key=lambda state: state.card.index)
     )
     if SERVES_MEMORY in offer.mode.parts:
         try:
@@ -94,7 +82,7 @@ def plan_inventory(
             raise Refused(_explain(memory, unit, str(refusal))) from refusal
     else:
         check_fits_kubelet({card.index: 0 for card in cards})
-    return Inventory(unit=unit, cards=cards, driver=driver, left_out=tuple(left_out), modes=offer.mode.parts)
+    return Inventory(unit=unit, cards=cards, driver=found.driver, left_out=found.left_out, modes=offer.mode.parts)
 
 
 def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
@@ -107,16 +95,16 @@ def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
     return unit
 
 
-def _offered_card(status: CardStatus, unit: MemoryUnit, offer: Offer) -> InventoryCard:
-    card = status.card
+def _offered_card(state: CardState, unit: MemoryUnit, offer: Offer) -> InventoryCard:
+    card = state.card
     total = unit.units_in(card.memory_bytes)
     reserved = min(total, unit.units_covering(offer.reserve.of(card.memory_bytes)))
     return InventoryCard(
         card=card,
         units=total - reserved,
         reserved_units=reserved,
-        health=status.health,
-        reason=status.reason,
+        health=state.health,
+        reason=state.reason,
         cordoned=is_named(card, offer.cordoned),
     )
 
@@ -133,3 +121,66 @@ def _explain(memory: Mapping[int, int], unit: MemoryUnit, why: str) -> str:
         f"memory unit {unit.name!r} with {len(memory)} cards gives {total} units, a message of {total * DEVICE_BYTES} "
         f"bytes of {KUBELET_MESSAGE_LIMIT_BYTES}: {why}; {remedy} (--memory-unit)"
     )
+
+
+MAX_NAMES = 10
+"""Pods named in one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """The pods that hold units of memory; None where that is not known, and why."""
+
+    pods: Collection[str] | None
+    unknown: str = ""
+
+
+def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
+    """Refuse another unit while pods hold units of the old one, and while it is unknown whether any do.
+
+    Raises:
+        Refused: names the pods, and what to do.
+    """
+    if before is None or _is_same(before, now):
+        return
+    change = f"the memory unit changes from {before!r} to {now!r} while"
+    if holders.pods is None:
+        raise Refused(
+            f"{change} it is not known who holds units of the old one: {holders.unknown}; see to that, or set "
+            f"--memory-unit {before}"
+        )
+    if holders.pods:
+        names = some_names(sorted(holders.pods), MAX_NAMES)
+        raise Refused(
+            f"{change} pods hold units of the old one ({names}): delete these pods, or set --memory-unit {before}"
+        )
+
+
+class UnitDoubt:
+    """The unit of a plugin before this one, where it became known only after a list in another unit was sent.
+
+    Nothing new may be given out then until it is known that no pod holds units of that one. None: there is no doubt.
+    """
+
+    def __init__(self) -> None:
+        self.unit: str | None = None
+
+    def begin(self, former: Inventory | None, offered: Inventory | None) -> bool:
+        """Take in what the Node said of before when it was first seen; True where that is another unit than offered."""
+        if former is None or offered is None or _is_same(former.unit.name, offered.unit.name):
+            return False
+        self.unit = former.unit.name
+        return True
+
+    def settle(self, offered: Inventory, holders: Holders) -> str:
+        """Say why there is still a doubt; "" where there is none, or none any more."""
+        try:
+            check_unit_change(self.unit, offered.unit.name, holders)
+        except Refused as refusal:
+            return str(refusal)
+        self.unit = None
+        return ""
+
+
+def _is_same(before: str, now: str) -> bool:
+    return parse_memory_unit(before).per_gib == parse_memory_unit(now).per_gib

@@ -1,6 +1,6 @@
 """What this node says of its cards on its Node object: their count in the capacity, their inventory as an annotation.
 
-The Node is watched, so that what the kubelet zeroes when it registers anew, or what somebody removed, is written again.
+The Node is watched, so that what the kubelet zeroes at a registration, or what somebody removed, is written again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ResourceCounts:
-    """What the Node counts of a resource: all that its plugin told, and those of them that can be handed out."""
+    """What the Node counts of a resource: all that its plugin listed, and those of them that can be handed out."""
 
     capacity: int
     allocatable: int
@@ -159,7 +159,7 @@ class Publisher:
     async def _write(self) -> bool:
         """Write what differs; False where nothing did.
 
-        Nothing before the Node was seen: what stands there tells which unit the pods of before were given.
+        Nothing before the Node was seen: what stands there says which unit the pods of before were given.
         """
         if self.wanted is None or self._node is None:
             return False

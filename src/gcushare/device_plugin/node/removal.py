@@ -7,26 +7,18 @@ which sets it to 0 five minutes after the plugin is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile
-from gcushare.device_plugin.kubelet.calls import probe_plugin
+from gcushare.device_plugin.kubelet.registration import probe_plugin
+from gcushare.device_plugin.node.publisher import NodePatcher
 from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 from gcushare.vendors import Vendor
 
 logger = logging.getLogger(__name__)
-
-
-class NodePatcher(Protocol):
-    """Who writes on this node's Node object."""
-
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None: ...
-
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +31,8 @@ class Traces:
     cdi: CdiSpecFile
 
 
-async def remove_from_node(traces: Traces, patcher: NodePatcher, tell: Callable[[str], None]) -> None:
-    """Remove every trace; ``tell`` gets a line per step.
+async def remove_from_node(traces: Traces, patcher: NodePatcher, report: Callable[[str], None]) -> None:
+    """Remove every trace; ``report`` gets a line per step.
 
     Raises:
         Refused: the plugin still runs here, and would write everything again.
@@ -51,20 +43,22 @@ async def remove_from_node(traces: Traces, patcher: NodePatcher, tell: Callable[
             raise Refused(f"the plugin still serves {socket} and would publish node {traces.node} again: stop it")
     failures: list[GcushareError] = []
     try:
-        tell(_local_words(traces.cdi.path, removed=traces.cdi.remove()))
+        report(_local_words(traces.cdi.path, removed=traces.cdi.remove()))
     except GcushareError as error:
         failures.append(error)
     for socket in traces.sockets:
         try:
-            tell(_local_words(socket, removed=remove_file(socket)))
+            report(_local_words(socket, removed=remove_file(socket)))
         except (OSError, UnsafePathError) as error:
             failures.append(DeviceError(f"the socket {socket} cannot be removed: {error}"))
     try:
         await patcher.patch_annotations({traces.vendor.inventory_annotation: None})
         await patcher.patch_capacity({traces.vendor.count_resource: None})
-        tell(f"{traces.vendor.inventory_annotation} and {traces.vendor.count_resource} removed from node {traces.node}")
+        report(
+            f"{traces.vendor.inventory_annotation} and {traces.vendor.count_resource} removed from node {traces.node}"
+        )
     except NotFoundError:
-        tell(f"node {traces.node} is not in the cluster any more: nothing to remove from it")
+        report(f"node {traces.node} is not in the cluster any more: nothing to remove from it")
     except GcushareError as error:
         failures.append(error)
     if failures:

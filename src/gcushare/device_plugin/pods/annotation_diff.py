@@ -1,4 +1,4 @@
-"""What the records of this node's pods must be told: derived from what the plugin knows of each. Pure."""
+"""What the records of this node's pods must say: derived from what the plugin knows of each. Pure."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class RecordWrite:
     corrected_from: tuple[int, ...] = ()
     placed_here: bool = False
     """The pod had no record at all: it was placed by this plugin."""
-    mended: str = ""
+    repaired: str = ""
     """Why the record that this one replaces could not be read; "" where it could, or where there was none."""
 
 
 def compute_write(
     entry: PodEntry, vendor: Vendor, uuids: Mapping[int, str], units: CardCounts, now_ns: int
 ) -> RecordWrite | None:
-    """What one pod's record must be told; None where it says the truth, or where that is not known yet.
+    """What one pod's record must say; None where it says the truth, or where that is not known yet.
 
-    Told are pods served completely whose record does not say so, and waiting ones whose kept cards were exchanged.
+    Due are pods served completely whose record does not say so, and waiting ones whose kept cards were exchanged.
     """
     record = entry.record
     recorded = record.card_indexes if record is not None else ()
@@ -60,8 +60,8 @@ def compute_write(
         cards=cards,
         assigned=is_served,
         corrected_from=recorded if moved else (),
-        placed_here=not recorded and not entry.spoilt,
-        mended=entry.spoilt,
+        placed_here=not recorded and not entry.record_error,
+        repaired=entry.record_error,
     )
 
 

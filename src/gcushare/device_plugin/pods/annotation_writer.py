@@ -1,7 +1,7 @@
 """Writes on this node's pods what their records must say: each pod at a pace of its own.
 
 A pod whose write fails waits alone, the longer the more often it failed; the records of all others go on being written
-at once. Writes are derived from the pod book each time, so nothing is lost while the API server is away.
+at once. Writes are derived from the pod store each time, so nothing is lost while the API server is away.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Re
 from gcushare.core.nodes import PodRef
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.changes import wait_and_clear
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 60.0
-"""The book is looked through this often even though nobody reported a change."""
+"""The store is looked through this often even though no change was reported."""
 CALM_S = 0.5
 """Without allocations for this long, exchanged cards of waiting pods are written: within a batch they change often."""
 RESEND_S = 10.0
@@ -33,11 +32,11 @@ LEAST_INTERVAL_S = 1.0
 """Between two equal writes on one pod, so that a fight over its record with another program stays a quiet one."""
 _RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _REFUSED_DELAYS_S = (10.0, 60.0, 180.0)
-"""After an answer that trying again does not change: rights may be granted and webhooks removed, but nobody hurries.
+"""After an answer that trying again does not change: rights may be granted and webhooks removed, but there is no hurry.
 
 More than three failures in a quarter of an hour are what the alert on failing writes asks for.
 """
-_TOLD_FAILURES = 5
+_REPORTED_FAILURES = 5
 """Failures in a row, some nine seconds, from which on they are a problem and not a hiccup."""
 _MAX_NAMES = 3
 """Pods named in one message."""
@@ -81,20 +80,19 @@ class _Attempt:
 
 
 class RecordWriter:
-    """Writes what the pod book says is due; ``run`` is its owner task. ``on_written`` hears of each record written."""
+    """Writes what the pod store says is due; ``run`` is its owner task. ``on_written`` hears of each record written."""
 
     def __init__(
         self,
-        book: PodStore,
+        store: PodStore,
         patcher: RecordPatcher,
         *,
-        on_written: Callable[[RecordWrite], None],
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],
     ) -> None:
-        self._book = book
+        self._store = store
         self._patcher = patcher
-        self._on_written = on_written
+        self.on_written: Callable[[RecordWrite], None] = lambda _write: None
         self._clock = clock
         self._wall_clock_ns = wall_clock_ns
         self._inventory: Inventory | None = None
@@ -108,7 +106,7 @@ class RecordWriter:
     def problem(self) -> str:
         """Which pods' records cannot be written, and why; "" where all can, or where it failed a few times only."""
         failed = sorted(
-            (each for each in self._attempts.values() if each.is_refused or each.failures >= _TOLD_FAILURES),
+            (each for each in self._attempts.values() if each.is_refused or each.failures >= _REPORTED_FAILURES),
             key=lambda each: (str(each.pod), each.pod.uid),
         )
         if not failed:
@@ -127,7 +125,7 @@ class RecordWriter:
 
     def note_pod(self, uid: str) -> None:
         """Take in that the watch has shown a pod: perhaps the echo of a write, after which others may change it."""
-        entry, attempt = self._book.entries.get(uid), self._attempts.get(uid)
+        entry, attempt = self._store.entries.get(uid), self._attempts.get(uid)
         if entry is None or attempt is None or entry.record is None:
             return
         if attempt.says(entry.record.card_indexes, assigned=entry.record.assigned):
@@ -152,7 +150,7 @@ class RecordWriter:
             return LOOK_S
         uuids = {card.index: card.card.uuid for card in self._inventory.cards}
         units = {card.index: card.units for card in self._inventory.cards}
-        writes = self._book.writes(uuids, units, self._wall_clock_ns())
+        writes = self._store.writes(uuids, units, self._wall_clock_ns())
         self._forget_settled({write.pod.uid for write in writes})
         now_s = self._clock()
         next_s = now_s + LOOK_S
@@ -183,7 +181,7 @@ class RecordWriter:
             for uid, attempt in self._attempts.items()
             if attempt.is_open
             or uid in due
-            or (uid in self._book.entries and not attempt.failures and attempt.due_at_s > now_s)
+            or (uid in self._store.entries and not attempt.failures and attempt.due_at_s > now_s)
         }
 
     def _start(self, write: RecordWrite, writers: asyncio.TaskGroup) -> None:
@@ -198,7 +196,7 @@ class RecordWriter:
     async def _write(self, write: RecordWrite, attempt: _Attempt) -> None:
         async with self._gate:
             attempt.sent_at_s = self._clock()
-            self._book.note_written(write)
+            self._store.note_written(write)
             try:
                 await self._patcher.patch_record(write.pod, write.annotations)
             except (ConflictError, NotFoundError) as error:
@@ -215,9 +213,9 @@ class RecordWriter:
         attempt.is_open, attempt.is_refused, attempt.error, attempt.failures = False, False, "", 0
         attempt.due_at_s = attempt.sent_at_s + (LEAST_INTERVAL_S if attempt.is_echoed else RESEND_S)
         self.counters.writes += 1
-        self.counters.corrections += bool(write.corrected_from or write.mended)
+        self.counters.corrections += bool(write.corrected_from or write.repaired)
         _log_write(write)
-        self._on_written(write)
+        self.on_written(write)
 
     def _note_failure(self, attempt: _Attempt, error: GcushareError) -> None:
         """Decide when the pod is tried again; the log hears of each cause once."""
@@ -239,8 +237,8 @@ class RecordWriter:
 
 def _log_write(write: RecordWrite) -> None:
     facts = fields(pod=write.pod, uid=write.pod.uid, card=_names(write.cards))
-    if write.mended:
-        logger.warning("record that could not be read written anew reason=%r %s", write.mended, facts)
+    if write.repaired:
+        logger.warning("record that could not be read written again reason=%r %s", write.repaired, facts)
     elif write.corrected_from:
         logger.warning("record corrected from=%s %s", _names(write.corrected_from), facts)
     else:
@@ -249,3 +247,14 @@ def _log_write(write: RecordWrite) -> None:
 
 def _names(cards: tuple[int, ...]) -> str:
     return ",".join(str(index) for index in cards)
+
+
+async def wait_and_clear(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait for the event and clear it; False where the time ran out first."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    event.clear()
+    return True

@@ -1,6 +1,6 @@
 """Pods that went away without having been seen to end: their containers may run on, so their cards are not free yet.
 
-A forced deletion removes a pod's object at once, whatever its containers do. The kubelet's own record does not tell
+A forced deletion removes a pod's object at once, whatever its containers do. The kubelet's own record does not say
 when these end: podresources forgets such a pod as soon as the kubelet has heard of the deletion, the checkpoint when
 the next pod with devices is admitted, both while containers still run. So a card is free when the pod's own time to end
 is over, counted from the moment in which the kubelet does not show the pod any more. That time is a number that the
@@ -24,7 +24,7 @@ DEFAULT_LONGEST_WAIT_S = 600.0
 
 
 @dataclass(slots=True)
-class GonePod:
+class ForceDeletedPod:
     """One of them. ``until_s``: when its cards open at the latest, by the wall clock; 0 where that cannot be said."""
 
     ref: PodRef
@@ -39,18 +39,18 @@ class GonePod:
 
 
 class ForceDeletedPods:
-    """The pods of one node that are gone and whose containers may still run. ``longest_wait_s`` limits their wish."""
+    """The pods of one node that are gone and whose containers may still run. ``longest_wait_s`` limits their grace."""
 
     def __init__(self, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
         self._longest_wait_s = longest_wait_s
-        self._pods: dict[str, GonePod] = {}
+        self._pods: dict[str, ForceDeletedPod] = {}
 
     @property
     def uids(self) -> frozenset[str]:
         return frozenset(self._pods)
 
     @property
-    def pods(self) -> tuple[GonePod, ...]:
+    def pods(self) -> tuple[ForceDeletedPod, ...]:
         """Each of them, in no particular order."""
         return tuple(self._pods.values())
 
@@ -60,7 +60,7 @@ class ForceDeletedPods:
         """Keep these cards for a pod that went away and whose author gives its containers ``grace_s`` to end."""
         waited_s = min(max(0.0, grace_s), self._longest_wait_s)
         uids = frozenset({ref.uid, machine_uid} - {""})
-        self._pods[ref.uid] = GonePod(ref, uids, frozenset(cards), is_whole, waited_s)
+        self._pods[ref.uid] = ForceDeletedPod(ref, uids, frozenset(cards), is_whole, waited_s)
 
     def discard(self, uid: str) -> None:
         """Let a pod go that has ended, or is here again."""

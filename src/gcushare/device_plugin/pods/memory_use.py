@@ -47,7 +47,7 @@ class Looks(Protocol):
 def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: Iterable[PodEntry]) -> PodUse:
     """Add each pod's processes up, by card; ``owners`` are pods' uids by process id.
 
-    A pod that has a card and no process on it uses none of it; one that uses a card that it does not have is told too.
+    A pod that has a card and no process on it uses none of it; one that uses a card of others is reported too.
     """
     entries = tuple(pods)
     known = {hash_: entry.ref.uid for entry in entries if (hash_ := entry.annotations.get(STATIC_POD_UID))}
@@ -77,12 +77,12 @@ def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int
     return {index: inventory.unit.bytes_of(units) for index, units in peak_per_card(entry).items()}
 
 
-class PodUseKeeper:
-    """Keeps what pods use. ``problem`` is why it cannot be told, with ``latest`` None then as before the first look."""
+class PodMemoryMonitor:
+    """Keeps what pods use. ``problem`` is why it is unknown, with ``latest`` None then as before the first look."""
 
-    def __init__(self, looks: Looks, book: PodStore, owners: ProcessOwners) -> None:
+    def __init__(self, looks: Looks, store: PodStore, owners: ProcessOwners) -> None:
         self._looks = looks
-        self._book = book
+        self._store = store
         self._owners = owners
         self._latest: PodUse | None = None
         self.problem = ""
@@ -92,7 +92,7 @@ class PodUseKeeper:
         """What was found last, of pods that are still here."""
         if self._latest is None:
             return None
-        by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._book.entries}
+        by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._store.entries}
         return PodUse(by_pod, self._latest.unattributed)
 
     async def run(self) -> None:
@@ -115,6 +115,6 @@ class PodUseKeeper:
         pids = {pid for processes in cards.values() for pid in processes}
         problem, owners = await asyncio.to_thread(lambda: (self._owners.problem(), self._owners.find(pids)))
         if problem and problem != self.problem:
-            logger.warning("use per pod is not told %s", fields(reason=problem))
+            logger.warning("use per pod is not known %s", fields(reason=problem))
         self.problem = problem
-        self._latest = None if problem else divide_use(cards, owners, self._book.entries.values())
+        self._latest = None if problem else divide_use(cards, owners, self._store.entries.values())

@@ -23,7 +23,7 @@ class PendingAllocation:
 
 
 class PendingAllocations:
-    """The guesses that nothing has settled yet, oldest first."""
+    """The allocations that nothing has confirmed yet, oldest first."""
 
     def __init__(self) -> None:
         self._open: list[PendingAllocation] = []
@@ -35,33 +35,33 @@ class PendingAllocations:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, guess: PendingAllocation) -> None:
+    def add(self, pending: PendingAllocation) -> None:
         """Remember one."""
-        self._open.append(guess)
+        self._open.append(pending)
 
     def settle(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[PendingAllocation], bool]) -> None:
-        """End the guess that the record has answered by showing these: one that ``is_exact``, else the oldest."""
-        meant = [guess for guess in self._open if guess.whole == whole and guess.counts == counts]
+        """End the allocation that the record has answered by showing these: one that ``is_exact``, else the oldest."""
+        meant = [pending for pending in self._open if pending.whole == whole and pending.counts == counts]
         if meant:
-            self._open.remove(min(meant, key=lambda guess: (not is_exact(guess), guess.made_at_s)))
+            self._open.remove(min(meant, key=lambda pending: (not is_exact(pending), pending.made_at_s)))
 
     def note_record(self, is_past: Callable[[PendingAllocation], bool]) -> None:
         """Take in that the kubelet's record was read: those that it will never show are over."""
-        self._open = [guess for guess in self._open if not is_past(guess)]
+        self._open = [pending for pending in self._open if not is_past(pending)]
         self._believed.clear()
 
     def end(self, made_before_s: float, *, believe: bool) -> list[PendingAllocation]:
         """End and return those made before; ``believe`` them where no record can be read."""
-        ended = [guess for guess in self._open if guess.made_at_s < made_before_s]
-        self._open = [guess for guess in self._open if guess.made_at_s >= made_before_s]
+        ended = [pending for pending in self._open if pending.made_at_s < made_before_s]
+        self._open = [pending for pending in self._open if pending.made_at_s >= made_before_s]
         if believe:
-            self._believed += [guess.ids for guess in ended if guess.ids is not None]
+            self._believed += [pending.ids for pending in ended if pending.ids is not None]
         return ended
 
     def cards(self, *, whole: bool) -> frozenset[int]:
         """The cards of which memory, or which as a whole, were handed out."""
-        return frozenset(index for guess in self._open if guess.whole == whole for index in guess.counts)
+        return frozenset(index for pending in self._open if pending.whole == whole for index in pending.counts)
 
     def ids(self) -> list[DeviceIds]:
         """The units of memory that were handed out and that no record has shown, believed ones among them."""
-        return [*self._believed, *(guess.ids for guess in self._open if guess.ids is not None)]
+        return [*self._believed, *(pending.ids for pending in self._open if pending.ids is not None)]

@@ -44,9 +44,9 @@ class PodEntry:
     written: tuple[int, ...] = ()
     """The cards that were last written into its record from here: their echo is no news."""
     held: dict[str, CardCounts] = field(default_factory=dict)
-    guessed: set[str] = field(default_factory=set)
-    spoilt: str = ""
-    """Why its record cannot be read; it is then as good as none, and is written anew once the truth is known."""
+    unconfirmed: set[str] = field(default_factory=set)
+    record_error: str = ""
+    """Why its record cannot be read; it is then as good as none, and is written again once the truth is known."""
     is_checked: bool = False
     """Whether the kubelet's record was asked about this pod since it is here."""
     grace_s: float = DEFAULT_GRACE_S
@@ -57,21 +57,21 @@ class PodEntry:
         """Whether it asks for whole cards, not for memory."""
         return self.request.cards.whole
 
-    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str], *, spoilt: str = "") -> None:
+    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str], *, record_error: str = "") -> None:
         """Take the record's newest state in; cards that somebody else wrote into a waiting pod's are kept from now on.
 
-        Of a pod that was served completely, and of a ``spoilt`` record, nothing that somebody wrote changes a promise.
+        Of a pod that was served completely, and of a record that cannot be read, nothing changes a promise.
         """
         cards = record.card_indexes if record is not None else ()
         is_news = cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written
-        if is_news and not spoilt and not self.is_complete:
+        if is_news and not record_error and not self.is_complete:
             self.promise = cards
-        self.record, self.annotations, self.spoilt = record, annotations, spoilt
+        self.record, self.annotations, self.record_error = record, annotations, record_error
 
     @property
     def claims_cards(self) -> bool:
-        """Whether its record says that it was given its cards, or may have said so before somebody spoilt it."""
-        return bool(self.spoilt) or (self.record is not None and self.record.assigned)
+        """Whether its record says that it was given its cards, or may have before it became unreadable."""
+        return bool(self.record_error) or (self.record is not None and self.record.assigned)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -95,7 +95,7 @@ class PodEntry:
     @property
     def is_complete(self) -> bool:
         """Whether every asking container was served, confirmed by the kubelet."""
-        return self.served == len(self.request.containers) and not self.guessed
+        return self.served == len(self.request.containers) and not self.unconfirmed
 
     def is_init(self, name: str) -> bool:
         """Whether a container is an ordinary init container."""
@@ -118,7 +118,7 @@ class PodEntry:
 
     @property
     def hidden_cards(self) -> tuple[int, ...]:
-        """The cards of which it may hold more than podresources tells: it leaves ordinary init containers out."""
+        """The cards of which it may hold more than podresources shows: it leaves ordinary init containers out."""
         if self.is_in_doubt:
             return self.promise
         return self.held_cards if any(c.kind is ContainerKind.INIT for c in self.request.containers) else ()
@@ -142,8 +142,8 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
     """What the kubelet gives a bound pod, whether or not it would have been granted; None where it asks for no card.
 
     Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
-    is no wish any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
-    that can be read, wishes that can be read are the best guess, and others are left out: they decide nothing any more.
+    is no request any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
+    that can be read, wishes that can be read are the best guess, and others are left out: they decide nothing now.
 
     Raises:
         RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.

@@ -1,7 +1,7 @@
-"""Keeps the pod book true: what differs from the kubelet's record is corrected, first here and then on the pods.
+"""Keeps the pod store true: what differs from the kubelet's record is corrected, first here and then on the pods.
 
-One task asks the kubelet's record soon after each Allocate, at every pod's end, and once a minute; what the pods must
-be told then is written by a ``RecordWriter``.
+One task asks the kubelet's record soon after each Allocate, at every pod's end, and once a minute; what the pods'
+records must say then is written by a ``RecordWriter``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.device_plugin.kubelet.allocations import CHECKPOINT, KubeletRecord
-from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.annotation_writer import RecordPatcher, RecordWriter
-from gcushare.device_plugin.pods.changes import wait_and_clear
+from gcushare.device_plugin.pods.annotation_writer import RecordPatcher, RecordWriter, wait_and_clear
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
 
@@ -49,14 +47,6 @@ class RunningPods(Protocol):
         """The uids of the pods that have processes here; None where that cannot be said."""
 
 
-class RecordObserver(Protocol):
-    """Who is told, for events and metrics."""
-
-    def record_written(self, write: RecordWrite) -> None: ...
-
-    def kubelet_record_read(self, record: KubeletRecord) -> None: ...
-
-
 @dataclass(slots=True)
 class CheckCounters:
     """How often the kubelet's record was looked at since the start."""
@@ -65,15 +55,17 @@ class CheckCounters:
     failed_checks: int = 0
 
 
-class RecordKeeper:
-    """Owns the truth about who holds what; ``run_checks`` is its task, and its ``writer`` has another."""
+class AllocationReconciler:
+    """Owns the truth about who holds what; ``run_checks`` is its task, and its ``writer`` has another.
+
+    ``on_read`` is called with what the kubelet shows after each look that succeeded.
+    """
 
     def __init__(
         self,
-        book: PodStore,
+        store: PodStore,
         source: KubeletRecordSource,
         patcher: RecordPatcher,
-        observer: RecordObserver,
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],
@@ -81,18 +73,16 @@ class RecordKeeper:
     ) -> None:
         self._running = running
         self._wall_clock_ns = wall_clock_ns
-        self._book = book
+        self._store = store
         self._source = source
-        self._observer = observer
         self._clock = clock
         self._check_soon = asyncio.Event()
         self._checking = asyncio.Lock()
         self._missing = 0
         self._hidden: frozenset[str] = frozenset()
         self._filled_in: frozenset[str] = frozenset()
-        self.writer = RecordWriter(
-            book, patcher, on_written=observer.record_written, clock=clock, wall_clock_ns=wall_clock_ns
-        )
+        self.writer = RecordWriter(store, patcher, clock=clock, wall_clock_ns=wall_clock_ns)
+        self.on_read: Callable[[KubeletRecord], None] = lambda _record: None
         self.problem = "the kubelet's record was not read yet"
         self.counters = CheckCounters()
 
@@ -106,7 +96,7 @@ class RecordKeeper:
         self._check_soon.set()
 
     def want_hidden_ids_of(self, pods: Collection[str]) -> None:
-        """Have every look from now on bring all ids of these pods, by uid, of which podresources does not tell all."""
+        """Have every look from now on bring all ids of these pods, by uid, of which podresources does not show all."""
         wanted = frozenset(pods)
         if wanted - self._hidden:
             self._check_soon.set()
@@ -117,8 +107,8 @@ class RecordKeeper:
         looks = 0
         while True:
             await self.check()
-            unsettled = self._book.open_guesses > 0 or (self._missing > 0 and looks < MAX_LOOKS)
-            is_changing = bool(self._book.gone.uids) or self._book.unrecorded.is_young(self._clock())
+            unsettled = self._store.pending_allocations > 0 or (self._missing > 0 and looks < MAX_LOOKS)
+            is_changing = bool(self._store.gone.uids) or self._store.unrecorded.is_young(self._clock())
             calm_s = CHANGING_PERIOD_S if is_changing else PERIOD_S
             delay_s = CHECK_DELAYS_S[min(looks, len(CHECK_DELAYS_S) - 1)] if unsettled else calm_s
             looks = looks + 1 if unsettled else 0
@@ -127,9 +117,9 @@ class RecordKeeper:
                 await asyncio.sleep(CHECK_DELAYS_S[0])
 
     async def check(self) -> bool:
-        """Read the kubelet's record once and bring the book in line; False where it could not be read.
+        """Read the kubelet's record once and bring the store in line; False where it could not be read.
 
-        One look at a time: an older picture must not come in after a newer one.
+        One look at a time: an older result must not come in after a newer one.
         """
         async with self._checking:
             self.counters.checks += 1
@@ -137,28 +127,28 @@ class RecordKeeper:
                 record = await self._source.fetch()
             except RetryableError as error:
                 self.counters.failed_checks += 1
-                self._book.end_guesses(self._clock() - PATIENCE_S, believe=True)
+                self._store.end_pending(self._clock() - PATIENCE_S, believe=True)
                 await self._end_gone(())
                 self._note(str(error))
             else:
                 self._note("")
                 await self._end_gone(() if record.source == CHECKPOINT else record.holders)
-                known = frozenset(self._book.entries)
+                known = frozenset(self._store.entries)
                 await self._fill_in(record)
-                self._book.reconcile(record.holdings, record.whole, asked=known)
-                if not self._filled_in.issuperset(self._book.partly_shown()):
+                self._store.reconcile(record.holdings, record.whole, asked=known)
+                if not self._filled_in.issuperset(self._store.partly_shown()):
                     self._check_soon.set()
-                self._book.end_guesses(self._clock() - PATIENCE_S, believe=False)
-                self._book.note_unrecorded(self._clock())
-                self._observer.kubelet_record_read(record)
+                self._store.end_pending(self._clock() - PATIENCE_S, believe=False)
+                self._store.note_unrecorded(self._clock())
+                self.on_read(record)
         self.writer.write_soon()
         return not self.problem
 
     async def _end_gone(self, shown: Collection[str]) -> None:
         running = None
-        if self._book.gone.uids and self._running is not None:
+        if self._store.gone.uids and self._running is not None:
             running = await asyncio.to_thread(self._running.running_pods)
-        self._book.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
+        self._store.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
 
     async def _fill_in(self, record: KubeletRecord) -> None:
         """Ask the checkpoint about what podresources does not show: pods that have their cards, and ids of others.
@@ -166,9 +156,9 @@ class RecordKeeper:
         Taking the former for pods without cards would offer a card that is in whole use, or turn held ids unhealthy, in
         the very moment in which the kubelet admits them again.
         """
-        missing, hidden = self._book.missing_from(record.holders), self._hidden
+        missing, hidden = self._store.missing_from(record.holders), self._hidden
         self._missing = len(missing)
-        asked = self._filled_in = frozenset((*missing, *self._book.partly_shown()))
+        asked = self._filled_in = frozenset((*missing, *self._store.partly_shown()))
         if record.source != CHECKPOINT and (asked or hidden):
             try:
                 checkpoint = await self._source.fetch_checkpoint()

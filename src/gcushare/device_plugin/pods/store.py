@@ -44,7 +44,7 @@ class PodStore:
         self._vendor = vendor
         self._entries: dict[str, PodEntry] = {}
         self._unreadable: dict[str, UnreadablePod] = {}
-        self._guesses = PendingAllocations()
+        self._pending = PendingAllocations()
         self._shown = NOTHING_SHOWN
         self._ended: set[str] = set()
         """Keys of pods that were seen to end: the kubelet's record may show their ids a while longer."""
@@ -70,8 +70,8 @@ class PodStore:
         self._ended -= {ref.uid, str(ref)}
         self.gone.discard(ref.uid)
         self._unreadable.pop(ref.uid, None)
-        record, spoilt = self._read_record(pod)
-        if reason := spoilt or find_refusal(pod, self._vendor, record):
+        record, record_error = self._read_record(pod)
+        if reason := record_error or find_refusal(pod, self._vendor, record):
             self._unreadable[ref.uid] = UnreadablePod(ref, reason)
         entry = self._entries.get(ref.uid)
         if entry is None:
@@ -79,7 +79,7 @@ class PodStore:
             if entry is None:
                 return False
             self._entries[ref.uid] = entry
-        entry.take_record(record, pod.metadata.annotations, spoilt=spoilt)
+        entry.take_record(record, pod.metadata.annotations, record_error=record_error)
         if is_new:
             # Without it a running pod would look like one that waits, and be taken for whoever the kubelet asks for.
             entry.held = self._shown.held_by(entry, by_name=not is_reused)
@@ -197,7 +197,7 @@ class PodStore:
         entries = [entry for entry in self._entries.values() if entry.is_whole == whole]
         taken = {index for entry in entries for index in entry.taken_cards}
         claimed = {index for entry in entries if entry.is_in_doubt for index in entry.promise}
-        return shown | self._guesses.cards(whole=whole) | taken | claimed | self.gone.cards(whole=whole)
+        return shown | self._pending.cards(whole=whole) | taken | claimed | self.gone.cards(whole=whole)
 
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:
         """The pods known here that have a card, for messages."""
@@ -211,7 +211,7 @@ class PodStore:
         return sorted((*known, *others))
 
     def note_unrecorded(self, now_s: float) -> None:
-        """Find who holds cards by the kubelet's record, as it was read last, and is no pod whose record will tell."""
+        """Find who holds cards by the kubelet's record, as it was read last, and is no pod whose record will say so."""
         known = {key for entry in self._entries.values() for key in (entry.ref.uid, str(entry.ref))}
         known |= {key for gone in self.gone.pods for key in (*gone.uids, str(gone.ref))}
         known |= self._ended | mirrored_keys(self._entries.values(), self._shown)
@@ -224,7 +224,7 @@ class PodStore:
         Who really has them is known as soon as the kubelet's record shows that allocation; until then these pods must
         not be served from what is kept for others on the same card. One pod per allocation, the youngest first.
         """
-        loose = [(guess.whole, guess.counts) for guess in self._guesses if not self._is_placed(guess)]
+        loose = [(pending.whole, pending.counts) for pending in self._pending if not self._is_placed(pending)]
         found: list[str] = []
         if loose:
             for entry in sorted((e for e in self._entries.values() if e.is_waiting), key=age, reverse=True):
@@ -234,10 +234,12 @@ class PodStore:
                     found.append(entry.ref.uid)
         return frozenset(found)
 
-    def _is_placed(self, guess: PendingAllocation) -> bool:
-        entry = self._entries.get(guess.uid)
+    def _is_placed(self, pending: PendingAllocation) -> bool:
+        entry = self._entries.get(pending.uid)
         return (
-            entry is not None and guess.container in entry.guessed and entry.held.get(guess.container) is guess.counts
+            entry is not None
+            and pending.container in entry.unconfirmed
+            and entry.held.get(pending.container) is pending.counts
         )
 
     def note_allocated(
@@ -250,13 +252,13 @@ class PodStore:
         whole: bool = False,
         ids: DeviceIds | None = None,
     ) -> None:
-        """Remember a guess: these were handed out, likely to this pod's container ("" where nobody is meant)."""
-        self._guesses.add(PendingAllocation(uid, container, dict(counts), now_s, whole, ids))
-        self._place_guesses()
+        """Remember what was handed out, likely to this pod's container ("" where none is known to be meant)."""
+        self._pending.add(PendingAllocation(uid, container, dict(counts), now_s, whole, ids))
+        self._place_pending()
 
     def fresh_ids(self) -> list[DeviceIds]:
         """The units of memory that were handed out and that the kubelet's record has not shown yet."""
-        return self._guesses.ids()
+        return self._pending.ids()
 
     def with_hidden_ids(self, cards: Collection[int]) -> dict[str, tuple[int, ...]]:
         """The pods of which podresources hides units of these cards, by uid, with the cards that they have."""
@@ -264,18 +266,18 @@ class PodStore:
         return {uid: having for uid, having in hidden if not set(having).isdisjoint(cards)}
 
     @property
-    def open_guesses(self) -> int:
+    def pending_allocations(self) -> int:
         """Allocations that the kubelet's record has not shown yet."""
-        return len(self._guesses)
+        return len(self._pending)
 
     def reconcile(
         self, holdings: Holdings, whole: Holdings = NO_HOLDINGS, *, asked: Collection[str] | None = None
     ) -> None:
         """Take the kubelet's record of memory and of whole cards, by pod uid, or ``namespace/name`` without one.
 
-        Every container that it shows for the first time settles one open guess of the same units and card: the one
-        made for it, else one that was made for the wrong pod. ``asked`` are the pods that were known when it was read,
-        None for all: the silence of a record on others says nothing.
+        Every container that it shows for the first time confirms one pending allocation of the same units and card:
+        the one made for it, else one that was made for the wrong pod. ``asked`` are the pods that were known when it
+        was read, None for all: the silence of a record on others says nothing.
         """
         before, shown = self._shown, KubeletAllocations.of(holdings, whole)
         names = {uid: str(entry.ref) for uid, entry in self._entries.items()}
@@ -283,13 +285,13 @@ class PodStore:
             self._settle(pod, container, shown.counts((pod, container, is_whole)), is_whole)
         self._shown = shown
         self._ended &= shown.pods
-        self._guesses.note_record(lambda guess: self._is_past(guess, shown.pods))
+        self._pending.note_record(lambda pending: self._is_past(pending, shown.pods))
         for entry in self._entries.values():
             entry.held = shown.held_by(entry)
-            entry.guessed = set()
+            entry.unconfirmed = set()
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
-        self._place_guesses()
-        self._inherit_promises()
+        self._place_pending()
+        self._exchange_promises()
 
     def missing_from(self, shown: frozenset[str]) -> list[str]:
         """The uids of pods that have their cards, as far as was known, and that the kubelet's record does not show.
@@ -299,7 +301,7 @@ class PodStore:
         return [
             uid
             for uid, entry in self._entries.items()
-            if (entry.held.keys() - entry.guessed or entry.claims_cards) and shown.isdisjoint((uid, str(entry.ref)))
+            if (entry.held.keys() - entry.unconfirmed or entry.claims_cards) and shown.isdisjoint((uid, str(entry.ref)))
         ]
 
     def partly_shown(self) -> list[str]:
@@ -310,20 +312,20 @@ class PodStore:
             if entry.is_whole and entry.is_complete and len(entry.taken_cards) < entry.request.cards.cards
         ]
 
-    def _is_past(self, guess: PendingAllocation, shown: Collection[str]) -> bool:
-        """Whether a guess for an ordinary init container has had its time: a later container of that pod is shown."""
-        entry = self._entries.get(guess.uid)
-        if entry is None or not entry.is_init(guess.container):
+    def _is_past(self, pending: PendingAllocation, shown: Collection[str]) -> bool:
+        """Whether one for an ordinary init container has had its time: a later container of that pod is shown."""
+        entry = self._entries.get(pending.uid)
+        if entry is None or not entry.is_init(pending.container):
             return False
         return entry.ref.uid in shown or str(entry.ref) in shown
 
     def may_continue_another(self, amount: int, *, whole: bool = False) -> bool:
-        """Whether a call may be for a further container of a pod whose first one was guessed for another.
+        """Whether a call may be for a further container of a pod whose first one was taken for another.
 
-        Only the kubelet's record tells; until it has, the call could be answered from another pod's card, and the pod
+        Only the kubelet's record shows it; before, the call could be answered from another pod's card, and the pod
         would be torn over two.
         """
-        handed_out = {sum(guess.counts.values()) for guess in self._guesses if guess.whole == whole}
+        handed_out = {sum(pending.counts.values()) for pending in self._pending if pending.whole == whole}
         return bool(handed_out) and any(
             before.amount in handed_out and container.amount == amount and entry.served <= position
             for entry in self._entries.values()
@@ -331,28 +333,28 @@ class PodStore:
             for position, (before, container) in enumerate(pairwise(entry.request.containers))
         )
 
-    def end_guesses(self, made_before_s: float, *, believe: bool) -> None:
-        """End guesses that the kubelet's record did not settle in time.
+    def end_pending(self, made_before_s: float, *, believe: bool) -> None:
+        """End pending allocations that the kubelet's record did not confirm in time.
 
         ``believe`` them where the record cannot be read at all; where it can and does not show them, drop them: the
         pod was not admitted after all.
         """
-        for guess in self._guesses.end(made_before_s, believe=believe):
-            entry = self._entries.get(guess.uid)
-            if entry is not None and guess.container in entry.guessed:
-                entry.guessed.discard(guess.container)
+        for pending in self._pending.end(made_before_s, believe=believe):
+            entry = self._entries.get(pending.uid)
+            if entry is not None and pending.container in entry.unconfirmed:
+                entry.unconfirmed.discard(pending.container)
                 # podresources never shows an ordinary init container, so its absence there says nothing.
-                if not believe and not entry.is_init(guess.container):
-                    del entry.held[guess.container]
+                if not believe and not entry.is_init(pending.container):
+                    del entry.held[pending.container]
 
     def _settle(self, key: str, container: str, counts: CardCounts, is_whole: bool) -> None:
-        def is_exact(guess: PendingAllocation) -> bool:
-            entry = self._entries.get(guess.uid)
-            return entry is not None and key in (guess.uid, str(entry.ref)) and guess.container == container
+        def is_exact(pending: PendingAllocation) -> bool:
+            entry = self._entries.get(pending.uid)
+            return entry is not None and key in (pending.uid, str(entry.ref)) and pending.container == container
 
-        self._guesses.settle(counts, whole=is_whole, is_exact=is_exact)
+        self._pending.settle(counts, whole=is_whole, is_exact=is_exact)
 
-    def _inherit_promises(self) -> None:
+    def _exchange_promises(self) -> None:
         """Give the cards kept for a pod that got others to the pod whose cards it got.
 
         Pods of equal requests only ever change places, so all of them fit as they were planned.
@@ -361,20 +363,20 @@ class PodStore:
         for moved in sorted((e for e in self._entries.values() if e.promise and e.is_complete), key=age):
             if set(moved.promise) == set(moved.taken_cards):
                 continue
-            for heir in waiting:
-                if heir.request.cards == moved.request.cards and set(heir.promise) == set(moved.taken_cards):
-                    heir.promise, moved.promise = moved.promise, heir.promise
+            for successor in waiting:
+                if successor.request.cards == moved.request.cards and set(successor.promise) == set(moved.taken_cards):
+                    successor.promise, moved.promise = moved.promise, successor.promise
                     break
 
-    def _place_guesses(self) -> None:
-        for guess in self._guesses:
-            entry = self._entries.get(guess.uid)
-            if entry is not None and guess.container not in entry.held:
-                entry.held[guess.container] = guess.counts
-                entry.guessed.add(guess.container)
+    def _place_pending(self) -> None:
+        for pending in self._pending:
+            entry = self._entries.get(pending.uid)
+            if entry is not None and pending.container not in entry.held:
+                entry.held[pending.container] = pending.counts
+                entry.unconfirmed.add(pending.container)
 
     def writes(self, uuids: Mapping[int, str], units: CardCounts, now_ns: int) -> list[RecordWrite]:
-        """What the records must be told, by creation and uid.
+        """What the records must say, by creation and uid.
 
         Pods served completely whose record does not say so, and waiting pods whose kept cards were exchanged.
         """
@@ -389,7 +391,7 @@ class PodStore:
             entry.written = write.cards
 
     def held_units(self, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
-        """Units per card that are held on this node, guesses included; of a whole card all of its ``sizes``."""
+        """Units per card that are held here, pending allocations included; of a whole card all of its ``sizes``."""
         held = self.unrecorded.units(sizes)
         for entry in self._entries.values():
             for index, units in peak_per_card(entry, sizes).items():

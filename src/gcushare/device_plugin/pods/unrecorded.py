@@ -1,7 +1,7 @@
 """Who holds cards beside the pods whose records say so: what the kubelet gave out counts, whoever has it. Pure.
 
 A pod may hold ids although its request is none that is granted, or although this plugin has never seen it. No record on
-a pod tells of such a holder, so the node's inventory does, after a moment: the pod may be about to come by the watch.
+a pod names such a holder, so the node's inventory does, after a moment: the pod may be about to come by the watch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
-from gcushare.device_plugin.pods.force_deleted import GonePod
+from gcushare.device_plugin.pods.force_deleted import ForceDeletedPod
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID, CardCounts, PodEntry
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
@@ -41,7 +41,7 @@ def find_unrecorded(
 
 
 def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set[str]:
-    """The uids by which a checkpoint knows static pods, of whose cards their mirrors' records tell as much as it does.
+    """The uids by which a checkpoint knows static pods, of whose cards their mirrors' records say as much as it does.
 
     Any author may write this annotation, so it is believed only where it hides nothing.
     """
@@ -52,15 +52,15 @@ def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set
             holder = make_holder(key, shown.memory.get(key, {}).values(), shown.whole.get(key, {}).values())
             is_whole = entry.is_whole and not holder.units
             is_memory = not entry.is_whole and not holder.whole
-            is_all_told = {*holder.units, *holder.whole} <= set(entry.promise)
-            if is_all_told and (is_whole or (is_memory and sum(holder.units.values()) <= entry.request.total_units)):
+            is_all_named = {*holder.units, *holder.whole} <= set(entry.promise)
+            if is_all_named and (is_whole or (is_memory and sum(holder.units.values()) <= entry.request.total_units)):
                 found.add(key)
     return found
 
 
 @dataclass(slots=True)
 class UnrecordedHolders:
-    """The holders that no pod's record tells of, by the kubelet's key, and since when each was seen."""
+    """The holders that no pod's record names, by the kubelet's key, and since when each was seen."""
 
     now: Mapping[str, UnrecordedHolder] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def _add_up(pod: str, holders: Sequence[UnrecordedHolder]) -> UnrecordedHolder:
     return make_holder(pod, (holder.units for holder in holders), whole)
 
 
-def closures_of(card_index: int, gone: Iterable[GonePod], modes: Collection[str]) -> tuple[Closure, ...]:
+def closures_of(card_index: int, gone: Iterable[ForceDeletedPod], modes: Collection[str]) -> tuple[Closure, ...]:
     """What keeps a card closed to one use: of the pods that are gone, for each use the one that ends last."""
     last: dict[str, Closure] = {}
     for pod in gone:

@@ -1,6 +1,6 @@
 """What Prometheus sees of one node: a collector that reads the plugin's state when it is scraped.
 
-Nothing is counted twice: gauges are read from the inventory, the pod book and the monitor at that moment.
+Nothing is counted twice: gauges are read from the inventory, the pod store and the monitor at that moment.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from prometheus_client.registry import Collector
 from gcushare._version import __version__
 from gcushare.cards.roster import CardState
 from gcushare.core.cards import Health, Inventory
-from gcushare.device_plugin.allocation.cdi import CdiKeeper
+from gcushare.device_plugin.allocation.cdi import CdiSpecPublisher
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
-from gcushare.device_plugin.pods.memory_use import PodUseKeeper, granted_bytes
+from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor, granted_bytes
 from gcushare.device_plugin.pods.pod import peak_per_card
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.runtime.metrics import make_registry
@@ -37,21 +37,21 @@ _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 
 class Observed:
     """The parts whose state is shown. ``states`` is what the card monitor knows now, ``endpoints`` are by mode's part.
 
-    ``watch_age_s`` are the seconds since the API server last proved that the picture of the pods is current, None
+    ``watch_age_s`` are the seconds since the API server last proved that the view of the pods is current, None
     before the first list. ``pod_use`` is None where it was not asked for.
     """
 
     vendor: str
     node: str
     agent: NodeAgent
-    book: PodStore
-    keeper: RecordKeeper
+    store: PodStore
+    reconciler: AllocationReconciler
     endpoints: Mapping[str, Endpoint]
     publisher: Publisher
-    cdi: CdiKeeper
+    cdi: CdiSpecPublisher
     states: Callable[[], tuple[CardState, ...]]
     watch_age_s: Callable[[], float | None]
-    pod_use: PodUseKeeper | None
+    pod_use: PodMemoryMonitor | None
 
 
 class PluginMetrics(Collector):
@@ -110,7 +110,7 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
     cordoned = GaugeMetricFamily("gcushare_card_cordoned", "1 where an admin cordoned the card.", labels=_CARD_LABELS)
     unrecorded = GaugeMetricFamily(
         "gcushare_card_unrecorded_units",
-        "Units that the kubelet gave to pods of which no record tells: their request is none that is granted, or they "
+        "Units that the kubelet gave to pods that no record names: their request is none that is granted, or they "
         "are not seen.",
         labels=_CARD_LABELS,
     )
@@ -121,7 +121,7 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
         labels=(*_CARD_LABELS, "use", "pod_namespace", "pod_name"),
     )
     inventory = observed.agent.inventory
-    held, of_others = observed.book.held_units(_sizes(inventory)), observed.book.unrecorded.units(_sizes(inventory))
+    held, of_others = observed.store.held_units(_sizes(inventory)), observed.store.unrecorded.units(_sizes(inventory))
     for card in observed.agent.describe(inventory).cards if inventory is not None else ():
         labels = _labels(observed, card.index, card.card.uuid, card.card.model)
         units = held.get(card.index, 0)
@@ -147,7 +147,7 @@ def _pod_metric(observed: Observed) -> Metric:
         return family
     held: dict[tuple[str, str, str], int] = {}
     sizes = _sizes(inventory)
-    for entry in observed.book.entries.values():
+    for entry in observed.store.entries.values():
         for index, units in peak_per_card(entry, sizes).items():
             key = (str(index), entry.ref.namespace, entry.ref.name)
             held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
@@ -198,7 +198,7 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
     # Two pods of one name are one series: the first's end may be seen after the second's start.
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
     for uid, cards in found.by_pod.items():
-        entry = observed.book.entries[uid]
+        entry = observed.store.entries[uid]
         may_use = granted_bytes(entry, observed.agent.inventory)
         for index, size in cards.items():
             key = (str(index), entry.ref.namespace, entry.ref.name)
@@ -229,7 +229,7 @@ def _registration_metrics(observed: Observed) -> Iterator[Metric]:
 def _record_metrics(observed: Observed) -> Iterator[Metric]:
     labels = (observed.vendor, observed.node)
     names = ("vendor", "node")
-    counters, written = observed.keeper.counters, observed.keeper.writer.counters
+    counters, written = observed.reconciler.counters, observed.reconciler.writer.counters
     for name, text, value in (
         ("gcushare_plugin_record_writes", "Records written on pods.", written.writes),
         (
@@ -246,11 +246,11 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         yield family
     age_s = observed.watch_age_s()
     for name, text, number in (
-        ("gcushare_plugin_pods", "Pods of this node that ask for cards.", len(observed.book.entries)),
+        ("gcushare_plugin_pods", "Pods of this node that ask for cards.", len(observed.store.entries)),
         (
             "gcushare_plugin_unconfirmed_allocations",
             "Allocations that the kubelet's record has not shown yet.",
-            observed.book.open_guesses,
+            observed.store.pending_allocations,
         ),
         (
             "gcushare_plugin_foreign_containers",
@@ -259,7 +259,7 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         ),
         (
             "gcushare_plugin_watch_age_seconds",
-            "Since the API server last proved that the picture of the pods is current; NaN before the first list.",
+            "Since the API server last proved that the view of the pods is current; NaN before the first list.",
             math.nan if age_s is None else age_s,
         ),
     ):

@@ -29,7 +29,7 @@ _REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration
 POD_RECORDS = "podRecords"
 """The problem that concerns pods one by one, and not whether the node can serve."""
 WATCH_STALE_S = 150.0
-"""Twice the silence after which a watch counts as dead: it was opened anew by then, had anybody answered."""
+"""Twice the silence after which a watch counts as dead: it was opened again by then, had anybody answered."""
 
 
 def describe_node(observed: Observed) -> NodeStatus:
@@ -51,15 +51,15 @@ def describe_node(observed: Observed) -> NodeStatus:
             LeftOutStatus(index=card.index, uuid=card.uuid, reason=card.reason)
             for card in (inventory.left_out if inventory is not None else ())
         ),
-        pods=tuple(_pod(entry, sizes, used) for _, entry in sorted(observed.book.entries.items())),
+        pods=tuple(_pod(entry, sizes, used) for _, entry in sorted(observed.store.entries.items())),
         unreadable_pods=tuple(
-            UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.book.unreadable
+            UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.store.unreadable
         ),
         foreign_containers=observed.agent.foreign_containers,
-        unconfirmed_allocations=observed.book.open_guesses,
+        unconfirmed_allocations=observed.store.pending_allocations,
         watch_age_seconds=None if age_s is None else round(age_s, 1),
         registrations=sum(endpoint.registrations for endpoint in observed.endpoints.values()),
-        corrections=observed.keeper.writer.counters.corrections,
+        corrections=observed.reconciler.writer.counters.corrections,
         pod_use=observed.pod_use.problem if observed.pod_use is not None else None,
     )
 
@@ -69,10 +69,10 @@ def problems(observed: Observed) -> dict[str, str]:
     parts: Mapping[str, str] = {
         "cards": observed.agent.problem,
         **{_REGISTRATION[part]: endpoint.problem for part, endpoint in observed.endpoints.items()},
-        "kubeletRecord": observed.keeper.problem,
+        "kubeletRecord": observed.reconciler.problem,
         "node": observed.publisher.problem,
         "pods": _watch_problem(observed.watch_age_s()),
-        POD_RECORDS: observed.keeper.writer.problem,
+        POD_RECORDS: observed.reconciler.writer.problem,
         "cdi": observed.cdi.problem,
     }
     return {name: problem for name, problem in parts.items() if problem}
@@ -87,9 +87,9 @@ def _watch_problem(age_s: float | None) -> str:
 
 
 def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tuple[CardStatus, ...]:
-    held, promised = observed.book.held_units(_sizes(inventory)), observed.book.promised()
-    unrecorded = observed.book.unrecorded.units(_sizes(inventory))
-    holders = _holders(observed.book)
+    held, promised = observed.store.held_units(_sizes(inventory)), observed.store.promised()
+    unrecorded = observed.store.unrecorded.units(_sizes(inventory))
+    holders = _holders(observed.store)
     # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
     uses = {state.card.uuid: state.use for state in observed.states() if not state.is_gone}
     return tuple(
@@ -109,9 +109,9 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
             health=card.health.value,
             reason=card.reason,
             cordoned=card.cordoned,
-            mode=_mode(card.index, holders.get(card.index, ()), observed.book).value,
+            mode=_mode(card.index, holders.get(card.index, ()), observed.store).value,
             holders=tuple(
-                sorted({*(str(e.ref) for e in holders.get(card.index, ())), *_others(card.index, observed.book)})
+                sorted({*(str(e.ref) for e in holders.get(card.index, ())), *_others(card.index, observed.store)})
             ),
             use=_use(uses.get(card.card.uuid)),
             unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
@@ -132,24 +132,24 @@ def _cards_of(entry: PodEntry) -> tuple[int, ...]:
     return entry.taken_cards or tuple(sorted(entry.promise))
 
 
-def _holders(book: PodStore) -> dict[int, list[PodEntry]]:
+def _holders(store: PodStore) -> dict[int, list[PodEntry]]:
     """The pods of each card, by name."""
     found: dict[int, list[PodEntry]] = {}
-    for entry in sorted(book.entries.values(), key=lambda entry: (str(entry.ref), entry.ref.uid)):
+    for entry in sorted(store.entries.values(), key=lambda entry: (str(entry.ref), entry.ref.uid)):
         for index in _cards_of(entry):
             found.setdefault(index, []).append(entry)
     return found
 
 
-def _others(index: int, book: PodStore) -> set[str]:
-    """Who has a card beside the pods of the book."""
-    return {*book.unrecorded.users_of(index, whole=True), *book.unrecorded.users_of(index, whole=False)}
+def _others(index: int, store: PodStore) -> set[str]:
+    """Who has a card beside the pods of the store."""
+    return {*store.unrecorded.users_of(index, whole=True), *store.unrecorded.users_of(index, whole=False)}
 
 
-def _mode(index: int, holders: Sequence[PodEntry], book: PodStore) -> CardMode:
-    if any(entry.is_whole for entry in holders) or book.unrecorded.users_of(index, whole=True):
+def _mode(index: int, holders: Sequence[PodEntry], store: PodStore) -> CardMode:
+    if any(entry.is_whole for entry in holders) or store.unrecorded.users_of(index, whole=True):
         return CardMode.WHOLE
-    return CardMode.SHARED if holders or _others(index, book) else CardMode.FREE
+    return CardMode.SHARED if holders or _others(index, store) else CardMode.FREE
 
 
 def _use(use: CardUse | None) -> UseStatus | None:
@@ -173,7 +173,7 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None) -> PodStatus:
         assigned=entry.record.assigned if entry.record is not None else False,
         held_by_card=dict(sorted(peak_per_card(entry, sizes).items())),
         containers={name: dict(sorted(counts.items())) for name, counts in entry.held.items()},
-        unconfirmed=tuple(sorted(entry.guessed)),
+        unconfirmed=tuple(sorted(entry.unconfirmed)),
         cards=_cards_of(entry),
         whole=entry.is_whole,
         used_by_card=dict(sorted(used.by_pod.get(entry.ref.uid, {}).items())) if used is not None else None,

@@ -26,7 +26,7 @@ def _lines(status: NodeStatus) -> Iterator[str]:
     if status.foreign_containers:
         yield f"Containers with device ids of another plugin: {status.foreign_containers}; see this node's events"
     if status.pod_use:
-        yield f"Use per pod is not told: {status.pod_use}"
+        yield f"Use per pod is not known: {status.pod_use}"
     yield ""
     if status.problems:
         yield "Problems"

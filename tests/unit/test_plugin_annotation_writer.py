@@ -10,33 +10,33 @@ import pytest
 
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.device_plugin.pods.annotation_writer import CALM_S, LEAST_INTERVAL_S, LOOK_S, RESEND_S
-from gcushare.device_plugin.pods.reconciler import RecordKeeper
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.errors import InvalidError
 from gcushare.vendors import ENFLAME
-from tests.unit.plugin_records import World, book_of, keeper_of, write_due
-from tests.unit.test_plugin_pod_book import pod
+from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
+from tests.unit.test_plugin_pod_store import pod
 
 
-async def keeper_with(world: World, *names: str) -> tuple[RecordKeeper, PodStore]:
-    """A keeper that knows these pods, each of which holds units of card 1 where its record says card 0."""
-    book = book_of(*names)
+async def keeper_with(world: World, *names: str) -> tuple[AllocationReconciler, PodStore]:
+    """A reconciler that knows these pods, each of which holds units of card 1 where its record says card 0."""
+    store = store_of(*names)
     for name in names:
         world.hold(name, 1)
-    keeper = keeper_of(world, book)
-    await keeper.check()
-    return keeper, book
+    reconciler = reconciler_of(world, store)
+    await reconciler.check()
+    return reconciler, store
 
 
-def watch(keeper: RecordKeeper, book: PodStore, name: str, card: int, *, assigned: bool = True) -> None:
+def watch(reconciler: AllocationReconciler, store: PodStore, name: str, card: int, *, assigned: bool = True) -> None:
     """Have the watch show a pod with this record."""
-    book.apply(pod(name, 4, card=card, assigned=assigned))
-    keeper.writer.note_pod(f"uid-{name}")
+    store.apply(pod(name, 4, card=card, assigned=assigned))
+    reconciler.writer.note_pod(f"uid-{name}")
 
 
 @asynccontextmanager
-async def running(keeper: RecordKeeper) -> AsyncIterator[None]:
-    task = asyncio.create_task(keeper.writer.run(), name="writer under test")
+async def running(reconciler: AllocationReconciler) -> AsyncIterator[None]:
+    task = asyncio.create_task(reconciler.writer.run(), name="writer under test")
     try:
         yield
     finally:
@@ -53,24 +53,24 @@ async def until(condition: Callable[[], object]) -> None:
 @pytest.mark.parametrize("failure", [RetryableError("busy"), ForbiddenError("denied by a webhook")])
 async def test_a_pod_whose_record_is_refused_delays_no_other(failure: GcushareError) -> None:
     world = World(failures={"a": failure})
-    keeper, book = await keeper_with(world, "a")
-    async with running(keeper):
+    reconciler, store = await keeper_with(world, "a")
+    async with running(reconciler):
         await until(lambda: world.asked == ["a"])
         world.hold("b", 1)
-        book.apply(pod("b", 4))
-        await keeper.check()
+        store.apply(pod("b", 4))
+        await reconciler.check()
         await until(lambda: world.patched == [("b", "1")])
     assert world.asked == ["a", "b"]
 
 
 async def test_a_write_that_is_not_answered_delays_no_other_and_is_not_sent_twice() -> None:
     world = World(stuck={"a": asyncio.Event()})
-    keeper, book = await keeper_with(world, "a")
-    async with running(keeper):
+    reconciler, store = await keeper_with(world, "a")
+    async with running(reconciler):
         await until(lambda: world.asked == ["a"])
         world.hold("b", 1)
-        book.apply(pod("b", 4))
-        await keeper.check()
+        store.apply(pod("b", 4))
+        await reconciler.check()
         await until(lambda: world.patched == [("b", "1")])
         world.stuck["a"].set()
         await until(lambda: len(world.patched) == 2)
@@ -90,125 +90,125 @@ async def test_a_write_that_is_not_answered_delays_no_other_and_is_not_sent_twic
 )
 async def test_the_pod_waits_the_longer_the_more_often_it_failed(failure: GcushareError, delays_s: list[float]) -> None:
     world = World(failures={"a": failure})
-    keeper, _ = await keeper_with(world, "a")
+    reconciler, _ = await keeper_with(world, "a")
     for delay_s in delays_s:
         asked = len(world.asked)
-        await write_due(keeper)
+        await write_due(reconciler)
         assert len(world.asked) == asked + 1
         world.now_s += delay_s - 0.01
-        await write_due(keeper)
+        await write_due(reconciler)
         assert len(world.asked) == asked + 1, "too early"
         world.now_s += 0.02
     world.failures.clear()
-    await write_due(keeper)
+    await write_due(reconciler)
     assert world.patched == [("a", "1")]
     is_gone = isinstance(failure, NotFoundError | ConflictError)
-    assert keeper.writer.counters.failed_writes == (0 if is_gone else len(delays_s))
+    assert reconciler.writer.counters.failed_writes == (0 if is_gone else len(delays_s))
 
 
-async def test_a_refusal_is_told_once_and_is_a_problem_until_the_record_is_written(
+async def test_a_refusal_is_changed_once_and_is_a_problem_until_the_record_is_written(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World(failures={"a": ForbiddenError("denied by a webhook")})
-    keeper, _ = await keeper_with(world, "a", "b")
+    reconciler, _ = await keeper_with(world, "a", "b")
     for _ in range(3):
-        await write_due(keeper)
+        await write_due(reconciler)
         world.now_s += 400.0
     assert [record.levelname for record in caplog.records if "denied by a webhook" in record.message] == ["WARNING"]
-    assert keeper.writer.problem == "the records of 1 pods (d/a) cannot be written: denied by a webhook"
+    assert reconciler.writer.problem == "the records of 1 pods (d/a) cannot be written: denied by a webhook"
     world.failures.clear()
-    await write_due(keeper)
-    assert keeper.writer.problem == ""
+    await write_due(reconciler)
+    assert reconciler.writer.problem == ""
 
 
 async def test_many_pods_are_one_problem_and_one_that_is_gone_is_none() -> None:
     names = ["a", "b", "c", "d", "e"]
     world = World(failures={name: ForbiddenError("no rights") for name in names})
-    keeper, book = await keeper_with(world, *names)
-    await write_due(keeper)
-    assert keeper.writer.problem == "the records of 5 pods (d/a, d/b, d/c and 2 more) cannot be written: no rights"
-    book.retain(["uid-e"])
-    await write_due(keeper)
-    assert keeper.writer.problem == "the records of 1 pods (d/e) cannot be written: no rights"
+    reconciler, store = await keeper_with(world, *names)
+    await write_due(reconciler)
+    assert reconciler.writer.problem == "the records of 5 pods (d/a, d/b, d/c and 2 more) cannot be written: no rights"
+    store.retain(["uid-e"])
+    await write_due(reconciler)
+    assert reconciler.writer.problem == "the records of 1 pods (d/e) cannot be written: no rights"
 
 
 async def test_an_api_server_that_is_away_for_a_moment_is_no_problem() -> None:
     world = World(failures={"a": RetryableError("away")})
-    keeper, _ = await keeper_with(world, "a")
+    reconciler, _ = await keeper_with(world, "a")
     found: list[str] = []
     for _ in range(5):
-        await write_due(keeper)
-        found.append(keeper.writer.problem)
+        await write_due(reconciler)
+        found.append(reconciler.writer.problem)
         world.now_s += 30.0
     assert [bool(problem) for problem in found] == [False, False, False, False, True]
 
 
 async def test_a_record_forged_after_its_echo_is_written_again_within_a_second() -> None:
     world = World()
-    keeper, book = await keeper_with(world, "a")
-    await write_due(keeper)
-    watch(keeper, book, "a", card=1)
-    watch(keeper, book, "a", card=0)
-    assert await write_due(keeper) == LEAST_INTERVAL_S
+    reconciler, store = await keeper_with(world, "a")
+    await write_due(reconciler)
+    watch(reconciler, store, "a", card=1)
+    watch(reconciler, store, "a", card=0)
+    assert await write_due(reconciler) == LEAST_INTERVAL_S
     assert world.patched == [("a", "1")]
     world.now_s += LEAST_INTERVAL_S
-    await write_due(keeper)
+    await write_due(reconciler)
     assert world.patched == [("a", "1")] * 2
 
 
 async def test_an_echo_that_overtakes_the_answer_is_one() -> None:
     world = World(stuck={"a": asyncio.Event()})
-    keeper, book = await keeper_with(world, "a")
+    reconciler, store = await keeper_with(world, "a")
     async with asyncio.TaskGroup() as writers:
-        keeper.writer.start_due(writers)
+        reconciler.writer.start_due(writers)
         await until(lambda: world.asked == ["a"])
-        watch(keeper, book, "a", card=1)
+        watch(reconciler, store, "a", card=1)
         world.stuck["a"].set()
-    watch(keeper, book, "a", card=0)
-    assert await write_due(keeper) == LEAST_INTERVAL_S
+    watch(reconciler, store, "a", card=0)
+    assert await write_due(reconciler) == LEAST_INTERVAL_S
 
 
 async def test_a_write_without_an_echo_is_due_again_after_a_while_by_itself() -> None:
     world = World()
-    keeper, _ = await keeper_with(world, "a")
-    assert await write_due(keeper) == RESEND_S
+    reconciler, _ = await keeper_with(world, "a")
+    assert await write_due(reconciler) == RESEND_S
     world.now_s += RESEND_S
-    await write_due(keeper)
+    await write_due(reconciler)
     assert world.patched == [("a", "1")] * 2
 
 
 async def test_another_truth_is_written_at_once_whatever_became_of_the_last_write() -> None:
     world = World(failures={"a": ForbiddenError("card 1 is denied by a webhook")})
-    keeper, book = await keeper_with(world, "a")
-    await write_due(keeper)
+    reconciler, store = await keeper_with(world, "a")
+    await write_due(reconciler)
     world.failures.clear()
     world.hold("a", 0)
-    await keeper.check()
-    await write_due(keeper)
+    await reconciler.check()
+    await write_due(reconciler)
     assert world.patched == [("a", "0")]
-    watch(keeper, book, "a", card=0)
-    assert await write_due(keeper) == LOOK_S
+    watch(reconciler, store, "a", card=0)
+    assert await write_due(reconciler) == LOOK_S
 
 
 async def test_nothing_is_written_before_the_cards_are_known() -> None:
-    world, book = World(), book_of("a")
+    world, store = World(), store_of("a")
     world.hold("a", 0)
-    keeper = RecordKeeper(book, world, world, world, clock=lambda: 0.0, wall_clock_ns=lambda: 7)
-    await keeper.check()
-    assert await write_due(keeper) == LOOK_S
+    reconciler = AllocationReconciler(store, world, world, clock=lambda: 0.0, wall_clock_ns=lambda: 7)
+    await reconciler.check()
+    assert await write_due(reconciler) == LOOK_S
     assert world.patched == []
 
 
 async def test_exchanged_cards_of_waiting_pods_are_written_when_the_batch_is_over() -> None:
-    world, book = World(), PodStore(ENFLAME)
-    book.apply(pod("a", 4, card=0))
-    book.apply(pod("b", 4, card=1))
-    keeper = keeper_of(world, book)
-    keeper.note_allocation()
+    world, store = World(), PodStore(ENFLAME)
+    store.apply(pod("a", 4, card=0))
+    store.apply(pod("b", 4, card=1))
+    reconciler = reconciler_of(world, store)
+    reconciler.note_allocation()
     world.hold("b", 0)
-    await keeper.check()
-    assert await write_due(keeper) == CALM_S
+    await reconciler.check()
+    assert await write_due(reconciler) == CALM_S
     assert world.patched == [("b", "0")]
     world.now_s += CALM_S
-    await write_due(keeper)
+    await write_due(reconciler)
     assert world.patched == [("b", "0"), ("a", "1")]

@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.allocation.response import Delivery, Grant, Strategy
+from gcushare.device_plugin.allocation.response import AllocateResponses, Grant, Strategy
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 
@@ -14,12 +14,12 @@ def card(index: int, uuid: str = "") -> InventoryCard:
     return InventoryCard(card=Card(index=index, uuid=uuid, memory_bytes=16 * GIB), units=16)
 
 
-def delivery(vendor: Vendor, *strategies: Strategy) -> Delivery:
-    return Delivery(vendor, strategies)
+def delivery(vendor: Vendor, *strategies: Strategy) -> AllocateResponses:
+    return AllocateResponses(vendor, strategies)
 
 
-def test_enflames_container_is_told_its_card_and_its_limits_in_units_and_bytes() -> None:
-    answer = delivery(ENFLAME, Strategy.ENV).answer(Grant((card(3),), 4, pod_units=6), parse_memory_unit("1"))
+def test_enflames_container_is_changed_its_card_and_its_limits_in_units_and_bytes() -> None:
+    answer = delivery(ENFLAME, Strategy.ENV).build(Grant((card(3),), 4, pod_units=6), parse_memory_unit("1"))
     assert dict(answer.envs) == {
         "ENFLAME_VISIBLE_DEVICES": "3",
         "ENFLAME_COM_GCU_MEM_IDX": "3",
@@ -65,7 +65,7 @@ def test_an_unknown_pods_limit_is_its_containers_own() -> None:
 def test_each_strategy_adds_its_own_words(
     vendor: Vendor, strategies: Collection[Strategy], variable: bool, devices: list[str], cdi: list[str]
 ) -> None:
-    answer = Delivery(vendor, strategies).answer(Grant((card(2),), 1), parse_memory_unit("1"))
+    answer = AllocateResponses(vendor, strategies).build(Grant((card(2),), 1), parse_memory_unit("1"))
     assert (vendor.environment.visible in answer.envs) is variable
     assert [(device.container_path, device.host_path, device.permissions) for device in answer.devices] == [
         (path, path, "rw") for path in devices
@@ -75,7 +75,7 @@ def test_each_strategy_adds_its_own_words(
 
 def test_several_cards_are_named_in_one_list() -> None:
     grant = Grant((card(0), card(2)), 8)
-    answer = delivery(ENFLAME, Strategy.ENV, Strategy.DEVICES).answer(grant, parse_memory_unit("1"))
+    answer = delivery(ENFLAME, Strategy.ENV, Strategy.DEVICES).build(grant, parse_memory_unit("1"))
     assert answer.envs["ENFLAME_VISIBLE_DEVICES"] == "0,2"
     assert [device.host_path for device in answer.devices] == ["/dev/gcu0", "/dev/gcu2", "/dev/gcuctl"]
 

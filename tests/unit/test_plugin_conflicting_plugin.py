@@ -64,7 +64,7 @@ async def test_ids_of_another_layout_are_another_plugin(world: World, counted: t
     watch = world.watch()
     found = await watch.find()
     assert (
-        "another plugin serves nvidia.com/gpu on this node: the kubelet was told 2 device ids such as 'GPU-1'" in found
+        "another plugin serves nvidia.com/gpu on this node: the kubelet was sent 2 device ids such as 'GPU-1'" in found
     )
     assert "--mode memory" in found
     assert await watch.find() == found
@@ -81,7 +81,7 @@ async def test_a_plugin_whose_devices_are_all_sick_is_one_all_the_same(world: Wo
     world.register()
     world.counted = (8, 0)
     found = await world.watch().find()
-    assert "the kubelet was told 8 devices that are all unhealthy or lost, and not by us" in found
+    assert "the kubelet was sent 8 devices that are all unhealthy or lost, and not by us" in found
     assert world.told == [found]
 
 
@@ -121,7 +121,7 @@ async def test_a_node_without_a_checkpoint_has_no_other_plugin(world: World) -> 
     assert await world.watch().find() == ""
 
 
-async def test_one_that_comes_back_is_told_again(world: World) -> None:
+async def test_one_that_comes_back_is_changed_again(world: World) -> None:
     world.register("GPU-1")
     watch, found = world.watch(), []
     for world.counted in ((8, 8), (8, 0), (8, 8)):

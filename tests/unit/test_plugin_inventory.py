@@ -1,21 +1,25 @@
+from dataclasses import replace
+
 import pytest
 
+from gcushare.cards.roster import CardsSnapshot, CardState
 from gcushare.core.cards import Card, Health, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB
-from gcushare.device_plugin.node.inventory import CardStatus, Offer, Reserve, plan_inventory
+from gcushare.device_plugin.node.inventory import Offer, Reserve, plan_inventory
 from gcushare.vendors import ALIYUN, ENFLAME
 
 
-def statuses(*gib: float, sick: tuple[int, ...] = ()) -> list[CardStatus]:
-    return [
-        CardStatus(
-            Card(index=index, uuid=f"uuid-{index}", memory_bytes=int(size * GIB)),
-            Health.UNHEALTHY if index in sick else Health.HEALTHY,
-            "broken" if index in sick else "",
+def cards(*gib: float, sick: tuple[int, ...] = ()) -> CardsSnapshot:
+    states = (
+        CardState(
+            card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=int(size * GIB)),
+            health=Health.UNHEALTHY if index in sick else Health.HEALTHY,
+            reason="broken" if index in sick else "",
         )
         for index, size in enumerate(gib)
-    ]
+    )
+    return CardsSnapshot(tuple(states))
 
 
 def offer(unit: str = "1", **changes: object) -> Offer:
@@ -23,22 +27,22 @@ def offer(unit: str = "1", **changes: object) -> Offer:
 
 
 def test_cards_of_one_node_may_differ_in_size_and_health() -> None:
-    inventory = plan_inventory(statuses(16, 32.5, sick=(1,)), offer())
+    inventory = plan_inventory(cards(16, 32.5, sick=(1,)), offer())
     assert [(card.units, card.health) for card in inventory.cards] == [(16, Health.HEALTHY), (32, Health.UNHEALTHY)]
     assert inventory.cards[1].reason == "broken"
 
 
 def test_8_cards_of_32_gb_at_a_thousandth_which_the_manual_calls_impossible() -> None:
-    assert plan_inventory(statuses(*[32] * 8), offer("0.001")).total_units == 256_000
+    assert plan_inventory(cards(*[32] * 8), offer("0.001")).total_units == 256_000
 
 
 def test_8_cards_of_32_gib_in_mib_are_exactly_what_the_kubelet_takes() -> None:
-    assert plan_inventory(statuses(*[32] * 8), Offer(vendor=ALIYUN, unit="MiB")).total_units == 262_144
+    assert plan_inventory(cards(*[32] * 8), Offer(vendor=ALIYUN, unit="MiB")).total_units == 262_144
 
 
 def test_what_does_not_fit_names_unit_cards_bytes_limit_and_the_finest_that_fits() -> None:
     with pytest.raises(Refused) as caught:
-        plan_inventory(statuses(*[80] * 8), offer("0.001"))
+        plan_inventory(cards(*[80] * 8), offer("0.001"))
     text = str(caught.value)
     assert "memory unit '0.001' with 8 cards gives 640000 units, a message of 10240000 bytes of 4194304" in text
     assert "the finest unit that fits is 0.01" in text
@@ -46,11 +50,11 @@ def test_what_does_not_fit_names_unit_cards_bytes_limit_and_the_finest_that_fits
 
 @pytest.mark.parametrize(("gib", "unit"), [(16, "0.001"), (32, "0.001"), (80, "0.01"), (1000, "0.01"), (4000, "0.1")])
 def test_auto_takes_the_finest_unit_of_the_vendor_that_fits(gib: int, unit: str) -> None:
-    assert plan_inventory(statuses(*[gib] * 8 if gib < 1000 else [gib]), offer("auto")).unit.name == unit
+    assert plan_inventory(cards(*[gib] * 8 if gib < 1000 else [gib]), offer("auto")).unit.name == unit
 
 
 def test_auto_stays_within_the_vendors_words() -> None:
-    assert plan_inventory(statuses(32), Offer(vendor=ALIYUN, unit="auto")).unit.name == "MiB"
+    assert plan_inventory(cards(32), Offer(vendor=ALIYUN, unit="auto")).unit.name == "MiB"
 
 
 @pytest.mark.parametrize(
@@ -65,21 +69,21 @@ def test_auto_stays_within_the_vendors_words() -> None:
     ],
 )
 def test_a_reserve_is_kept_back_in_whole_units(reserve: Reserve, units: int, reserved: int) -> None:
-    (card,) = plan_inventory(statuses(16), offer(reserve=reserve)).cards
+    (card,) = plan_inventory(cards(16), offer(reserve=reserve)).cards
     assert (card.units, card.reserved_units) == (units, reserved)
 
 
 def test_cordons_name_cards_by_index_or_uuid() -> None:
-    inventory = plan_inventory(statuses(16, 16, 16), offer(cordoned=frozenset({"0", "uuid-2"})))
+    inventory = plan_inventory(cards(16, 16, 16), offer(cordoned=frozenset({"0", "uuid-2"})))
     assert [card.cordoned for card in inventory.cards] == [True, False, True]
 
 
 def test_driver_and_cards_left_out_are_carried_along() -> None:
     left_out = LeftOutCard(index=1, uuid="uuid-1", reason="MIG is on")
-    inventory = plan_inventory(statuses(16), offer(), driver="1.2", left_out=[left_out])
+    inventory = plan_inventory(replace(cards(16), driver="1.2", left_out=(left_out,)), offer())
     assert (inventory.driver, inventory.left_out) == ("1.2", (left_out,))
 
 
 def test_an_unknown_unit_is_a_setting_to_fix() -> None:
     with pytest.raises(ConfigError, match="'GB' is not known"):
-        plan_inventory(statuses(16), offer("GB"))
+        plan_inventory(cards(16), offer("GB"))

@@ -13,8 +13,8 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
-from tests.unit.plugin_records import World, keeper_of
-from tests.unit.test_plugin_pod_book import book_of, pod
+from tests.unit.plugin_records import World, reconciler_of
+from tests.unit.test_plugin_pod_store import pod, store_of
 from tests.unit.test_plugin_two_resources import in_use, whole_pod
 
 GRACE_S = 30.0
@@ -49,62 +49,62 @@ def test_a_pod_has_stopped_where_its_last_state_says_that_nothing_of_it_runs(las
 
 
 def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show_it_any_more() -> None:
-    book = book_of(pod("a", 4, card=0), whole_pod("w", cards="1"))
-    book.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
-    assert book.forget("uid-a")
-    assert book.forget("uid-w")
-    book.reconcile({})
-    assert in_use(book) == ({0}, {1})
-    assert (book.users_of(0, whole=False), book.users_of(1, whole=True)) == (["d/a"], ["d/w"])
+    store = store_of(pod("a", 4, card=0), whole_pod("w", cards="1"))
+    store.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
+    assert store.forget("uid-a")
+    assert store.forget("uid-w")
+    store.reconcile({})
+    assert in_use(store) == ({0}, {1})
+    assert (store.users_of(0, whole=False), store.users_of(1, whole=True)) == (["d/a"], ["d/w"])
 
 
 def test_a_pod_that_was_missed_by_the_watch_is_not_known_to_have_ended() -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.reconcile({"d/a": {"c0": {0: 4}}})
-    book.retain(())
-    book.reconcile({})
-    assert in_use(book) == ({0}, set())
+    store = store_of(pod("a", 4, card=0))
+    store.reconcile({"d/a": {"c0": {0: 4}}})
+    store.retain(())
+    store.reconcile({})
+    assert in_use(store) == ({0}, set())
 
 
 def test_a_pod_that_held_nothing_leaves_nothing_behind() -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.forget("uid-a")
-    assert (book.gone.uids, in_use(book)) == (frozenset(), (set(), set()))
+    store = store_of(pod("a", 4, card=0))
+    store.forget("uid-a")
+    assert (store.gone.uids, in_use(store)) == (frozenset(), (set(), set()))
 
 
 def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end() -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.reconcile({"uid-a": {"c0": {0: 4}}})
-    book.forget("uid-a")
-    book.end_gone((), 100.0)
-    book.end_gone((), 100.0 + GRACE_S + KILL_MARGIN_S)
-    assert in_use(book) == ({0}, set())
-    book.end_gone((), 101.0 + GRACE_S + KILL_MARGIN_S)
-    assert in_use(book) == (set(), set()), "a checkpoint may go on naming it"
+    store = store_of(pod("a", 4, card=0))
+    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    store.forget("uid-a")
+    store.end_gone((), 100.0)
+    store.end_gone((), 100.0 + GRACE_S + KILL_MARGIN_S)
+    assert in_use(store) == ({0}, set())
+    store.end_gone((), 101.0 + GRACE_S + KILL_MARGIN_S)
+    assert in_use(store) == (set(), set()), "a checkpoint may go on naming it"
 
 
 @pytest.mark.parametrize("key", ["uid-a", "d/a"])
 def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and_no_time_passes(key: str) -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.reconcile({key: {"c0": {0: 4}}})
-    book.forget("uid-a")
+    store = store_of(pod("a", 4, card=0))
+    store.reconcile({key: {"c0": {0: 4}}})
+    store.forget("uid-a")
     for now_s in (0.0, 10_000.0, 20_000.0):
-        book.end_gone({key}, now_s)
-        assert in_use(book) == ({0}, set())
-    book.reconcile({})
-    book.end_gone((), 20_001.0)
-    assert in_use(book) == ({0}, set())
+        store.end_gone({key}, now_s)
+        assert in_use(store) == ({0}, set())
+    store.reconcile({})
+    store.end_gone((), 20_001.0)
+    assert in_use(store) == ({0}, set())
 
 
 def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before() -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.reconcile({"d/a": {"c0": {0: 4}}})
-    book.forget("uid-a")
-    book.apply(pod("a", 4, card=1, uid="new"))
-    book.reconcile({"d/a": {"c0": {1: 4}}})
+    store = store_of(pod("a", 4, card=0))
+    store.reconcile({"d/a": {"c0": {0: 4}}})
+    store.forget("uid-a")
+    store.apply(pod("a", 4, card=1, uid="new"))
+    store.reconcile({"d/a": {"c0": {1: 4}}})
     for now_s in (0.0, 1_000.0):
-        book.end_gone({"d/a"}, now_s)
-    assert in_use(book) == ({1}, set())
+        store.end_gone({"d/a"}, now_s)
+    assert in_use(store) == ({1}, set())
 
 
 def test_a_pods_own_time_to_end_is_waited_for() -> None:
@@ -112,31 +112,31 @@ def test_a_pods_own_time_to_end_is_waited_for() -> None:
     long = msgspec.structs.replace(
         plain, spec=msgspec.structs.replace(plain.spec, termination_grace_period_seconds=500)
     )
-    book = book_of(long)
-    book.reconcile({"uid-a": {"c0": {0: 4}}})
-    book.forget("uid-a")
+    store = store_of(long)
+    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    store.forget("uid-a")
     for now_s in (0.0, 500.0):
-        book.end_gone((), now_s)
-        assert in_use(book) == ({0}, set())
+        store.end_gone((), now_s)
+        assert in_use(store) == ({0}, set())
 
 
 def test_a_pod_that_is_here_again_is_not_gone() -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.reconcile({"uid-a": {"c0": {0: 4}}})
-    book.forget("uid-a")
-    book.apply(pod("a", 4, card=0, assigned=True))
-    assert book.gone.uids == frozenset()
-    assert (in_use(book), book.held_units()) == (({0}, set()), {0: 4})
+    store = store_of(pod("a", 4, card=0))
+    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    store.forget("uid-a")
+    store.apply(pod("a", 4, card=0, assigned=True))
+    assert store.gone.uids == frozenset()
+    assert (in_use(store), store.held_units()) == (({0}, set()), {0: 4})
 
 
 @pytest.mark.parametrize("source", ["podresources", "checkpoint", "none"])
 async def test_the_keeper_counts_the_time_from_the_look_that_does_not_show_the_pod(source: str) -> None:
-    world, book = World(), book_of(pod("a", 4, card=0))
-    keeper = keeper_of(world, book)
+    world, store = World(), store_of(pod("a", 4, card=0))
+    reconciler = reconciler_of(world, store)
     world.hold("a", 0)
-    await keeper.check()
-    book.forget("uid-a")
-    await keeper.check()
+    await reconciler.check()
+    store.forget("uid-a")
+    await reconciler.check()
     world.now_s += 1_000
     if source == "none":
         world.record = None
@@ -144,87 +144,89 @@ async def test_the_keeper_counts_the_time_from_the_look_that_does_not_show_the_p
         world.record = KubeletRecord(source)
         if source == "checkpoint":
             world.record.add("uid-a", "c0", device_ids(device_ids_of_card(0, 4)))
-    await keeper.check()
-    assert in_use(book) == ({0}, set())
+    await reconciler.check()
+    assert in_use(store) == ({0}, set())
     world.now_s += GRACE_S + KILL_MARGIN_S + 1
-    await keeper.check()
-    assert book.gone.uids == frozenset()
-    assert in_use(book) == (set(), set())
+    await reconciler.check()
+    assert store.gone.uids == frozenset()
+    assert in_use(store) == (set(), set())
 
 
-def gone_book(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
-    """A book whose pod held memory of card 0 and went away without having been seen to end."""
+def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
+    """A store whose pod held memory of card 0 and went away without having been seen to end."""
     plain = pod("a", 4, card=0)
     spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
-    book = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
-    book.apply(msgspec.structs.replace(plain, spec=spec))
-    book.reconcile({"uid-a": {"c0": {0: 4}}})
-    book.forget("uid-a")
-    return book
+    store = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
+    store.apply(msgspec.structs.replace(plain, spec=spec))
+    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    store.forget("uid-a")
+    return store
 
 
 @pytest.mark.parametrize("grace_s", [4_000_000_000, 2**63 - 1, 601])
 def test_what_an_author_writes_closes_a_card_for_no_longer_than_the_limit(grace_s: int) -> None:
-    book = gone_book(grace_s)
-    book.end_gone((), 0.0)
-    book.end_gone((), 600.0)
-    assert in_use(book) == ({0}, set())
-    book.end_gone((), 601.0 + KILL_MARGIN_S)
-    assert in_use(book) == (set(), set())
+    store = gone_store(grace_s)
+    store.end_gone((), 0.0)
+    store.end_gone((), 600.0)
+    assert in_use(store) == ({0}, set())
+    store.end_gone((), 601.0 + KILL_MARGIN_S)
+    assert in_use(store) == (set(), set())
 
 
 def test_the_limit_is_the_admins_and_lengthens_no_wait() -> None:
-    book = gone_book(30, longest_wait_s=3_600.0)
-    book.end_gone((), 0.0)
-    book.end_gone((), 31.0 + KILL_MARGIN_S)
-    assert in_use(book) == (set(), set())
+    store = gone_store(30, longest_wait_s=3_600.0)
+    store.end_gone((), 0.0)
+    store.end_gone((), 31.0 + KILL_MARGIN_S)
+    assert in_use(store) == (set(), set())
 
 
 def test_a_card_opens_early_where_the_machine_has_no_process_of_the_pod_any_more() -> None:
-    book = gone_book(500)
-    book.end_gone((), 0.0, running={"uid-a"})
-    book.end_gone((), KILL_MARGIN_S + 1.0, running={"uid-a"})
-    assert in_use(book) == ({0}, set()), "its processes run"
-    book.end_gone((), KILL_MARGIN_S + 2.0, running=None)
-    assert in_use(book) == ({0}, set()), "nothing can be said"
-    book.end_gone((), KILL_MARGIN_S + 3.0, running={"uid-other"})
-    assert in_use(book) == (set(), set())
+    store = gone_store(500)
+    store.end_gone((), 0.0, running={"uid-a"})
+    store.end_gone((), KILL_MARGIN_S + 1.0, running={"uid-a"})
+    assert in_use(store) == ({0}, set()), "its processes run"
+    store.end_gone((), KILL_MARGIN_S + 2.0, running=None)
+    assert in_use(store) == ({0}, set()), "nothing can be said"
+    store.end_gone((), KILL_MARGIN_S + 3.0, running={"uid-other"})
+    assert in_use(store) == (set(), set())
 
 
 def test_a_pod_that_is_just_gone_may_still_be_starting_its_processes() -> None:
-    book = gone_book(500)
-    book.end_gone((), 0.0, running=set())
-    book.end_gone((), KILL_MARGIN_S, running=set())
-    assert in_use(book) == ({0}, set())
+    store = gone_store(500)
+    store.end_gone((), 0.0, running=set())
+    store.end_gone((), KILL_MARGIN_S, running=set())
+    assert in_use(store) == ({0}, set())
 
 
 def test_a_card_stays_closed_as_long_as_processes_of_the_pod_are_seen() -> None:
-    book = gone_book(30)
+    store = gone_store(30)
     for now_s in (0.0, 1_000.0, 10_000.0):
-        book.end_gone((), now_s, running={"uid-a"})
-        assert in_use(book) == ({0}, set())
+        store.end_gone((), now_s, running={"uid-a"})
+        assert in_use(store) == ({0}, set())
 
 
 def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
     plain = pod("a", 4, card=0)
     annotations = plain.metadata.annotations | {"kubernetes.io/config.hash": "hash"}
-    book = book_of(
+    store = store_of(
         msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
     )
-    book.reconcile({"d/a": {"c0": {0: 4}}})
-    book.forget("uid-a")
-    book.end_gone((), 0.0, running={"hash"})
-    book.end_gone((), 1_000.0, running={"hash"})
-    assert in_use(book) == ({0}, set())
+    store.reconcile({"d/a": {"c0": {0: 4}}})
+    store.forget("uid-a")
+    store.end_gone((), 0.0, running={"hash"})
+    store.end_gone((), 1_000.0, running={"hash"})
+    assert in_use(store) == ({0}, set())
 
 
 def test_a_closed_card_says_to_which_use_for_whom_and_until_when() -> None:
-    book = gone_book(4_000_000_000)
-    assert closures_of(0, book.gone.pods, BOTH_MODES) == (Closure(use="whole", pod="d/a"),), "the kubelet was not asked"
-    book.end_gone((), 5.0, wall_s=1_000_000.0)
-    (closure,) = closures_of(0, book.gone.pods, BOTH_MODES)
+    store = gone_store(4_000_000_000)
+    assert closures_of(0, store.gone.pods, BOTH_MODES) == (Closure(use="whole", pod="d/a"),), (
+        "the kubelet was not asked"
+    )
+    store.end_gone((), 5.0, wall_s=1_000_000.0)
+    (closure,) = closures_of(0, store.gone.pods, BOTH_MODES)
     assert (closure.use, closure.pod, closure.until) == ("whole", "d/a", 1_000_610)
-    book.end_gone((), 9.0, wall_s=2_000_000.0)
-    assert closures_of(0, book.gone.pods, BOTH_MODES) == (closure,), "a clock that jumps moves nothing"
-    assert closures_of(1, book.gone.pods, BOTH_MODES) == ()
-    assert closures_of(0, book.gone.pods, ("memory",)) == (), "a node that gives no card whole closes none to that"
+    store.end_gone((), 9.0, wall_s=2_000_000.0)
+    assert closures_of(0, store.gone.pods, BOTH_MODES) == (closure,), "a clock that jumps moves nothing"
+    assert closures_of(1, store.gone.pods, BOTH_MODES) == ()
+    assert closures_of(0, store.gone.pods, ("memory",)) == (), "a node that gives no card whole closes none to that"

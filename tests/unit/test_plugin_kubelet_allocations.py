@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.kubelet.allocations import KubeletRecordReader, read_checkpoint
+from gcushare.device_plugin.kubelet.allocations import PodResourcesReader, read_checkpoint
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 
 RESOURCE = "enflame.com/gcu-memory"
@@ -64,8 +64,8 @@ def test_what_is_no_checkpoint_is_named_with_its_path(tmp_path: Path, text: str)
         read_checkpoint(path, RESOURCE)
 
 
-def reader(tmp_path: Path) -> KubeletRecordReader:
-    return KubeletRecordReader(
+def reader(tmp_path: Path) -> PodResourcesReader:
+    return PodResourcesReader(
         RESOURCE,
         pod_resources_socket=tmp_path / "kubelet.sock",
         checkpoint=tmp_path / "kubelet_internal_checkpoint",

@@ -36,29 +36,29 @@ def pod(
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
-def book_of(*pods: Pod) -> PodStore:
-    book = PodStore(ENFLAME)
+def store_of(*pods: Pod) -> PodStore:
+    store = PodStore(ENFLAME)
     for each in pods:
-        book.apply(each)
-    return book
+        store.apply(each)
+    return store
 
 
-def written(book: PodStore) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    return {write.pod.name: (write.cards, write.corrected_from) for write in book.writes(UUIDS, UNITS, 1)}
+def written(store: PodStore) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    return {write.pod.name: (write.cards, write.corrected_from) for write in store.writes(UUIDS, UNITS, 1)}
 
 
 def test_nothing_is_written_before_the_kubelets_record_shows_it() -> None:
-    book = book_of(pod("a", 4))
-    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
-    assert written(book) == {}
-    book.reconcile({"d/a": {"c0": {0: 4}}})
-    assert written(book) == {"a": ((0,), ())}
+    store = store_of(pod("a", 4))
+    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    assert written(store) == {}
+    store.reconcile({"d/a": {"c0": {0: 4}}})
+    assert written(store) == {"a": ((0,), ())}
 
 
 def test_a_pod_on_another_card_than_recorded_is_corrected_and_says_from_where() -> None:
-    book = book_of(pod("a", 4, card=0))
-    book.reconcile({"d/a": {"c0": {3: 4}}})
-    (write,) = book.writes(UUIDS, UNITS, 1)
+    store = store_of(pod("a", 4, card=0))
+    store.reconcile({"d/a": {"c0": {3: 4}}})
+    (write,) = store.writes(UUIDS, UNITS, 1)
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
     assert (record.card_indexes, record.assigned, record.assign_time_ns) == ((3,), True, 7)
@@ -67,15 +67,15 @@ def test_a_pod_on_another_card_than_recorded_is_corrected_and_says_from_where() 
 
 
 def test_a_true_record_is_left_alone() -> None:
-    book = book_of(pod("a", 4, card=0, assigned=True))
-    book.reconcile({"d/a": {"c0": {0: 4}}})
-    assert written(book) == {}
+    store = store_of(pod("a", 4, card=0, assigned=True))
+    store.reconcile({"d/a": {"c0": {0: 4}}})
+    assert written(store) == {}
 
 
 def test_a_pod_that_nobody_assigned_is_recorded() -> None:
-    book = book_of(pod("a", 4, card=None))
-    book.reconcile({"uid-a": {"c0": {2: 4}}})
-    (write,) = book.writes(UUIDS, UNITS, 99)
+    store = store_of(pod("a", 4, card=None))
+    store.reconcile({"uid-a": {"c0": {2: 4}}})
+    (write,) = store.writes(UUIDS, UNITS, 99)
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
     assert write.placed_here
@@ -83,92 +83,92 @@ def test_a_pod_that_nobody_assigned_is_recorded() -> None:
 
 
 def test_a_pod_half_served_is_not_written_and_holds_its_card() -> None:
-    book = book_of(pod("a", 4, 2, card=0))
-    book.reconcile({"d/a": {"c0": {5: 4}}})
-    assert written(book) == {}
-    (candidate,) = book.candidates()
+    store = store_of(pod("a", 4, 2, card=0))
+    store.reconcile({"d/a": {"c0": {5: 4}}})
+    assert written(store) == {}
+    (candidate,) = store.candidates()
     assert (candidate.served, candidate.next_units, candidate.card_indexes) == (1, 2, (5,))
 
 
 def test_a_wrong_guess_frees_the_pod_that_it_was_made_for() -> None:
-    book = book_of(pod("a", 4, card=0), pod("b", 4, card=1))
-    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
-    assert [c.pod.name for c in book.candidates()] == ["b"]
-    book.reconcile({"d/b": {"c0": {0: 4}}})
-    assert [c.pod.name for c in book.candidates()] == ["a"]
-    assert book.open_guesses == 0
-    assert written(book) == {"b": ((0,), (1,)), "a": ((1,), (0,))}
+    store = store_of(pod("a", 4, card=0), pod("b", 4, card=1))
+    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    assert [c.pod.name for c in store.candidates()] == ["b"]
+    store.reconcile({"d/b": {"c0": {0: 4}}})
+    assert [c.pod.name for c in store.candidates()] == ["a"]
+    assert store.pending_allocations == 0
+    assert written(store) == {"b": ((0,), (1,)), "a": ((1,), (0,))}
 
 
 def test_pods_of_equal_requests_change_places_so_that_each_still_fits_as_planned() -> None:
-    book = book_of(pod("a", 8, card=0), pod("b", 8, card=1), pod("c", 4, card=1))
-    book.reconcile({"d/b": {"c0": {0: 8}}})
-    assert {c.pod.name: c.card_indexes for c in book.candidates()} == {"a": (1,), "c": (1,)}
-    (swapped,) = [write for write in book.writes(UUIDS, UNITS, 1) if write.pod.name == "a"]
+    store = store_of(pod("a", 8, card=0), pod("b", 8, card=1), pod("c", 4, card=1))
+    store.reconcile({"d/b": {"c0": {0: 8}}})
+    assert {c.pod.name: c.card_indexes for c in store.candidates()} == {"a": (1,), "c": (1,)}
+    (swapped,) = [write for write in store.writes(UUIDS, UNITS, 1) if write.pod.name == "a"]
     record = decode_record(ENFLAME, swapped.annotations)
     assert record is not None
     assert (record.card_indexes, record.assigned) == ((1,), False)
 
 
 def test_a_guess_too_young_for_the_kubelets_record_stands() -> None:
-    book = book_of(pod("a", 4), pod("b", 4))
-    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
-    book.reconcile({})
-    assert [c.pod.name for c in book.candidates()] == ["b"]
+    store = store_of(pod("a", 4), pod("b", 4))
+    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    store.reconcile({})
+    assert [c.pod.name for c in store.candidates()] == ["b"]
 
 
 @pytest.mark.parametrize(("believe", "left"), [(False, ["a"]), (True, [])])
 def test_a_guess_that_is_never_shown_ends(believe: bool, left: list[str]) -> None:
-    book = book_of(pod("a", 4))
-    book.note_allocated("uid-a", "c0", {0: 4}, 5.0)
-    book.end_guesses(5.0, believe=believe)
-    assert book.open_guesses == 1
-    book.end_guesses(6.0, believe=believe)
-    assert [c.pod.name for c in book.candidates()] == left
-    assert ("a" in written(book)) is believe
+    store = store_of(pod("a", 4))
+    store.note_allocated("uid-a", "c0", {0: 4}, 5.0)
+    store.end_pending(5.0, believe=believe)
+    assert store.pending_allocations == 1
+    store.end_pending(6.0, believe=believe)
+    assert [c.pod.name for c in store.candidates()] == left
+    assert ("a" in written(store)) is believe
 
 
 def test_another_pod_of_the_same_name_is_another_pod() -> None:
-    book = book_of(pod("a", 4, uid="old"))
-    book.reconcile({"old": {"c0": {0: 4}}})
-    book.apply(pod("a", 4, uid="new", card=1))
-    book.forget("old")
-    book.reconcile({})
-    assert [c.pod.uid for c in book.candidates()] == ["new"]
+    store = store_of(pod("a", 4, uid="old"))
+    store.reconcile({"old": {"c0": {0: 4}}})
+    store.apply(pod("a", 4, uid="new", card=1))
+    store.forget("old")
+    store.reconcile({})
+    assert [c.pod.uid for c in store.candidates()] == ["new"]
 
 
 def test_a_finished_or_unreadable_pod_is_no_candidate_and_is_explained() -> None:
-    book = book_of(pod("a", 4), pod("b", 4))
-    assert book.apply(pod("a", 4, phase="Failed"))
+    store = store_of(pod("a", 4), pod("b", 4))
+    assert store.apply(pod("a", 4, phase="Failed"))
     broken = pod("b", 4)
     broken.metadata.annotations["enflame.com/gcu-device-id"] = "zero"
-    book.apply(broken)
-    assert book.candidates() == []
-    assert [(u.pod.name, "is not a whole number" in u.reason) for u in book.unreadable] == [("b", True)]
+    store.apply(broken)
+    assert store.candidates() == []
+    assert [(u.pod.name, "is not a whole number" in u.reason) for u in store.unreadable] == [("b", True)]
 
 
 def test_a_full_list_forgets_what_it_does_not_name() -> None:
-    book = book_of(pod("a", 4), pod("b", 4))
-    book.retain({"uid-b"})
-    assert [c.pod.name for c in book.candidates()] == ["b"]
+    store = store_of(pod("a", 4), pod("b", 4))
+    store.retain({"uid-b"})
+    assert [c.pod.name for c in store.candidates()] == ["b"]
 
 
 def test_promises_are_what_records_name_and_nobody_holds_yet() -> None:
-    book = book_of(pod("a", 4, card=0), pod("b", 2, 3, card=0), pod("c", 4, card=None))
-    assert book.promised() == {0: 9}
-    book.note_allocated("uid-b", "c0", {0: 2}, 0.0)
-    assert book.promised() == {0: 4}
+    store = store_of(pod("a", 4, card=0), pod("b", 2, 3, card=0), pod("c", 4, card=None))
+    assert store.promised() == {0: 9}
+    store.note_allocated("uid-b", "c0", {0: 2}, 0.0)
+    assert store.promised() == {0: 4}
 
 
 def serve(
-    book: PodStore, units: int, free: dict[int, int], truth: str, holdings: dict[str, dict[str, dict[int, int]]]
+    store: PodStore, units: int, free: dict[int, int], truth: str, holdings: dict[str, dict[str, dict[int, int]]]
 ) -> None:
     """One admission as the kubelet double does it: our preference decides the card, the kubelet knows for whom."""
-    candidate = match(book.candidates(), units, free)
+    candidate = match(store.candidates(), units, free)
     assert candidate is not None
     card = next(c for c in (*candidate.card_indexes, *free) if free[c] >= units)
     free[card] -= units
-    book.note_allocated(candidate.pod.uid, candidate.next_container, {card: units}, 0.0)
+    store.note_allocated(candidate.pod.uid, candidate.next_container, {card: units}, 0.0)
     holdings.setdefault(f"d/{truth}", {})[f"c{len(holdings.get(f'd/{truth}', {}))}"] = {card: units}
 
 
@@ -183,32 +183,32 @@ def test_any_order_of_admission_ends_in_true_records(rng: random.Random, sizes: 
         card = next(index for index in planned if planned[index] >= units)
         planned[card] -= units
         pods.append(pod(f"p{number}", units, card=card))
-    book = book_of(*pods)
+    store = store_of(*pods)
     holdings: dict[str, dict[str, dict[int, int]]] = {}
     order = list(enumerate(sizes))
     rng.shuffle(order)
     for step, (number, units) in enumerate(order):
-        serve(book, units, free, f"p{number}", holdings)
+        serve(store, units, free, f"p{number}", holdings)
         if step % look_every == 0:
-            book.reconcile(holdings)
-    book.reconcile(holdings)
-    assert book.open_guesses == 0
-    assert book.candidates() == []
+            store.reconcile(holdings)
+    store.reconcile(holdings)
+    assert store.pending_allocations == 0
+    assert store.candidates() == []
     truth = {each.metadata.name: tuple(holdings[f"d/{each.metadata.name}"]["c0"]) for each in pods}
-    assert {name: cards for name, (cards, _) in written(book).items()} == truth
-    assert sum(book.held_units().values()) == sum(sizes)
+    assert {name: cards for name, (cards, _) in written(store).items()} == truth
+    assert sum(store.held_units().values()) == sum(sizes)
     assert all(amount >= 0 for amount in free.values())
 
 
 def test_twelve_equal_pods_in_every_rotation_end_true() -> None:
     names = [f"p{number}" for number in range(12)]
     for shift in range(12):
-        book = book_of(*(pod(name, 4, card=number // 4) for number, name in enumerate(names)))
+        store = store_of(*(pod(name, 4, card=number // 4) for number, name in enumerate(names)))
         free, holdings = dict(UNITS), dict[str, dict[str, dict[int, int]]]()
         for name in itertools.islice(itertools.cycle(names), shift, shift + 12):
-            serve(book, 4, free, name, holdings)
-        book.reconcile(holdings)
-        assert {n: c for n, (c, _) in written(book).items()} == {n: tuple(holdings[f"d/{n}"]["c0"]) for n in names}
+            serve(store, 4, free, name, holdings)
+        store.reconcile(holdings)
+        assert {n: c for n, (c, _) in written(store).items()} == {n: tuple(holdings[f"d/{n}"]["c0"]) for n in names}
 
 
 def init_pod(name: str, init_units: int, units: int) -> Pod:
@@ -219,18 +219,18 @@ def init_pod(name: str, init_units: int, units: int) -> Pod:
 
 
 def test_a_wrong_guess_for_an_init_container_does_not_outlive_its_pods_admission() -> None:
-    book = book_of(init_pod("a", 1, 4))
-    book.note_allocated("uid-a", "init", {2: 1}, 0.0)
-    book.note_allocated("uid-a", "c0", {0: 4}, 0.0)
-    book.reconcile({"d/a": {"c0": {0: 4}}})
-    assert (book.open_guesses, written(book)) == (0, {"a": ((0,), ())})
+    store = store_of(init_pod("a", 1, 4))
+    store.note_allocated("uid-a", "init", {2: 1}, 0.0)
+    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    store.reconcile({"d/a": {"c0": {0: 4}}})
+    assert (store.pending_allocations, written(store)) == (0, {"a": ((0,), ())})
 
 
 def test_a_call_that_may_be_for_a_pods_second_container_waits_for_the_record() -> None:
-    book = book_of(pod("two", 4, 2, card=0), pod("one", 4, card=1), pod("small", 2, card=2))
-    assert not book.may_continue_another(2)
-    book.note_allocated("uid-one", "c0", {1: 4}, 0.0)
-    assert book.may_continue_another(2)
-    assert not book.may_continue_another(4)
-    book.reconcile({"d/one": {"c0": {1: 4}}})
-    assert not book.may_continue_another(2)
+    store = store_of(pod("two", 4, 2, card=0), pod("one", 4, card=1), pod("small", 2, card=2))
+    assert not store.may_continue_another(2)
+    store.note_allocated("uid-one", "c0", {1: 4}, 0.0)
+    assert store.may_continue_another(2)
+    assert not store.may_continue_another(4)
+    store.reconcile({"d/one": {"c0": {1: 4}}})
+    assert not store.may_continue_another(2)

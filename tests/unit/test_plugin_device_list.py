@@ -7,7 +7,7 @@ import pytest
 
 from gcushare.core.cards import Card, Health, Inventory, InventoryCard
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.kubelet.device_list import DeviceTable
+from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
@@ -29,33 +29,37 @@ def told(message: bytes) -> dict[str, str]:
 
 
 def offer(
-    table: DeviceTable, cards: Inventory, *, closed: tuple[int, ...] = (), held: Mapping[int, set[str]] | None = None
+    table: MemoryDeviceList,
+    cards: Inventory,
+    *,
+    closed: tuple[int, ...] = (),
+    held: Mapping[int, set[str]] | None = None,
 ) -> bool:
     return table.offer(cards, closed=closed, held=held or {})
 
 
-def test_every_unit_of_every_card_is_told_once() -> None:
-    table = DeviceTable()
+def test_every_unit_of_every_card_is_changed_once() -> None:
+    table = MemoryDeviceList()
     assert offer(table, inventory(3, 2))
     assert told(table.message) == dict.fromkeys([*device_ids_of_card(0, 3), *device_ids_of_card(1, 2)], "Healthy")
     assert table.size == 5
 
 
 def test_a_sick_cards_units_are_unhealthy_held_or_not() -> None:
-    table = DeviceTable()
+    table = MemoryDeviceList()
     offer(table, inventory(2, 2, sick=(1,)), held={1: set(device_ids_of_card(1, 1))})
     assert [health for _, health in sorted(told(table.message).items())] == ["Healthy"] * 2 + ["Unhealthy"] * 2
 
 
 def test_of_a_closed_card_only_what_somebody_holds_stays_healthy() -> None:
-    table = DeviceTable()
+    table = MemoryDeviceList()
     first, second = device_ids_of_card(0, 2)
     offer(table, inventory(2), closed=(0,), held={0: {second}})
     assert told(table.message) == {first: "Unhealthy", second: "Healthy"}
 
 
 def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sick() -> None:
-    table = DeviceTable()
+    table = MemoryDeviceList()
     offer(table, inventory(*[32_768] * 8))
     assert len(table.message) == KUBELET_MESSAGE_LIMIT_BYTES
     offer(table, inventory(*[32_768] * 8, sick=(3,)))
@@ -68,13 +72,13 @@ def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sic
 
 
 def test_what_changes_nothing_for_the_kubelet_wakes_nobody() -> None:
-    table = DeviceTable()
+    table = MemoryDeviceList()
     assert offer(table, inventory(2))
     assert not offer(table, inventory(2))
 
 
 async def test_every_stream_gets_the_list_now_and_after_each_change() -> None:
-    table = DeviceTable()
+    table = MemoryDeviceList()
     offer(table, inventory(1))
     streams = [table.follow(), table.follow()]
     assert {len(told(await anext(stream))) for stream in streams} == {1}
@@ -85,7 +89,7 @@ async def test_every_stream_gets_the_list_now_and_after_each_change() -> None:
 
 
 async def test_hanging_up_ends_the_open_streams_and_not_the_next() -> None:
-    table = DeviceTable()
+    table = MemoryDeviceList()
     offer(table, inventory(1))
     stream = table.follow()
     await anext(stream)

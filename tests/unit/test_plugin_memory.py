@@ -1,14 +1,34 @@
+import asyncio
+
 import pytest
 
+from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.device_plugin.allocation.choice import Preference, card_of_ids, choose_ids
+from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.allocation.allocator import PodChanges, Preference
+from gcushare.device_plugin.allocation.memory import MemoryAllocator, choose_ids
+from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
 from tests.builders import pod
 
 TOTALS = {0: 16, 1: 16, 2: 16}
+
+
+def allocate(ids: list[str]) -> dict[str, str]:
+    """The variables of the container that is given these ids; no pod is known that asks for them."""
+    responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
+    allocator = MemoryAllocator(PodStore(ENFLAME), responses, PodChanges(), wait_for_pod_s=0.0, clock=lambda: 0.0)
+    cards = (
+        InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=units << 30), units=units)
+        for i, units in TOTALS.items()
+    )
+    allocator.set_inventory(Inventory(unit=parse_memory_unit("1"), cards=tuple(cards)))
+    return dict(asyncio.run(allocator.allocate(device_ids(ids))).envs)
 
 
 def request(free: dict[int, int], size: int, must: list[str] | None = None) -> PreferredRequest:
@@ -84,13 +104,13 @@ def test_memory_over_two_cards_is_taken_equally_from_both() -> None:
 )
 def test_ids_that_name_no_single_card_of_the_node_are_refused(ids: list[str], why: str) -> None:
     with pytest.raises(Refused, match=why):
-        card_of_ids(device_ids(ids), TOTALS)
+        allocate(ids)
 
 
 def test_ids_of_another_layout_are_refused_and_explained() -> None:
     with pytest.raises(RemoteContractError, match="Aliyun's gpushare"):
-        card_of_ids(device_ids(["GPU-1-_-0"]), TOTALS)
+        allocate(["GPU-1-_-0"])
 
 
 def test_the_answer_follows_from_the_ids_alone() -> None:
-    assert card_of_ids(device_ids(device_ids_of_card(2, 3)), TOTALS) == (2,)
+    assert allocate(device_ids_of_card(2, 3))["ENFLAME_VISIBLE_DEVICES"] == "2"

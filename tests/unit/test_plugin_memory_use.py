@@ -1,0 +1,90 @@
+"""What each pod uses of each card, from the cards' processes and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.pods.memory_use import PodUse, divide_use, granted_bytes
+from gcushare.device_plugin.pods.pod import STATIC_POD_UID
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import a_pod, as_whole, on_card
+
+NODE = "node-1"
+
+
+def store_of(*held: tuple[str, int], annotations: Mapping[str, str] | None = None) -> PodStore:
+    """Pods of 4 units by name and card, each with the uid that its name gives it."""
+    store = PodStore(ENFLAME)
+    for name, card in held:
+        store.apply(a_pod(name, node=NODE, record=on_card(card, 4), annotations=dict(annotations or {})))
+    store.reconcile({f"default/{name}": {"main": {card: 4}} for name, card in held})
+    return store
+
+
+def uid_of(store: PodStore, name: str) -> str:
+    (uid,) = [uid for uid, entry in store.entries.items() if entry.ref.name == name]
+    return uid
+
+
+def test_a_pods_processes_are_added_up_by_card_and_the_rest_is_nobodys() -> None:
+    store = store_of(("a", 0), ("b", 0))
+    a, b = uid_of(store, "a"), uid_of(store, "b")
+    found = divide_use({0: {1: 10, 2: 5, 3: 7, 4: 1, 5: 2}}, {1: a, 2: a, 3: b, 4: "gone"}, store.entries.values())
+    assert found == PodUse({a: {0: 15}, b: {0: 7}}, {0: 3})
+
+
+def test_a_pod_without_a_process_uses_none_of_its_card() -> None:
+    store = store_of(("a", 1))
+    assert divide_use({0: {}, 1: {}}, {}, store.entries.values()) == PodUse({uid_of(store, "a"): {1: 0}}, {0: 0, 1: 0})
+
+
+def test_a_pod_on_a_card_that_it_does_not_hold_is_changed_with_it() -> None:
+    store = store_of(("a", 1))
+    a = uid_of(store, "a")
+    assert divide_use({0: {9: 6}, 1: {9: 4}}, {9: a}, store.entries.values()).by_pod == {a: {0: 6, 1: 4}}
+
+
+def test_of_a_card_whose_processes_are_not_listed_nothing_is_changed() -> None:
+    assert divide_use({}, {}, store_of(("a", 1)).entries.values()) == PodUse({}, {})
+
+
+def test_a_pod_that_has_no_card_yet_and_no_process_is_not_told() -> None:
+    store = PodStore(ENFLAME)
+    store.apply(a_pod("waits", node=NODE, record=on_card(0, 4)))
+    assert divide_use({0: {}}, {}, store.entries.values()).by_pod == {}
+
+
+def test_a_pod_of_two_whole_cards_is_changed_for_each() -> None:
+    store = PodStore(ENFLAME)
+    store.apply(a_pod("w", None, whole=2, node=NODE, record=as_whole(0, 1)))
+    store.reconcile({}, {"default/w": {"main": {0: 1, 1: 1}}})
+    w = uid_of(store, "w")
+    assert divide_use({0: {7: 3}, 1: {}}, {7: w}, store.entries.values()).by_pod == {w: {0: 3, 1: 0}}
+
+
+def test_a_static_pods_processes_carry_its_manifests_uid() -> None:
+    store = store_of(("a", 0), annotations={STATIC_POD_UID: "hash"})
+    assert divide_use({0: {7: 3}}, {7: "hash"}, store.entries.values()).by_pod == {uid_of(store, "a"): {0: 3}}
+
+
+def test_a_pod_cannot_take_anothers_processes_by_an_annotation() -> None:
+    store = store_of(("a", 0))
+    a = uid_of(store, "a")
+    store.apply(a_pod("thief", node=NODE, record=on_card(0, 4), annotations={STATIC_POD_UID: a}))
+    assert divide_use({0: {7: 3}}, {7: a}, store.entries.values()).by_pod == {a: {0: 3}}
+
+
+def test_a_pod_may_use_its_units_and_one_with_a_whole_card_also_what_no_unit_stands_for() -> None:
+    card = Card(index=0, uuid="u", memory_bytes=15 * GIB + GIB // 2)
+    inventory = Inventory(unit=parse_memory_unit("1"), cards=(InventoryCard(card=card, units=14, reserved_units=1),))
+    (shared,) = store_of(("a", 0)).entries.values()
+    assert granted_bytes(shared, inventory) == {0: 4 * GIB}
+    assert granted_bytes(shared, None) == {}
+    store = PodStore(ENFLAME)
+    store.apply(a_pod("w", None, whole=1, node=NODE, record=as_whole(0)))
+    store.reconcile({}, {"default/w": {"main": {0: 1}}})
+    (whole,) = store.entries.values()
+    assert granted_bytes(whole, inventory) == {0: card.memory_bytes}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
 
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource, Selector
 from gcushare.wire.command_lines import flag_of
@@ -74,26 +74,7 @@ class PluginPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
 _PLUGIN_PODS: Resource[PluginPod] = Resource("api/v1", "pods", PluginPod)
 
 
-class PluginPlace(Protocol):
-    """Where the plugins' pods are and how they answer; without a selector they are known by their names.
-
-    Without a port, or a word on TLS, it is what each pod declares.
-    """
-
-    @property
-    def plugin_namespace(self) -> str: ...
-
-    @property
-    def plugin_port(self) -> int | None: ...
-
-    @property
-    def plugin_tls(self) -> bool | None: ...
-
-    @property
-    def plugin_selector(self) -> str | None: ...
-
-
-async def list_plugin_pods(api: KubeClient, place: PluginPlace, *, node: str | None = None) -> list[PluginPod]:
+async def list_plugin_pods(api: KubeClient, place: PluginPodSettings, *, node: str | None = None) -> list[PluginPod]:
     """List the plugins that run, on one node or on all, by name.
 
     Raises:
@@ -104,7 +85,7 @@ async def list_plugin_pods(api: KubeClient, place: PluginPlace, *, node: str | N
     return sorted((pod for pod in found if _is_plugin(pod, place)), key=lambda pod: pod.key)
 
 
-async def fetch_from_plugin(api: KubeClient, place: PluginPlace, pod: PluginPod, page: str) -> bytes:
+async def fetch_from_plugin(api: KubeClient, place: PluginPodSettings, pod: PluginPod, page: str) -> bytes:
     """Read one page (``metrics``, ``status``) of a plugin through the API server.
 
     Raises:
@@ -117,7 +98,7 @@ async def fetch_from_plugin(api: KubeClient, place: PluginPlace, pod: PluginPod,
     return await api.get_raw(f"/api/v1/namespaces/{namespace}/pods/{word}/proxy/{page}", POD_PROXY)
 
 
-def _is_plugin(pod: Pod, place: PluginPlace) -> bool:
+def _is_plugin(pod: Pod, place: PluginPodSettings) -> bool:
     """Whether a pod is a device plugin of this system: by the labels asked for, else by its name."""
     if pod.status.phase not in ("Running", ""):
         return False

@@ -8,9 +8,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gcushare._version import __version__
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings, PluginPodSettings
+from gcushare.runtime.settings.groups import KubeSettings
 
 CARDS = "gcushare cards"
 DEFAULT_PLUGIN = "http://127.0.0.1:32767"

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
 from gcushare.cli.cards.view import CardsView, NodeView, process_ids, view_status
-from gcushare.cluster.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.plugin_pods import PluginPod, fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import (
     DeviceError,
     GcushareError,
@@ -107,7 +108,7 @@ class NodeLooker:
     """A node's plugins, through the API server."""
 
     api: KubeClient
-    place: PluginPlace
+    place: PluginPodSettings
     node: str
     proc: Path = PROC
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from gcushare.cli.completion.arguments import Grammar, Kind, Word, spell_out, take_command
 from gcushare.cli.inspect.help_text import SETTINGS, SUMMARIES, Names
-from gcushare.cli.inspect.options import ClusterFlags, Shell
+from gcushare.cli.inspect.options import Shell
+from gcushare.cluster.connection import sources_of
 from gcushare.cluster.reading import Scope, read_nodes, read_pods
+from gcushare.cluster.settings import ClusterFlags
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
@@ -130,7 +132,7 @@ class _Asking:
 
     def kubeconfig(self) -> Kubeconfig:
         """The kubeconfig files, for the names in them."""
-        sources = self._flags.sources(self._environ)
+        sources = sources_of(self._flags, self._environ)
         listed = sources.environ.get("KUBECONFIG") or str(sources.home / ".kube" / "config")
         return read_kubeconfig([Path(each) for each in listed.split(":") if each])
 
@@ -172,7 +174,7 @@ class _Asking:
 
     async def _ask(self, read: _Read) -> tuple[tuple[str, str], ...]:
         limits = Limits(request_s=_PATIENCE_S, list_page_s=_PATIENCE_S, connect_s=_PATIENCE_S)
-        config = load_config(self._flags.sources(self._environ))
+        config = load_config(sources_of(self._flags, self._environ))
         try:
             async with asyncio.timeout(_PATIENCE_S), KubeClient(config, limits=limits) as api:
                 return await read(api)

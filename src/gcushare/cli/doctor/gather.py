@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from gcushare._version import __version__
 from gcushare.cli.doctor.clocks import lease_clock
@@ -22,6 +21,7 @@ from gcushare.cli.doctor.probe import (
 from gcushare.cli.doctor.programs import Program, flag, program_of
 from gcushare.cli.doctor.read import Progress, Reader, dated, list_items
 from gcushare.cli.doctor.rights import find_missing, needed_rights
+from gcushare.cli.doctor.settings import WhereSettings
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
@@ -40,27 +40,18 @@ SEEN_POD = JsonDoor(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_
 VERSION = JsonDoor(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be examined: one node or all, and where the extender is."""
-
-    node: str | None = None
-    service_namespace: str = "kube-system"
-    service_name: str = "gcushare-scheduler-extender"
-    extender_url: str | None = None
-    scheduler_config: str | None = None
-    """The contents of a scheduler's configuration that lies on this machine."""
-
-
-async def gather(client: KubeClient, wanted: Wanted, clock: Clock, progress: Progress) -> Facts:
+async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progress: Progress) -> Facts:
     """Gather the snapshot.
 
     Raises:
+        ConfigError: a scheduler's configuration is named that cannot be read.
         GcushareError: the API server does not answer at all, or the node asked for does not exist.
     """
-    reader, server_version = await _begin(client, wanted, clock, progress)
+    scheduler_config = where.read_scheduler_config()
+    namespace, _ = where.service
+    reader, server_version = await _begin(client, namespace, clock, progress)
     nodes, pods, policies = await asyncio.gather(
-        _read_nodes(reader, wanted.node), _read_pods(reader, wanted.node), read_policies(reader)
+        _read_nodes(reader, where.node), _read_pods(reader, where.node), read_policies(reader)
     )
     programs = _by_program(pods)
     (
@@ -72,17 +63,17 @@ async def gather(client: KubeClient, wanted: Wanted, clock: Clock, progress: Pro
         certificates,
     ) = await asyncio.gather(
         ask_plugins(reader, [pod for pod in programs.get(Program.PLUGIN, ()) if pod.is_bound]),
-        _read_extender(reader, wanted, programs.get(Program.EXTENDER, ())),
+        _read_extender(reader, where, programs.get(Program.EXTENDER, ())),
         _read_node_clocks(reader, {node.metadata.name for node in nodes if node.is_ready}),
-        read_schedulers(reader, programs.get(Program.SCHEDULER, ()), wanted.scheduler_config),
-        read_reports(reader, _namespaces(wanted, programs)),
+        read_schedulers(reader, programs.get(Program.SCHEDULER, ()), scheduler_config),
+        read_reports(reader, _namespaces(namespace, programs)),
         read_certificates(reader, [*programs.get(Program.EXTENDER, ()), *programs.get(Program.CONFIG_MANAGER, ())]),
     )
     return Facts(
         now=reader.now(),
         server_version=server_version,
         own_version=__version__,
-        scope=wanted.node,
+        scope=where.node,
         nodes=nodes,
         pods=pods,
         programs=programs,
@@ -97,13 +88,13 @@ async def gather(client: KubeClient, wanted: Wanted, clock: Clock, progress: Pro
     )
 
 
-async def _begin(client: KubeClient, wanted: Wanted, clock: Clock, progress: Progress) -> tuple[Reader, str]:
+async def _begin(client: KubeClient, namespace: str, clock: Clock, progress: Progress) -> tuple[Reader, str]:
     """Learn the server's version, its time, and what the caller may not read."""
     progress("asking the API server")
     reader = Reader(client, clock, progress)
     hello = await dated(client, clock, "/version", "version")
     reader.ahead_s, reader.within_s = hello.ahead_s or 0.0, hello.within_s
-    reader.missing = await find_missing(client, needed_rights(wanted.service_namespace))
+    reader.missing = await find_missing(client, needed_rights(namespace))
     reader.unread.extend(right.missing() for right in reader.missing)
     return reader, _git_version(hello.body)
 
@@ -167,28 +158,29 @@ def _by_program(pods: tuple[SeenPod, ...]) -> dict[Program, tuple[SeenPod, ...]]
     return {program: tuple(members) for program, members in found.items()}
 
 
-def _namespaces(wanted: Wanted, programs: dict[Program, tuple[SeenPod, ...]]) -> tuple[str, ...]:
+def _namespaces(namespace: str, programs: dict[Program, tuple[SeenPod, ...]]) -> tuple[str, ...]:
     managers = (pod.metadata.namespace for pod in programs.get(Program.CONFIG_MANAGER, ()))
-    return tuple(dict.fromkeys((wanted.service_namespace, *managers)))
+    return tuple(dict.fromkeys((namespace, *managers)))
 
 
 async def _read_extender(
-    reader: Reader, wanted: Wanted, pods: tuple[SeenPod, ...]
+    reader: Reader, where: WhereSettings, pods: tuple[SeenPod, ...]
 ) -> tuple[ExtenderFacts, tuple[ClockFacts, ...]]:
     reader.progress("asking the scheduler extender")
-    name = f"{wanted.service_namespace}/{wanted.service_name}"
+    namespace, service_name = where.service
+    name = where.extender_service
 
     async def read_service() -> Service | None:
-        return await reader.client.get(SERVICES, wanted.service_name, namespace=wanted.service_namespace)
+        return await reader.client.get(SERVICES, service_name, namespace=namespace)
 
-    right = f"get services in namespace {wanted.service_namespace}"
+    right = f"get services in namespace {namespace}"
     service = await reader.attempt(Part.SERVICE, right, read_service, None)
     problem = await ask_service(reader, service) if service is not None and reader.may_read(Part.EXTENDER) else ""
-    lease = await _read_lease(reader, wanted, pods)
+    lease = await _read_lease(reader, namespace, pods)
     replicas, clocks = await ask_replicas(reader, pods)
-    if wanted.extender_url is not None:
-        async with at_address(wanted.extender_url) as endpoint:
-            replica, clocks = await ask_replica(reader, endpoint, f"at {wanted.extender_url}")
+    if where.extender_url is not None:
+        async with at_address(where.extender_url) as endpoint:
+            replica, clocks = await ask_replica(reader, endpoint, f"at {where.extender_url}")
         replicas = (replica,)
     elif not replicas and service is not None and not problem and reader.may_read(Part.EXTENDER):
         endpoint = proxied_service(reader.client, service)
@@ -200,16 +192,16 @@ async def _read_extender(
         service_name=name,
         service_problem=problem,
         lease=lease,
-        url=wanted.extender_url or "",
+        url=where.extender_url or "",
     )
     return facts, clocks
 
 
-async def _read_lease(reader: Reader, wanted: Wanted, pods: tuple[SeenPod, ...]) -> Lease | None:
+async def _read_lease(reader: Reader, default_namespace: str, pods: tuple[SeenPod, ...]) -> Lease | None:
     electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
     name = (flag(electing, "lease-name") if electing is not None else None) or EXTENDER_LEASE
     namespace = (flag(electing, "lease-namespace") if electing is not None else None) or (
-        electing.metadata.namespace if electing is not None else wanted.service_namespace
+        electing.metadata.namespace if electing is not None else default_namespace
     )
 
     async def read() -> Lease | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gcushare.cli.inspect.extender_client import QUICK_S, open_extender
-from gcushare.cli.inspect.options import SourceChoice, SourceFlags
+from gcushare.cluster.extender_client import QUICK_S, open_extender
 from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
+from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explanations import Explainer

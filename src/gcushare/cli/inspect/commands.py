@@ -2,59 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-
 from gcushare.cli.explain.explain import explain_pod
 from gcushare.cli.explain.text import explain_report, explain_text
 from gcushare.cli.inspect import documents
 from gcushare.cli.inspect.details import detail_lines
-from gcushare.cli.inspect.follow import Connection
-from gcushare.cli.inspect.gather import Wanted, gather
-from gcushare.cli.inspect.options import (
-    ClusterFlags,
-    ExplainSettings,
-    Output,
-    TableSettings,
-)
+from gcushare.cli.inspect.options import ExplainSettings, Output, TableSettings
+from gcushare.cli.inspect.session import Session, warn
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
 from gcushare.cli.inspect.watch import watch
+from gcushare.cluster.follow import Connection
+from gcushare.cluster.gather import Wanted, gather
 from gcushare.cluster.reading import Scope
-from gcushare.cluster.snapshot import ClusterSnapshot, Source
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import Refused
-from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig, load_config
-from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.screen import Screen, Tracker
-from gcushare.vendors.vendor import Vendor
-
-MAX_WARNINGS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What every command works with. ``servers`` takes the API server's address once it is known, for hints."""
-
-    vendor: Vendor
-    screen: Screen
-    servers: list[str]
-
-    @asynccontextmanager
-    async def connect(self, flags: ClusterFlags, connection: Connection | None = None) -> AsyncIterator[KubeClient]:
-        """Open the API server that the flags name."""
-        config: KubeConfig = load_config(flags.sources(self.screen.environ))
-        self.servers.append(config.server)
-        observer = connection.observe if connection is not None else None
-        async with KubeClient(config, program="kubectl-inspect", limits=flags.limits(), observer=observer) as api:
-            yield api
-
-    def tell_source(self, source: Source) -> None:
-        """Say whose figures were shown."""
-        if source.passed_over:
-            self.screen.tell("note", source.passed_over)
-        self.screen.tell("source", source.words)
 
 
 async def show_table(session: Session, settings: TableSettings) -> int:
@@ -144,12 +106,3 @@ def no_cards(picture: ClusterSnapshot) -> str:
         f"none {scope} {vendor.device_word} cards; a node has them once it is labelled {vendor.node_label} and the "
         "device plugin runs there"
     )
-
-
-def warn(screen: Screen, problems: Sequence[str]) -> int:
-    """Tell what could not be read; then not everything that was asked for was shown."""
-    for problem in problems[:MAX_WARNINGS]:
-        screen.tell("warning", problem)
-    if len(problems) > MAX_WARNINGS:
-        screen.tell("warning", f"and {len(problems) - MAX_WARNINGS} more; -o json lists all")
-    return FAILED if problems else DONE

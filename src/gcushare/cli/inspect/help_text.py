@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 from gcushare._version import __version__
 from gcushare.cli.inspect.marks import Mark, legend_rows
-from gcushare.cli.inspect.options import (
-    CompletionSettings,
-    ExplainSettings,
-    NodeSettings,
-    TableSettings,
-    TopSettings,
-)
+from gcushare.cli.inspect.options import CompletionSettings, ExplainSettings, NodeSettings, TableSettings, TopSettings
 from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
 

@@ -15,11 +15,11 @@ from rich.text import Text
 from gcushare.cli.inspect import documents
 from gcushare.cli.inspect.changes import Look, changes_between
 from gcushare.cli.inspect.details import detail_lines
-from gcushare.cli.inspect.follow import Connection, View, follow
-from gcushare.cli.inspect.gather import Wanted
 from gcushare.cli.inspect.options import Output, TableSettings
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
+from gcushare.cluster.follow import Connection, View, follow
+from gcushare.cluster.gather import Wanted
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.screen import Screen

@@ -6,8 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 from gcushare.cli.top.card_use import CardKey, CardReadings, parse_metrics
-from gcushare.cluster.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.plugin_pods import PluginPod, fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.reading import Progress
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
@@ -26,7 +27,7 @@ class Scraped:
 
 
 async def scrape_plugins(
-    api: KubeClient, vendor: Vendor, place: PluginPlace, nodes: frozenset[str], progress: Progress
+    api: KubeClient, vendor: Vendor, place: PluginPodSettings, nodes: frozenset[str], progress: Progress
 ) -> Scraped:
     """Ask the plugins of these nodes.
 
@@ -52,7 +53,7 @@ async def scrape_plugins(
 
 
 async def _scrape_one(
-    api: KubeClient, vendor: Vendor, place: PluginPlace, pod: PluginPod
+    api: KubeClient, vendor: Vendor, place: PluginPodSettings, pod: PluginPod
 ) -> dict[CardKey, CardReadings]:
     body = await fetch_from_plugin(api, place, pod, "metrics")
     try:

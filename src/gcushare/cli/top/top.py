@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gcushare.cli.inspect.commands import MAX_WARNINGS, Session, no_cards, require_cards, warn
+from gcushare.cli.inspect.commands import no_cards, require_cards
 from gcushare.cli.inspect.documents import to_json, to_yaml
-from gcushare.cli.inspect.gather import Wanted, gather_from_api
-from gcushare.cli.inspect.options import Output, SourceChoice, SourceFlags, TopSettings
+from gcushare.cli.inspect.options import Output, TopSettings
+from gcushare.cli.inspect.session import MAX_WARNINGS, Session, warn
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.top.card_use import CardKey, CardReadings, nodes_without_readings, use_rows
 from gcushare.cli.top.pod_use import how_to_tell, pod_use_rows
 from gcushare.cli.top.scrape import Scraped, scrape_plugins
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_lines, use_report
+from gcushare.cluster.gather import Wanted, gather_from_api
 from gcushare.cluster.reading import Scope
+from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.core.wording import some_names
 from gcushare.runtime.screen import Tracker
 

@@ -86,30 +86,6 @@ class KubeSettings:
 
 
 @settings
-class PluginPodSettings:
-    """Device plugins in the cluster."""
-
-    plugin_namespace: str = setting(
-        parsers.text("NAME"), default="kube-system", help="Where the device plugins' pods are."
-    )
-    plugin_port: int | None = setting(
-        parsers.optional(parsers.integer(1, 65535, "PORT"), "the one that each pod declares, or 32767"),
-        default=None,
-        help="Port on which they answer HTTP.",
-    )
-    plugin_tls: bool | None = setting(
-        parsers.maybe_boolean(),
-        default=None,
-        help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
-    )
-    plugin_selector: str | None = setting(
-        parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),
-        default=None,
-        help="Labels of the device plugins' pods.",
-    )
-
-
-@settings
 class ServeSettings:
     """Serving."""
 

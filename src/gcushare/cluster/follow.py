@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gcushare.cli.inspect.gather import Wanted, gather, gather_from_api
-from gcushare.cli.inspect.options import SourceChoice
+from gcushare.cluster.gather import Wanted, gather, gather_from_api
 from gcushare.cluster.reading import UNFINISHED, Scope, asking_words, may_ask
+from gcushare.cluster.settings import SourceChoice
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient

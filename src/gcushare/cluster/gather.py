@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gcushare.cli.inspect.extender_client import QUICK_S, open_extender
-from gcushare.cli.inspect.options import SourceChoice, SourceFlags
+from gcushare.cluster.extender_client import QUICK_S, open_extender
 from gcushare.cluster.extender_document import adopt_document
 from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
+from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient

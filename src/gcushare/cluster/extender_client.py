@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gcushare.cli.inspect.options import SourceFlags
 from gcushare.cluster.extender_document import ExtenderNode, decode_document
+from gcushare.cluster.settings import SourceFlags
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig

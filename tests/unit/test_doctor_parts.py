@@ -25,10 +25,10 @@ from gcushare.cli.doctor.findings import (
     worst,
 )
 from gcushare.cli.doctor.fix import patch_of
-from gcushare.cli.doctor.objects import SeenPod
-from gcushare.cli.doctor.programs import Program, port_of, program_of, vendor_of_plugin
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
 from gcushare.cluster.metrics_text import parse_figures
+from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.programs import Program, port_of, program_of, vendor_of_plugin
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ALIYUN, ENFLAME

@@ -48,7 +48,7 @@ async def read_nodes(client: KubeClient, picture: ClusterSnapshot, scope: Scope,
         picture.see_node(await client.get(NODES, scope.node))
         return
     count = 0
-    async with aclosing(_items(client, NODES, Selector(labels=scope.labels))) as items:
+    async with aclosing(list_items(client, NODES, Selector(labels=scope.labels))) as items:
         async for raw in items:
             count += 1
             node = _decoded(NODE, raw, "node", picture)
@@ -62,7 +62,7 @@ async def read_pods(client: KubeClient, picture: ClusterSnapshot, scope: Scope, 
     fields = UNFINISHED if scope.node is None else f"{UNFINISHED},spec.nodeName={scope.node}"
     words = asking_words(picture.vendor)
     count = 0
-    async with aclosing(_items(client, PODS, Selector(fields=fields))) as items:
+    async with aclosing(list_items(client, PODS, Selector(fields=fields))) as items:
         async for raw in items:
             count += 1
             progress("pods", count)
@@ -89,7 +89,9 @@ def may_ask(raw: msgspec.Raw, words: tuple[bytes, ...]) -> bool:
     return any(word in text for word in words)
 
 
-async def _items(client: KubeClient, resource: Resource[Any], selector: Selector) -> AsyncGenerator[msgspec.Raw, None]:
+async def list_items(
+    client: KubeClient, resource: Resource[Any], selector: Selector
+) -> AsyncGenerator[msgspec.Raw, None]:
     """Yield a collection's items; where the pages outlive the server's memory of them, all again at once."""
     try:
         async with aclosing(client.pages(resource, selector)) as pages:
@@ -98,7 +100,7 @@ async def _items(client: KubeClient, resource: Resource[Any], selector: Selector
                     yield raw
         return
     except GoneError:
-        pass  # what was seen is seen again, which changes nothing
+        pass  # what was yielded is yielded again: readers keep objects by their names
     async with aclosing(client.pages(resource, selector, page_size=None)) as whole:
         async for page in whole:
             for raw in page.entries:

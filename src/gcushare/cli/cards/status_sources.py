@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
 from gcushare.cli.cards.view import CardsView, NodeView, process_ids, view_status
-from gcushare.cluster.plugin_pods import PluginPod, fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.plugin_pods import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
+from gcushare.cluster.program_pods import SeenPod
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import (
     DeviceError,
@@ -119,7 +120,7 @@ class NodeLooker:
             raise await self._explain_absence()
         return _picture(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
 
-    async def _ask(self, pod: PluginPod) -> NodeStatus:
+    async def _ask(self, pod: SeenPod) -> NodeStatus:
         body = await fetch_from_plugin(self.api, self.place, pod, "status")
         try:
             return parse_node_status(body)

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from gcushare.cli.doctor.facts import CertificateFacts, NodeReport, Part, PolicyFacts
-from gcushare.cli.doctor.objects import SeenPod
 from gcushare.cli.doctor.read import Reader
 from gcushare.cli.doctor.schedulers import (
     CONFIG_MAP_WORD,
@@ -20,6 +19,7 @@ from gcushare.cli.doctor.schedulers import (
     config_map_of,
     parse_extenders,
 )
+from gcushare.cluster.program_pods import SeenPod
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gcushare.cli.doctor.objects import SeenPod, Service
-from gcushare.cli.doctor.programs import Program
 from gcushare.cli.doctor.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import Figures
+from gcushare.cluster.program_pods import SeenPod, Service
+from gcushare.cluster.programs import Program
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.node_status import NodeStatus
 from gcushare.wire.objects import Lease, Node

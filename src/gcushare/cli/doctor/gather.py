@@ -9,19 +9,19 @@ from gcushare._version import __version__
 from gcushare.cli.doctor.clocks import lease_clock
 from gcushare.cli.doctor.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
 from gcushare.cli.doctor.facts import ClockFacts, ExtenderFacts, Facts, Part, Unread
-from gcushare.cli.doctor.objects import SeenPod, Service
 from gcushare.cli.doctor.probe import (
     ask_plugins,
     ask_replica,
     ask_replicas,
     ask_service,
-    at_address,
-    proxied_service,
 )
-from gcushare.cli.doctor.programs import Program, flag, program_of
-from gcushare.cli.doctor.read import Progress, Reader, dated, list_items
+from gcushare.cli.doctor.read import Progress, Reader, dated
 from gcushare.cli.doctor.rights import find_missing, needed_rights
 from gcushare.cli.doctor.settings import WhereSettings
+from gcushare.cluster.endpoints import at_address, proxied_service
+from gcushare.cluster.program_pods import SeenPod, Service
+from gcushare.cluster.programs import Program, flag, program_of
+from gcushare.cluster.reading import list_items
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock

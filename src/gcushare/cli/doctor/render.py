@@ -10,7 +10,7 @@ import msgspec
 
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding, Fix, Severity, worst
-from gcushare.cli.doctor.programs import Program
+from gcushare.cluster.programs import Program
 
 DOCUMENT_VERSION = 1
 NARROWEST = 60

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from gcushare.cli.inspect.summary import NodeSummary, Summary
+from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import CardState
 
@@ -50,26 +49,23 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
     Raises:
         RemoteContractError: this is not what a device plugin serves.
     """
-    found: dict[CardKey, CardReadings] = {}
-    is_plugin = False
-    try:
-        for family in text_string_to_metric_families(text):
-            is_plugin = is_plugin or family.name == _MARKER
-            if family.name not in _CARD_FIGURES | _POD_FIGURES:
-                continue
-            for sample in family.samples:
-                labels = sample.labels
-                if labels.get("vendor") != vendor or math.isnan(sample.value):
-                    continue
-                readings = found.setdefault((labels["node"], int(labels["card"])), CardReadings())
-                figures = readings.values
-                if family.name in _POD_FIGURES:
-                    figures = readings.pods.setdefault(f"{labels['pod_namespace']}/{labels['pod_name']}", {})
-                figures[family.name] = sample.value
-    except (ValueError, KeyError) as error:
-        raise RemoteContractError(f"the metrics cannot be read: {type(error).__name__}: {error}") from error
-    if not is_plugin:
+    figures = parse_figures(text)
+    if _MARKER not in figures.families:
         raise RemoteContractError(f"the metrics have no {_MARKER}: this is no device plugin")
+    found: dict[CardKey, CardReadings] = {}
+    for sample in figures.samples:
+        labels = dict(sample.labels)
+        is_ours = sample.name in _CARD_FIGURES | _POD_FIGURES and labels.get("vendor") == vendor
+        if not is_ours or math.isnan(sample.value):
+            continue
+        try:
+            readings = found.setdefault((labels["node"], int(labels["card"])), CardReadings())
+            values = readings.values
+            if sample.name in _POD_FIGURES:
+                values = readings.pods.setdefault(f"{labels['pod_namespace']}/{labels['pod_name']}", {})
+        except (ValueError, KeyError) as error:
+            raise RemoteContractError(f"the metrics cannot be read: {type(error).__name__}: {error}") from error
+        values[sample.name] = sample.value
     return found
 
 

@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass
 
 from gcushare.cli.top.card_use import CardKey, CardReadings, parse_metrics
-from gcushare.cluster.plugin_pods import PluginPod, fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.plugin_pods import fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.program_pods import SeenPod
 from gcushare.cluster.reading import Progress
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import GcushareError, RemoteContractError
@@ -38,7 +39,7 @@ async def scrape_plugins(
     gate = asyncio.Semaphore(_AT_ONCE)
     scraped = Scraped({}, {}, len(plugins))
 
-    async def scrape(pod: PluginPod) -> None:
+    async def scrape(pod: SeenPod) -> None:
         try:
             async with gate:
                 scraped.readings.update(await _scrape_one(api, vendor, place, pod))
@@ -53,7 +54,7 @@ async def scrape_plugins(
 
 
 async def _scrape_one(
-    api: KubeClient, vendor: Vendor, place: PluginPodSettings, pod: PluginPod
+    api: KubeClient, vendor: Vendor, place: PluginPodSettings, pod: SeenPod
 ) -> dict[CardKey, CardReadings]:
     body = await fetch_from_plugin(api, place, pod, "metrics")
     try:

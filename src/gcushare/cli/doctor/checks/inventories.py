@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gcushare.cli.doctor.checks.views import inventory_of, plugins_by_node
 from gcushare.cli.doctor.facts import Facts, PluginFacts, has_label
 from gcushare.cli.doctor.findings import Finding, RemoveAnnotation, ReplaceAnnotation, error, warning
-from gcushare.cli.doctor.programs import flag
+from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from gcushare.cli.doctor.checks.views import RequestingPod, asking, asks_for, bound_for_s, inventory_of, span, words_of
 from gcushare.cli.doctor.facts import Facts, PluginFacts, parse_time
 from gcushare.cli.doctor.findings import Finding, error, warning
-from gcushare.cli.doctor.objects import SeenPod
-from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.ledger import Ledger
+from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare.wire.documents.node_status import PodStatus
-from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node
-from gcushare.wire.pods import is_finished, pod_assignment
+from gcushare.wire.pods import is_finished
 
 STALE_AFTER_S = 120.0
 """A pod is admitted within seconds of its binding: its image is pulled afterwards."""
@@ -157,8 +156,13 @@ def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -
 def check_totals(facts: Facts) -> Iterator[Finding]:
     """No card holds more than it has, counted by the scheduler's own ledger."""
     for vendor in facts.vendors():
-        ledger = _ledger(facts, vendor)
-        for name, node in sorted(ledger.nodes.items()):
+        # What cannot be read is reported by the checks of inventories, requests and records.
+        snapshot = ClusterSnapshot(vendor)
+        for each in facts.nodes:
+            snapshot.see_node(each)
+        for pod in facts.pods:
+            snapshot.see_pod(pod)
+        for name, node in sorted(snapshot.ledger.nodes.items()):
             for index, card in sorted(node.cards.items()):
                 if node.known and card.card is not None and card.used > card.total:
                     pods = [str(a.pod) for a in node.assignments.values() if any(g.index == index for g in a.grants)]
@@ -169,25 +173,6 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
                         "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
                         "kubectl inspect, and delete the pods that hold nothing",
                     )
-
-
-def _ledger(facts: Facts, vendor: Vendor) -> Ledger:
-    ledger = Ledger()
-    for node in facts.nodes:
-        try:
-            found = node_cards(vendor, node.metadata.annotations, node.status.capacity)
-        except RemoteContractError:
-            continue  # told by the check of inventories
-        if found is not None:
-            ledger.set_node(node.metadata.name, found.cards, found.unit, found.modes, found.unrecorded)
-    for pod in facts.pods:
-        try:
-            assignment = pod_assignment(pod, vendor)
-        except (RemoteContractError, Refused):
-            continue  # told by the checks of requests and records
-        if assignment is not None:
-            ledger.apply(assignment)
-    return ledger
 
 
 def _record(pod: SeenPod, vendor: Vendor) -> PodRecord | None:

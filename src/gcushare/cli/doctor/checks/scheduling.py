@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from gcushare.cli.doctor.checks.views import asking, needs_extender, span, words_of
 from gcushare.cli.doctor.facts import Facts, Part
 from gcushare.cli.doctor.findings import Finding, error, info
-from gcushare.cli.doctor.objects import Service
-from gcushare.cli.doctor.programs import EXTENDER_PORT, port_of
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
+from gcushare.cluster.program_pods import Service
+from gcushare.cluster.programs import EXTENDER_PORT, port_of
 from gcushare.vendors import VENDORS
 from gcushare.wire.objects import Condition
 from gcushare.wire.scheduler_port import VERBS_PORT

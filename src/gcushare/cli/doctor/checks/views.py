@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gcushare.cli.doctor.facts import Facts, PluginFacts, has_label, has_trace
-from gcushare.cli.doctor.objects import SeenPod
+from gcushare.cluster.program_pods import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest

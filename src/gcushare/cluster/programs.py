@@ -71,7 +71,7 @@ def vendor_of_plugin(pod: SeenPod) -> Vendor:
 
 
 def port_of(pod: SeenPod, default: int) -> int:
-    """The port on which a program's pod answers HTTP: by its flag, else the one named as in the charts, else its first."""
+    """The port where a program's pod answers HTTP: by its flag, else the port named as in the charts, or the first."""
     told = flag(pod, "listen-port") or ""
     if told.isdecimal() and int(told):
         return int(told)

@@ -14,10 +14,10 @@ from gcushare.cli.cards.libraries import Libraries
 from gcushare.cli.cards.settings import AUTO, DEFAULT_PLUGIN, CardsSettings, HereSettings
 from gcushare.cli.cards.show import show_once, watch
 from gcushare.cli.cards.status_sources import HereLooker, LibraryAlone, Looker, NodeLooker, PluginLooker
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import ClientTls
 from gcushare.runtime.entry import Surroundings
-from gcushare.runtime.screen import Screen
 
 PROGRAM_NAME = "gcushare-cards"
 """How the API server's log calls it."""

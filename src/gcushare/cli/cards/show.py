@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 
 import msgspec
 from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
 from gcushare.cli.cards.draw import picture_lines
 from gcushare.cli.cards.settings import Output
 from gcushare.cli.cards.status_sources import Looker
 from gcushare.cli.cards.view import CardsView
+from gcushare.cli.terminal.live import fit_page, open_live, time_now
+from gcushare.cli.terminal.screen import Screen
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.runtime.exit_codes import DONE, FAILED
-from gcushare.runtime.screen import Screen
 
 
 async def show_once(screen: Screen, looker: Looker, output: Output) -> int:
@@ -49,7 +48,7 @@ async def _print_each(screen: Screen, looker: Looker, output: Output, interval_s
     while True:
         if not trouble:
             if output is not Output.JSON:
-                screen.print_text(f"{_now()}\n")
+                screen.print_text(f"{time_now()}\n")
             _print(screen, picture, output, one_line=True)
         await asyncio.sleep(interval_s)
         before = trouble
@@ -60,14 +59,14 @@ async def _print_each(screen: Screen, looker: Looker, output: Output, interval_s
 
 
 async def _show_live(screen: Screen, looker: Looker, output: Output, interval_s: float) -> None:
-    picture, as_of, trouble = await looker.look(), _now(), ""
-    with Live(console=screen.console(), screen=True, auto_refresh=False, vertical_overflow="crop") as display:
+    picture, as_of, trouble = await looker.look(), time_now(), ""
+    with open_live(screen) as display:
         while True:
             display.update(_page(screen, picture, output, _foot(as_of, trouble)), refresh=True)
             await asyncio.sleep(interval_s)
             found, trouble = await _look_again(looker)
             if found is not None:
-                picture, as_of = found, _now()
+                picture, as_of = found, time_now()
 
 
 async def _look_again(looker: Looker) -> tuple[CardsView | None, str]:
@@ -89,14 +88,7 @@ def _foot(as_of: str, trouble: str) -> Text:
 def _page(screen: Screen, picture: CardsView, output: Output, foot: Text) -> Group:
     """As much of the picture as fits, and the foot."""
     lines = [*_lines(screen, picture, output), *(_failure(*each) for each in sorted(picture.failures.items()))]
-    room = max(2, screen.height - 1)
-    if len(lines) > room:
-        hidden = len(lines) - room + 1
-        lines = [*lines[: room - 1], Text(f"… {hidden} more lines: a taller terminal shows them", "dim")]
-    lines.append(foot)
-    for line in lines:
-        line.no_wrap = True
-    return Group(*lines)
+    return fit_page(screen, lines, [foot], shown_by="a taller terminal")
 
 
 def _print(screen: Screen, picture: CardsView, output: Output, *, one_line: bool = False) -> None:
@@ -115,7 +107,3 @@ def _lines(screen: Screen, picture: CardsView, output: Output) -> list[Text]:
 
 def _failure(origin: str, why: str) -> Text:
     return Text(f"warning: {origin}: {why}", "yellow")
-
-
-def _now() -> str:
-    return datetime.now().astimezone().strftime("%H:%M:%S")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -15,7 +14,7 @@ from gcushare.cli.doctor.fix import Outcome, fixes_of, make
 from gcushare.cli.doctor.gather import gather
 from gcushare.cli.doctor.render import document, one_line, render_json, render_text
 from gcushare.cli.doctor.settings import EXIT_OF, DoctorSettings, Output
-from gcushare.cli.terminal.progress import Progress
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import Refused
 from gcushare.kube.client import KubeClient
@@ -55,8 +54,7 @@ class _Doctor:
         return EXIT_OF[worst(findings)]
 
     async def _examine(self, client: KubeClient) -> tuple[Facts, list[Finding]]:
-        terminal = self.around.environ.get("TERM", "")
-        async with Progress(self.around.stderr, terminal=terminal) as progress:
+        async with Screen(self.around).progress() as progress:
             facts = await gather(client, self.settings.where, SystemClock(), progress)
         return facts, examine(facts)
 
@@ -79,16 +77,5 @@ class _Doctor:
             return
         for fix in made:
             stdout.write(f"done: {one_line(str(fix))}\n")
-        stdout.write(render_text(facts, findings, width=self._width(), color=self._has_color()))
-
-    def _width(self) -> int | None:
-        asked = self.around.environ.get("COLUMNS", "")
-        if asked.isdecimal() and int(asked):
-            return int(asked)
-        return shutil.get_terminal_size().columns if self.around.stdout.isatty() else None
-
-    def _has_color(self) -> bool:
-        if self.settings.color is not None:
-            return self.settings.color
-        environ = self.around.environ
-        return self.around.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        screen = Screen(self.around, self.settings.color)
+        stdout.write(render_text(facts, findings, width=screen.text_width, color=screen.has_color))

@@ -11,12 +11,12 @@ from gcushare.cli.inspect.session import Session, warn
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
 from gcushare.cli.inspect.watch import watch
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.gather import Wanted, gather
 from gcushare.cluster.reading import Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import Refused
-from gcushare.runtime.screen import Screen, Tracker
 
 
 async def show_table(session: Session, settings: TableSettings) -> int:
@@ -30,9 +30,8 @@ async def show_table(session: Session, settings: TableSettings) -> int:
         connection = Connection()
         async with session.connect(settings.at, connection) as api:
             return await watch(session.screen, api, connection, wanted, settings)
-    tracker = Tracker()
-    async with session.connect(settings.at) as api, session.screen.progress(tracker):
-        picture = await gather(api, wanted, tracker)
+    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+        picture = await gather(api, wanted, progress.count)
     if settings.node is not None:
         require_cards(picture, settings.node)
     summary = summarise(picture, sort_by=settings.sort_by, namespace=settings.pod_namespace)
@@ -60,10 +59,9 @@ def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) ->
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
     """Explain one pod."""
-    tracker = Tracker()
-    async with session.connect(settings.at) as api, session.screen.progress(tracker):
+    async with session.connect(settings.at) as api, session.screen.progress() as progress:
         pod = _pod_of(settings, api.config.namespace)
-        explained = await explain_pod(api, session.vendor, settings.figures, pod, tracker)
+        explained = await explain_pod(api, session.vendor, settings.figures, pod, progress.count)
     match settings.show.output:
         case Output.JSON:
             session.screen.print_text(documents.to_json(explain_report(explained)))

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from gcushare.cli.inspect.help_text import SUMMARIES, Names
 from gcushare.cli.inspect.options import ExplainSettings, TableSettings, TopSettings
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import limits_of, sources_of
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.settings import ClusterFlags
@@ -24,7 +25,6 @@ from gcushare.kube.errors import UnauthorizedError
 from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE, FAILED
-from gcushare.runtime.screen import Screen
 from gcushare.vendors.vendor import Vendor
 
 T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
-from datetime import datetime
 
 import msgspec
 from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
 from gcushare.cli.inspect import documents
@@ -18,11 +16,12 @@ from gcushare.cli.inspect.details import detail_lines
 from gcushare.cli.inspect.options import Output, TableSettings
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
+from gcushare.cli.terminal.live import fit_page, open_live, time_now
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.follow import Connection, View, follow
 from gcushare.cluster.gather import Wanted
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE
-from gcushare.runtime.screen import Screen
 
 _REDRAW_S = 1.0
 """How soon a changed size of the terminal is followed."""
@@ -84,7 +83,7 @@ async def _print_changes(screen: Screen, views: AsyncGenerator[View, None], sett
             screen.tell("source", view.picture.source.words)
         else:
             lines = changes_between(before, look)
-            screen.print_text("".join(f"{_now()} {line}\n" for line in lines))
+            screen.print_text("".join(f"{time_now()} {line}\n" for line in lines))
         if view.trouble != trouble:
             screen.tell("warning", f"{view.trouble}; trying again" if view.trouble else "answered again")
         before, trouble = look, view.trouble
@@ -93,7 +92,7 @@ async def _print_changes(screen: Screen, views: AsyncGenerator[View, None], sett
 async def _show_live(screen: Screen, views: AsyncGenerator[View, None], settings: TableSettings) -> None:
     live = _LiveTable(screen, settings)
     coming = asyncio.ensure_future(anext(views))
-    with Live(console=screen.console(), screen=True, auto_refresh=False, vertical_overflow="crop") as display:
+    with open_live(screen) as display:
         try:
             while True:
                 await asyncio.wait((coming,), timeout=_REDRAW_S)
@@ -122,7 +121,7 @@ class _LiveTable:
         """Take the newest view."""
         self._view, self._summary = view, _summary(view, self._settings)
         look = Look.at(self._summary)
-        self._as_of = _now()
+        self._as_of = time_now()
         if self._look is not None:
             self._changes.extend(f"{self._as_of} {line}" for line in changes_between(self._look, look))
         self._look = look
@@ -138,13 +137,7 @@ class _LiveTable:
         if self._view.trouble:
             status = f"{self._view.trouble}: trying again; shown as of {self._as_of}"
         end = [*foot, *changes, Text(status, "bold red" if self._view.trouble else "dim")]
-        room = max(2, self._screen.height - len(end))
-        if len(body) > room:
-            hidden = len(body) - room + 1
-            body = [*body[: room - 1], Text(f"… {hidden} more lines: a taller terminal or --sort-by shows them", "dim")]
-        for line in (*body, *end):
-            line.no_wrap = True
-        return Group(*body, *end)
+        return fit_page(self._screen, body, end, shown_by="a taller terminal or --sort-by")
 
 
 def _summary(view: View, settings: TableSettings) -> Summary:
@@ -155,7 +148,3 @@ def _lines(summary: Summary, width: int | None, settings: TableSettings) -> list
     if settings.details:
         return detail_lines(summary, width)
     return table_lines(summary, width, is_wide=settings.show.output is Output.WIDE)
-
-
-def _now() -> str:
-    return datetime.now().astimezone().strftime("%H:%M:%S")

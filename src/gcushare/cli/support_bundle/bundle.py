@@ -13,7 +13,7 @@ from gcushare.cli.doctor.settings import BundleSettings
 from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.collect import Collector, LogLimits
 from gcushare.cli.support_bundle.redact import Redactor
-from gcushare.cli.terminal.progress import Progress
+from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.kube.clock import SystemClock
 from gcushare.runtime.entry import Surroundings
@@ -36,7 +36,7 @@ async def _make_bundle(settings: BundleSettings, around: Surroundings) -> int:
     path = settings.file or Path(f"gcushare-support-{began:%Y%m%dT%H%M%SZ}.tar.gz")
     async with (
         open_cluster(settings.kube, around.environ, program="gcushare-support-bundle") as client,
-        Progress(around.stderr, terminal=around.environ.get("TERM", "")) as progress,
+        Screen(around).progress() as progress,
     ):
         with new_archive(path, began, settings.max_size) as archive:
             facts = await gather(client, settings.where, clock, progress)

@@ -17,24 +17,22 @@ from gcushare.cluster.gather import Wanted, gather_from_api
 from gcushare.cluster.reading import Scope
 from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.core.wording import some_names
-from gcushare.runtime.screen import Tracker
 
 Readings = Mapping[CardKey, CardReadings]
 
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted beside what is used."""
-    tracker = Tracker()
     scope = Scope(settings.node, settings.selector or "")
     figures = SourceFlags(source=SourceChoice.API)
     wanted = Wanted(vendor=session.vendor, scope=scope, figures=figures)
-    async with session.connect(settings.at) as api, session.screen.progress(tracker):
-        picture = await gather_from_api(api, wanted, tracker)
+    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+        picture = await gather_from_api(api, wanted, progress.count)
         if settings.node is not None:
             require_cards(picture, settings.node)
         summary = summarise(picture)
         nodes = frozenset(node.name for node in summary.nodes)
-        scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, tracker)
+        scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, progress.count)
     problems = _use_problems(summary, scraped, settings)
     _print(session, settings.show.output, summary, scraped.readings, problems)
     return warn(session.screen, [*picture.problems, *(f"{what}: {why}" for what, why in problems.items())])

@@ -11,8 +11,7 @@ import pytest
 
 from gcushare.cli.doctor.checks.registry import CHECKS, examine
 from gcushare.cli.doctor.checks.views import span, words_of
-from gcushare.cli.doctor.clocks import lease_clock
-from gcushare.cli.doctor.facts import Facts, parse_time
+from gcushare.cli.doctor.facts import Facts, lease_clock, parse_time
 from gcushare.cli.doctor.findings import (
     RemoveAnnotation,
     RemoveCapacity,

@@ -1,4 +1,4 @@
-"""Gathers a picture: from the extender where it answers, else from the API server alone, and says which."""
+"""Gathers a snapshot: from the extender where it answers, else from the API server alone, and says which."""
 
 from __future__ import annotations
 
@@ -20,56 +20,56 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a picture has to show."""
+class SnapshotRequest:
+    """What a snapshot has to show."""
 
     vendor: Vendor
     scope: Scope
     figures: SourceFlags
 
 
-async def gather(api: KubeClient, wanted: Wanted, progress: Progress) -> ClusterSnapshot:
-    """Read what is wanted: the extender's figures, and beside them nodes and pods for all that it does not tell.
+async def gather(api: KubeClient, request: SnapshotRequest, progress: Progress) -> ClusterSnapshot:
+    """Read what is asked for: the extender's figures, and beside them nodes and pods for all that it does not tell.
 
     Raises:
         GcushareError: neither source can be read; with a source chosen, that one cannot.
     """
-    choice = wanted.figures.source
+    choice = request.figures.source
     if choice is SourceChoice.API:
-        return await gather_from_api(api, wanted, progress)
+        return await gather_from_api(api, request, progress)
     timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
-    picture = _new_picture(wanted)
-    async with open_extender(wanted.figures, wanted.vendor, api, timeout_s=timeout_s) as extender:
+    snapshot = _new_snapshot(request)
+    async with open_extender(request.figures, request.vendor, api, timeout_s=timeout_s) as extender:
         document, refused = await asyncio.gather(
-            _caught(extender.inspect(wanted.scope.node)), _read(api, picture, wanted.scope, progress)
+            _caught(extender.inspect(request.scope.node)), _read(api, snapshot, request.scope, progress)
         )
-    if isinstance(refused.nodes, NotFoundError) or (refused.nodes is not None and wanted.scope.labels):
+    if isinstance(refused.nodes, NotFoundError) or (refused.nodes is not None and request.scope.labels):
         raise refused.nodes
     if isinstance(document, GcushareError):
         if choice is SourceChoice.EXTENDER:
             raise document
         refused.escape()
-        picture.source = Source("api", "the API server alone", f"{extender.words} was not used: {document}")
-        return picture
+        snapshot.source = Source("api", "the API server alone", f"{extender.words} was not used: {document}")
+        return snapshot
     if refused.nodes is not None:
-        picture.problems.append(f"addresses and units are missing: {refused.nodes}")
+        snapshot.problems.append(f"addresses and units are missing: {refused.nodes}")
     if refused.pods is not None:
-        picture.problems.append(f"pods' states and pods that wait are missing: {refused.pods}")
-    adopt_document(picture, document)
-    picture.source = Source("extender", extender.words)
-    return picture
+        snapshot.problems.append(f"pods' states and pods that wait are missing: {refused.pods}")
+    adopt_document(snapshot, document)
+    snapshot.source = Source("extender", extender.words)
+    return snapshot
 
 
-async def gather_from_api(api: KubeClient, wanted: Wanted, progress: Progress) -> ClusterSnapshot:
+async def gather_from_api(api: KubeClient, request: SnapshotRequest, progress: Progress) -> ClusterSnapshot:
     """Read nodes and pods, and count them here.
 
     Raises:
         GcushareError: they cannot be read.
     """
-    picture = _new_picture(wanted)
-    (await _read(api, picture, wanted.scope, progress)).escape()
-    picture.source = Source("api", "the API server")
-    return picture
+    snapshot = _new_snapshot(request)
+    (await _read(api, snapshot, request.scope, progress)).escape()
+    snapshot.source = Source("api", "the API server")
+    return snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,21 @@ class _Refused:
                 raise error
 
 
-async def _read(api: KubeClient, picture: ClusterSnapshot, scope: Scope, progress: Progress) -> _Refused:
+async def _read(api: KubeClient, snapshot: ClusterSnapshot, scope: Scope, progress: Progress) -> _Refused:
     """Read nodes and pods: at once, or nodes first where they decide which pods count."""
     if scope.is_partial:
-        refused = await _caught(read_nodes(api, picture, scope, progress))
+        refused = await _caught(read_nodes(api, snapshot, scope, progress))
         if refused is not None:
             return _Refused(refused, None)
-        return _Refused(None, await _caught(read_pods(api, picture, scope, progress)))
+        return _Refused(None, await _caught(read_pods(api, snapshot, scope, progress)))
     nodes, pods = await asyncio.gather(
-        _caught(read_nodes(api, picture, scope, progress)), _caught(read_pods(api, picture, scope, progress))
+        _caught(read_nodes(api, snapshot, scope, progress)), _caught(read_pods(api, snapshot, scope, progress))
     )
     return _Refused(nodes, pods)
 
 
-def _new_picture(wanted: Wanted) -> ClusterSnapshot:
-    return ClusterSnapshot(wanted.vendor, is_partial=wanted.scope.is_partial)
+def _new_snapshot(request: SnapshotRequest) -> ClusterSnapshot:
+    return ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
 
 
 async def _caught(work: Awaitable[T]) -> T | GcushareError:

@@ -50,7 +50,7 @@ class ClusterFlags:
         _text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
     )
     act_as: str | None = setting(
-        _text("USER", "nobody else"), default=None, help="Act as this user: what would they see? kubectl's --as."
+        _text("USER", "no one else"), default=None, help="Act as this user: what would they see? kubectl's --as."
     )
     act_as_group: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("GROUP")), default=(), help="Groups to act in, with --act-as."

@@ -204,7 +204,7 @@ class ClusterSnapshot:
         return {name: sorted(pods, key=lambda facts: str(facts.ref)) for name, pods in found.items()}
 
     def lost_nodes(self) -> dict[str, list[Assignment]]:
-        """Nodes that pods name but that do not exist, or have no cards any more; empty for a partial picture."""
+        """Nodes that pods name but that do not exist, or have no cards any more; empty for a partial snapshot."""
         if self.is_partial:
             return {}
         return {

@@ -1,4 +1,4 @@
-"""The picture for a terminal or a pipe: one box per card, and below its bars the pods on it. Pure."""
+"""The cards for a terminal or a pipe: one box per card, and below its bars the pods on it. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rich.text import Text
 
-from gcushare.cli.cards.bars import Part, color_of, granted_bar, letter_of, used_bar
+from gcushare.cli.cards.bars import BarSegment, color_of, granted_bar, letter_of, used_bar
 from gcushare.cli.cards.boxes import clean, flow, fold, frame
 from gcushare.cli.cards.figures import (
     UNTOLD,
@@ -23,7 +23,6 @@ from gcushare.cli.cards.figures import (
     show_share,
     show_units,
 )
-from gcushare.cli.cards.totals import summary_parts
 from gcushare.cli.cards.view import (
     CardsView,
     CardView,
@@ -63,11 +62,11 @@ class Paper:
         return self.width - 4
 
 
-def picture_lines(picture: CardsView, width: int | None, *, is_wide: bool) -> list[Text]:
+def view_lines(cards: CardsView, width: int | None, *, is_wide: bool) -> list[Text]:
     """Draw everything for a terminal of ``width`` columns; None is a pipe."""
     columns = PIPE_WIDTH if width is None else max(LEAST_WIDTH, min(width, MOST_WIDTH))
     lines: list[Text] = []
-    for view in picture.nodes:
+    for view in cards.nodes:
         if lines:
             lines.append(Text())
         lines.extend(_node_lines(view, columns, is_wide=is_wide))
@@ -77,7 +76,7 @@ def picture_lines(picture: CardsView, width: int | None, *, is_wide: bool) -> li
 def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
     unit = unit_of(view)
     yield from flow(_header(view, unit), width)
-    yield from flow([Text(part, style) for part, style in summary_parts(view, unit)], width, "  ")
+    yield from flow([Text(part, style) for part, style in _summary_parts(view, unit)], width, "  ")
     for part, problem in sorted(view.problems.items()):
         yield from _notes(f"problem of {part}: {problem}", "red", width)
     paper = _measure(view, Paper(width, unit, is_wide))
@@ -166,8 +165,8 @@ def _bars(card: CardView, paper: Paper) -> Iterator[Text]:
     granted, used = _figures(card, paper.unit)
     width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
     if card.units is not None:
-        parts = [Part(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
-        parts += [Part(card.unrecorded_units, False)] if card.unrecorded_units else []
+        parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
+        parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
         bar = granted_bar(parts, card.units, width)
         yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
     bar = used_bar(card.used_bytes, card.memory_bytes, width)
@@ -219,3 +218,31 @@ def _cut(row: Text, width: int) -> list[Text]:
         return [row]
     first, *rest = fold(row.plain, width - 2)
     return [Text(first), *(Text(f"  {line}") for line in rest)]
+
+
+def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[str, str]]:
+    """A node's cards in one line: how many of what, how much is granted and in use; each part with its style."""
+    cards = view.cards
+    yield _count(len(cards), "card"), ""
+    for word, style, count in (
+        ("sick", "bold red", sum(not card.healthy for card in cards)),
+        ("cordoned", "yellow", sum(card.cordoned for card in cards)),
+    ):
+        if count:
+            yield f"{count} {word}", style
+    modes = ((mode.value, sum(card.mode is mode for card in cards)) for mode in CardMode)
+    told = ", ".join(f"{count} {word}" for word, count in modes if count)
+    if told:
+        yield told, ""
+    units = [card.units for card in cards if card.units is not None]
+    if units:
+        yield f"granted {show_share(sum(card.granted_units for card in cards), sum(units), unit)}", ""
+    used = [card.used_bytes for card in cards if card.used_bytes is not None]
+    if used:
+        yield f"used {show_bytes(sum(used), unit)}", ""
+    if view.pods_known:
+        yield _count(len({holder.uid for card in cards for holder in card.holders}), "pod"), ""
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

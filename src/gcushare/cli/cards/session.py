@@ -13,7 +13,7 @@ from gcushare.cards.selection import SourceOptions
 from gcushare.cli.cards.libraries import Libraries
 from gcushare.cli.cards.settings import AUTO, DEFAULT_PLUGIN, CardsSettings, HereSettings
 from gcushare.cli.cards.show import show_once, watch
-from gcushare.cli.cards.status_sources import HereLooker, LibraryAlone, Looker, NodeLooker, PluginLooker
+from gcushare.cli.cards.status_sources import AddressSource, CardsSource, LibrarySource, LocalSource, NodeSource
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import ClientTls
@@ -41,29 +41,29 @@ class _Command:
     async def run(self) -> int:
         settings = self.settings
         screen = Screen(self.around, settings.color)
-        async with self._looker() as looker:
+        async with self._source() as source:
             if settings.watch:
-                return await watch(screen, looker, settings.output, settings.interval)
-            return await show_once(screen, looker, settings.output)
+                return await watch(screen, source, settings.output, settings.interval)
+            return await show_once(screen, source, settings.output)
 
     @asynccontextmanager
-    async def _looker(self) -> AsyncIterator[Looker]:
+    async def _source(self) -> AsyncIterator[CardsSource]:
         """Choose whom to ask, and let go of them at the end."""
         if self.settings.node is not None:
             async with open_cluster(self.settings.kube, self.around.environ, program=PROGRAM_NAME) as api:
-                yield NodeLooker(api, self.settings.plugins, self.settings.node, self.proc)
+                yield NodeSource(api, self.settings.plugins, self.settings.node, self.proc)
             return
         here = self.settings.here
         tls = ClientTls(ca_file=here.tls_ca_file, cert_file=here.tls_cert_file, key_file=here.tls_key_file)
-        plugins = PluginLooker(here.plugin or (DEFAULT_PLUGIN,), tls, self.proc, tries_tls=not here.plugin)
+        plugins = AddressSource(here.plugin or (DEFAULT_PLUGIN,), tls, self.proc, tries_tls=not here.plugin)
         if here.plugin and here.cards is None:
             yield plugins
             return
         async with aclosing(Libraries(_source_options(here))) as libraries:
             if here.cards is not None and not here.plugin:
-                yield LibraryAlone(libraries)
+                yield LibrarySource(libraries)
             else:
-                yield HereLooker(plugins, libraries)
+                yield LocalSource(plugins, libraries)
 
 
 def _source_options(here: HereSettings) -> SourceOptions:

@@ -37,7 +37,7 @@ class HereSettings:
     plugin: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("URL", accepted="http://HOST:PORT or https://HOST:PORT")),
         default=(),
-        help=f"Ask the plugins here and nobody else. Empty asks {DEFAULT_PLUGIN}, then the vendors' libraries.",
+        help=f"Ask the plugins here and nothing else. Empty asks {DEFAULT_PLUGIN}, then the vendors' libraries.",
     )
     tls_ca_file: Path | None = setting(
         _file("the system's; at a loopback address anybody is believed"),

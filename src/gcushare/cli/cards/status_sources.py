@@ -31,25 +31,25 @@ from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
 
 
-class Looker(Protocol):
+class CardsSource(Protocol):
     """Something that can be looked through again and again."""
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         """Look once.
 
         Raises:
-            GcushareError: nobody answers at all; whoever alone is silent stands in the picture's failures.
+            GcushareError: nobody answers at all; whoever alone is silent stands in the failures.
         """
 
 
-class LibraryLooker(Protocol):
+class LibraryViews(Protocol):
     """The vendors' libraries; ``note`` is why they are asked."""
 
     async def views(self, note: str) -> tuple[NodeView, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class PluginLooker:
+class AddressSource:
     """Plugins at addresses of their own; ``tries_tls`` also asks over HTTPS where plain HTTP is not answered."""
 
     urls: Sequence[str]
@@ -57,10 +57,10 @@ class PluginLooker:
     proc: Path = PROC
     tries_tls: bool = False
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         """Ask all of them at once."""
         ask = self._ask_either_way if self.tries_tls else self._ask
-        return _picture(await _gather({url: ask(url) for url in self.urls}), self.proc)
+        return _merge(await _gather({url: ask(url) for url in self.urls}), self.proc)
 
     async def _ask_either_way(self, url: str) -> NodeStatus:
         try:
@@ -78,15 +78,15 @@ class PluginLooker:
 
 
 @dataclass(frozen=True, slots=True)
-class HereLooker:
+class LocalSource:
     """Plugins, and where none answers the libraries, which know no pods."""
 
-    plugins: PluginLooker
-    library: LibraryLooker
+    plugins: AddressSource
+    library: LibraryViews
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         try:
-            return await self.plugins.look()
+            return await self.plugins.fetch()
         except (RetryableError, RemoteContractError) as silence:
             try:
                 return CardsView(nodes=await self.library.views(str(silence)), failures={})
@@ -95,17 +95,17 @@ class HereLooker:
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryAlone:
+class LibrarySource:
     """The libraries because they were asked for."""
 
-    library: LibraryLooker
+    library: LibraryViews
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         return CardsView(nodes=await self.library.views("--cards asks no plugin"), failures={})
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLooker:
+class NodeSource:
     """A node's plugins, through the API server."""
 
     api: KubeClient
@@ -113,12 +113,12 @@ class NodeLooker:
     node: str
     proc: Path = PROC
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         """Find the plugins of now, for they may be replaced while somebody watches, and ask all of them."""
         pods = await list_plugin_pods(self.api, self.place, node=self.node)
         if not pods:
             raise await self._explain_absence()
-        return _picture(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
+        return _merge(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
 
     async def _ask(self, pod: SeenPod) -> NodeStatus:
         body = await fetch_from_plugin(self.api, self.place, pod, "status")
@@ -143,11 +143,11 @@ class NodeLooker:
         )
 
 
-Answer = NodeStatus | GcushareError
+StatusOrError = NodeStatus | GcushareError
 
 
-async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) -> dict[str, Answer]:
-    async def ask(question: Coroutine[object, None, NodeStatus]) -> Answer:
+async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) -> dict[str, StatusOrError]:
+    async def ask(question: Coroutine[object, None, NodeStatus]) -> StatusOrError:
         try:
             return await question
         except GcushareError as error:
@@ -156,7 +156,7 @@ async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) 
     return dict(zip(questions, await asyncio.gather(*map(ask, questions.values())), strict=True))
 
 
-def _picture(answers: Mapping[str, Answer], proc: Path) -> CardsView:
+def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:
     told = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
     failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, NodeStatus)}
     if not told:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gcushare.cli.doctor.facts import CertificateFacts, NodeReport, Part, PolicyFacts
+from gcushare.cli.doctor.facts import Area, CertificateFacts, NodeReport, PolicyFacts
 from gcushare.cli.doctor.read import Reader
 from gcushare.cli.doctor.schedulers import (
     CONFIG_MAP_WORD,
@@ -44,7 +44,7 @@ async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
 
     async def read(resource: Resource[JsonObject]) -> list[JsonObject]:
         return await reader.attempt(
-            Part.POLICIES, f"list {resource.plural}", lambda: reader.client.list_all(resource), nothing
+            Area.POLICIES, f"list {resource.plural}", lambda: reader.client.list_all(resource), nothing
         )
 
     policies, bindings = await asyncio.gather(read(POLICIES), read(BINDINGS))
@@ -86,7 +86,7 @@ async def _from_config_map(
     name, key = place
     empty: JsonObject = {}
     found = await reader.attempt(
-        Part.CONFIG_MAPS,
+        Area.CONFIG_MAPS,
         f"get configmaps in namespace {namespace}",
         lambda: reader.client.get(CONFIG_MAPS, name, namespace=namespace),
         empty,
@@ -116,7 +116,7 @@ async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeR
 async def _read_reports_of(reader: Reader, namespace: str) -> list[NodeReport]:
     empty: JsonObject = {}
     found = await reader.attempt(
-        Part.CONFIG_MAPS,
+        Area.CONFIG_MAPS,
         f"get configmaps in namespace {namespace}",
         lambda: reader.client.get(CONFIG_MAPS, MANAGER_STATE, namespace=namespace),
         empty,
@@ -152,7 +152,7 @@ async def _read_certificates_of(reader: Reader, namespace: str, name: str) -> li
         return {key: data[key] for key in _CERTIFICATES if key in data}
 
     empty: Mapping[str, Any] = {}
-    data = await reader.attempt(Part.SECRETS, f"get secrets in namespace {namespace}", read, empty)
+    data = await reader.attempt(Area.SECRETS, f"get secrets in namespace {namespace}", read, empty)
     return [_certificate(f"Secret {namespace}/{name}, {key}", str(text)) for key, text in data.items()]
 
 

@@ -64,7 +64,7 @@ class _Doctor:
             return True
         listed = "".join(f"  {number}. {one_line(str(fix))}\n" for number, fix in enumerate(fixes, start=1))
         if not self.stdin.isatty():
-            raise Refused(f"nobody can be asked here; with --yes these changes are made:\n{listed}".rstrip())
+            raise Refused(f"no one can be asked here; with --yes these changes are made:\n{listed}".rstrip())
         self.around.stderr.write(f"These changes can be made:\n{listed}Make them? [y/N] ")
         self.around.stderr.flush()
         return self.stdin.readline().strip().lower() in ("y", "yes")

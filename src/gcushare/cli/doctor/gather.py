@@ -6,9 +6,8 @@ import asyncio
 from contextlib import aclosing
 
 from gcushare._version import __version__
-from gcushare.cli.doctor.clocks import lease_clock
 from gcushare.cli.doctor.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
-from gcushare.cli.doctor.facts import ClockFacts, ExtenderFacts, Facts, Part, Unread
+from gcushare.cli.doctor.facts import Area, ClockFacts, ExtenderFacts, Facts, Unread, lease_clock
 from gcushare.cli.doctor.probe import (
     ask_plugins,
     ask_replica,
@@ -111,13 +110,13 @@ async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
                 try:
                     node = NODE.read(raw)
                 except RemoteContractError as failure:
-                    reader.unread.append(Unread(Part.NODES, str(failure)))
+                    reader.unread.append(Unread(Area.NODES, str(failure)))
                     continue
                 found[node.metadata.name] = node
                 reader.progress(f"reading nodes: {len(found)}")
         return tuple(found[each] for each in sorted(found))
 
-    return await reader.attempt(Part.NODES, "list nodes", read, ())
+    return await reader.attempt(Area.NODES, "list nodes", read, ())
 
 
 async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
@@ -135,13 +134,13 @@ async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
                 try:
                     pod = SEEN_POD.read(raw)
                 except RemoteContractError as failure:
-                    reader.unread.append(Unread(Part.PODS, str(failure)))
+                    reader.unread.append(Unread(Area.PODS, str(failure)))
                     continue
                 if node is None or _is_of_node(pod, node):
                     found[pod.metadata.uid or pod.key] = pod
         return tuple(sorted(found.values(), key=lambda pod: pod.key))
 
-    return await reader.attempt(Part.PODS, "list pods", read, ())
+    return await reader.attempt(Area.PODS, "list pods", read, ())
 
 
 def _is_of_node(pod: SeenPod, node: str) -> bool:
@@ -174,15 +173,15 @@ async def _read_extender(
         return await reader.client.get(SERVICES, service_name, namespace=namespace)
 
     right = f"get services in namespace {namespace}"
-    service = await reader.attempt(Part.SERVICE, right, read_service, None)
-    problem = await ask_service(reader, service) if service is not None and reader.may_read(Part.EXTENDER) else ""
+    service = await reader.attempt(Area.SERVICE, right, read_service, None)
+    problem = await ask_service(reader, service) if service is not None and reader.may_read(Area.EXTENDER) else ""
     lease = await _read_lease(reader, namespace, pods)
     replicas, clocks = await ask_replicas(reader, pods)
     if where.extender_url is not None:
         async with at_address(where.extender_url) as endpoint:
             replica, clocks = await ask_replica(reader, endpoint, f"at {where.extender_url}")
         replicas = (replica,)
-    elif not replicas and service is not None and not problem and reader.may_read(Part.EXTENDER):
+    elif not replicas and service is not None and not problem and reader.may_read(Area.EXTENDER):
         endpoint = proxied_service(reader.client, service)
         replica, clocks = await ask_replica(reader, endpoint, f"behind Service {name}")
         replicas = (replica,)
@@ -207,7 +206,7 @@ async def _read_lease(reader: Reader, default_namespace: str, pods: tuple[SeenPo
     async def read() -> Lease | None:
         return await reader.client.get(LEASES, name, namespace=namespace)
 
-    return await reader.attempt(Part.LEASES, f"get leases in namespace {namespace}", read, None)
+    return await reader.attempt(Area.LEASES, f"get leases in namespace {namespace}", read, None)
 
 
 async def _read_node_clocks(reader: Reader, ready: set[str]) -> tuple[ClockFacts, ...]:
@@ -218,7 +217,7 @@ async def _read_node_clocks(reader: Reader, ready: set[str]) -> tuple[ClockFacts
 
     nothing: list[Lease] = []
     right = f"list leases in namespace {NODE_LEASE_NAMESPACE}"
-    leases = await reader.attempt(Part.NODE_LEASES, right, read, nothing)
+    leases = await reader.attempt(Area.NODE_LEASES, right, read, nothing)
     now = reader.now()
     found = (lease_clock(lease, now, reader.within_s) for lease in leases if lease.metadata.name in ready)
     return tuple(each for each in found if each is not None)

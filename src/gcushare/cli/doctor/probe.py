@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from gcushare.cli.doctor.facts import ClockFacts, Part, PluginFacts, ReplicaFacts, Unread
+from gcushare.cli.doctor.facts import Area, ClockFacts, PluginFacts, ReplicaFacts, Unread
 from gcushare.cli.doctor.read import ANSWER_S, Dated, Reader
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.metrics_text import parse_figures
@@ -25,14 +25,14 @@ async def ask_plugins(
     async def ask(pod: SeenPod) -> tuple[PluginFacts, tuple[ClockFacts, ...]]:
         nonlocal done
         facts = PluginFacts(pod=pod, vendor=vendor_of_plugin(pod))
-        if pod.status.phase != "Running" or not reader.may_read(Part.PLUGINS):
+        if pod.status.phase != "Running" or not reader.may_read(Area.PLUGINS):
             return facts, ()
         endpoint = proxied_pod(reader.client, pod, STATUS_PORT)
         try:
             answer = await reader.ask(endpoint, "/status")
             status = parse_node_status(answer.body)
         except GcushareError as failure:
-            _note_right(reader, Part.PLUGINS, endpoint, failure)
+            _note_right(reader, Area.PLUGINS, endpoint, failure)
             return PluginFacts(pod=pod, vendor=facts.vendor, problem=str(failure)), ()
         finally:
             done += 1
@@ -56,7 +56,7 @@ async def ask_replica(
         metrics = await reader.ask(endpoint, "/metrics")
         figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
     except GcushareError as failure:
-        _note_right(reader, Part.EXTENDER, endpoint, failure)
+        _note_right(reader, Area.EXTENDER, endpoint, failure)
         return ReplicaFacts(name=name, pod=pod, problem=str(failure)), ()
     facts = ReplicaFacts(name=name, pod=pod, version=_version_in(version), figures=figures)
     return facts, reader.clock_of(f"the scheduler extender {name}", version)
@@ -66,7 +66,7 @@ async def ask_replicas(
     reader: Reader, pods: Sequence[SeenPod]
 ) -> tuple[tuple[ReplicaFacts, ...], tuple[ClockFacts, ...]]:
     """Ask every extender's pod that runs; the others are told as they are."""
-    if not reader.may_read(Part.PLUGINS):  # the same right, pods/proxy
+    if not reader.may_read(Area.PLUGINS):  # the same right, pods/proxy
         return tuple(ReplicaFacts(name=pod.key, pod=pod) for pod in pods), ()
 
     async def ask(pod: SeenPod) -> tuple[ReplicaFacts, tuple[ClockFacts, ...]]:
@@ -84,12 +84,12 @@ async def ask_service(reader: Reader, service: Service) -> str:
     try:
         await endpoint.get("/version", timeout_s=ANSWER_S)
     except GcushareError as failure:
-        _note_right(reader, Part.EXTENDER, endpoint, failure)
+        _note_right(reader, Area.EXTENDER, endpoint, failure)
         return "" if isinstance(failure, ForbiddenError) else str(failure)
     return ""
 
 
-def _note_right(reader: Reader, part: Part, endpoint: Endpoint, failure: GcushareError) -> None:
+def _note_right(reader: Reader, part: Area, endpoint: Endpoint, failure: GcushareError) -> None:
     known = {each.right for each in reader.unread}
     if isinstance(failure, ForbiddenError) and endpoint.right and endpoint.right not in known:
         reader.unread.append(Unread(part, str(failure), endpoint.right))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-from gcushare.cli.doctor.facts import ClockFacts, Part, Unread
+from gcushare.cli.doctor.facts import Area, ClockFacts, Unread
 from gcushare.cli.doctor.rights import Right
 from gcushare.cluster.endpoints import Endpoint
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
@@ -54,11 +54,11 @@ class Reader:
         """The API server's time."""
         return self.clock.now() + timedelta(seconds=self.ahead_s)
 
-    def may_read(self, part: Part) -> bool:
+    def may_read(self, part: Area) -> bool:
         """Whether no right for it is missing."""
         return not any(right.part is part for right in self.missing)
 
-    async def attempt(self, part: Part, right: str, read: Callable[[], Awaitable[T]], default: T) -> T:
+    async def attempt(self, part: Area, right: str, read: Callable[[], Awaitable[T]], default: T) -> T:
         """Read a part; what cannot be read is noted, and ``default`` taken. Nothing is tried without its right."""
         if not self.may_read(part):
             return default

@@ -13,7 +13,7 @@ from gcushare.cli.inspect.table import table_lines
 from gcushare.cli.inspect.watch import watch
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.follow import Connection
-from gcushare.cluster.gather import Wanted, gather
+from gcushare.cluster.gather import SnapshotRequest, gather
 from gcushare.cluster.reading import Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import Refused
@@ -21,7 +21,7 @@ from gcushare.core.errors import Refused
 
 async def show_table(session: Session, settings: TableSettings) -> int:
     """Show nodes and cards once, or follow them."""
-    wanted = Wanted(
+    request = SnapshotRequest(
         vendor=session.vendor,
         scope=Scope(settings.node, settings.selector or ""),
         figures=settings.figures,
@@ -29,15 +29,15 @@ async def show_table(session: Session, settings: TableSettings) -> int:
     if settings.watch:
         connection = Connection()
         async with session.connect(settings.at, connection) as api:
-            return await watch(session.screen, api, connection, wanted, settings)
+            return await watch(session.screen, api, connection, request, settings)
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
-        picture = await gather(api, wanted, progress.count)
+        snapshot = await gather(api, request, progress.count)
     if settings.node is not None:
-        require_cards(picture, settings.node)
-    summary = summarise(picture, sort_by=settings.sort_by, namespace=settings.pod_namespace)
+        require_cards(snapshot, settings.node)
+    summary = summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
     _print_summary(session.screen, summary, settings)
-    session.tell_source(picture.source)
-    return warn(session.screen, [*picture.problems, *documents.node_problems(summary)])
+    session.tell_source(snapshot.source)
+    return warn(session.screen, [*snapshot.problems, *documents.node_problems(summary)])
 
 
 def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) -> None:
@@ -50,7 +50,7 @@ def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) ->
             screen.print_text(documents.to_csv(summary))
         case Output.TABLE | Output.WIDE as output:
             if not summary.nodes:
-                screen.tell("note", no_cards(summary.picture))
+                screen.tell("note", no_cards(summary.snapshot))
             if settings.details:
                 screen.print_lines(detail_lines(summary, screen.width))
             else:
@@ -70,7 +70,7 @@ async def explain(session: Session, settings: ExplainSettings) -> int:
         case _:
             session.screen.print_text(explain_text(explained, session.screen.width))
     session.tell_source(explained.source)
-    return warn(session.screen, explained.picture.problems)
+    return warn(session.screen, explained.snapshot.problems)
 
 
 def _pod_of(settings: ExplainSettings, default: str) -> tuple[str, str]:
@@ -78,28 +78,28 @@ def _pod_of(settings: ExplainSettings, default: str) -> tuple[str, str]:
     return (namespace, name) if slash else (settings.namespace or default, name)
 
 
-def require_cards(picture: ClusterSnapshot, name: str) -> None:
+def require_cards(snapshot: ClusterSnapshot, name: str) -> None:
     """Refuse a node that has no cards to show.
 
     Raises:
         Refused: says why, as far as the node tells.
     """
-    state = picture.ledger.nodes.get(name)
+    state = snapshot.ledger.nodes.get(name)
     if state is not None and state.known:
         return
-    facts = picture.nodes.get(name)
+    facts = snapshot.nodes.get(name)
     if facts is not None and facts.problem:
         raise Refused(f"the cards of node {name!r} cannot be read: {facts.problem}")
-    vendor = picture.vendor
+    vendor = snapshot.vendor
     raise Refused(
         f"node {name!r} has no {vendor.device_word} cards: no annotation {vendor.inventory_annotation} and no capacity "
         f"{vendor.memory_resource}; label it with {vendor.node_label} and look whether the device plugin runs there"
     )
 
 
-def no_cards(picture: ClusterSnapshot) -> str:
-    vendor = picture.vendor
-    scope = "of these nodes has" if picture.is_partial else "of the cluster's nodes has"
+def no_cards(snapshot: ClusterSnapshot) -> str:
+    vendor = snapshot.vendor
+    scope = "of these nodes has" if snapshot.is_partial else "of the cluster's nodes has"
     return (
         f"none {scope} {vendor.device_word} cards; a node has them once it is labelled {vendor.node_label} and the "
         "device plugin runs there"

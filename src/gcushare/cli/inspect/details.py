@@ -54,7 +54,7 @@ class _Details:
     ) -> list[Text]:
         """One node: pods that hold cards, those that wait for one here, and those whose cards cannot be told."""
         pending, untold = without_card
-        word = self._summary.picture.vendor.device_word
+        word = self._summary.snapshot.vendor.device_word
         cards = tuple(f"{word}{index}" for index in node.state.cards)
         first = (Cell("NAME"), Cell("NAMESPACE"), Cell("STATE"))
         last = (Cell("PENDING(Allocated)"),) if pending else ()

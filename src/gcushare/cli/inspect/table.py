@@ -29,7 +29,7 @@ def table_lines(summary: Summary, width: int | None, *, is_wide: bool = False) -
     used: set[Mark] = set()
     has_pending = any(node.pending_pods for node in summary.nodes)
     rows = tuple(_node_row(summary, node, used, has_pending=has_pending, is_wide=is_wide) for node in summary.nodes)
-    word = summary.picture.vendor.device_word
+    word = summary.snapshot.vendor.device_word
     cards = tuple(f"{word}{index}" for index in summary.card_indexes)
     first = (Cell("NAME"), Cell("IPADDRESS"))
     last = _last_headings(summary, has_pending=has_pending, is_wide=is_wide)
@@ -64,8 +64,8 @@ def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
 
 def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[Text]:
     """The dashed line and the cluster's sum, in the seeds' words."""
-    word = summary.picture.vendor.device_word
-    scope = "On These Nodes" if summary.picture.is_partial else "In Cluster"
+    word = summary.snapshot.vendor.device_word
+    scope = "On These Nodes" if summary.snapshot.is_partial else "In Cluster"
     lines = [
         Text("-" * (rule_width if width is None else min(rule_width, width))),
         Text(f"Allocated/Total {word} Memory {scope}:"),
@@ -90,7 +90,7 @@ def remarks(summary: Summary) -> list[str]:
     if len(sick) > _MAX_NAMED:
         lines.append(f"sick: {len(sick) - _MAX_NAMED} more cards")
     closed = [
-        f"{node.name} {summary.picture.vendor.device_word}{state.index}: {escape(describe_closure(closure))}"
+        f"{node.name} {summary.snapshot.vendor.device_word}{state.index}: {escape(describe_closure(closure))}"
         for node in summary.nodes
         for state in node.state.cards.values()
         for closure in (state.card.closures if state.card is not None else ())
@@ -101,7 +101,7 @@ def remarks(summary: Summary) -> list[str]:
     unready = [node.name for node in summary.nodes if not node.facts.is_ready]
     if unready:
         lines.append(f"not ready: {_named(unready)}")
-    lost = summary.picture.lost_nodes()
+    lost = summary.snapshot.lost_nodes()
     if lost:
         pods = sum(len(held) for held in lost.values())
         lines.append(f"{_count(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
@@ -146,7 +146,7 @@ def ask_words(facts: PodFacts) -> str:
 
 def _last_headings(summary: Summary, *, has_pending: bool, is_wide: bool) -> list[str]:
     found = ["PENDING(Allocated)"] if has_pending else []
-    found.append(f"{summary.picture.vendor.device_word} Memory({summary.scale.label})")
+    found.append(f"{summary.snapshot.vendor.device_word} Memory({summary.scale.label})")
     return [*found, *(["STATUS", "PODS", "FREE", "LARGEST FREE", "UNIT", "MODEL"] if is_wide else [])]
 
 
@@ -200,7 +200,7 @@ def _reasoned(node: NodeSummary) -> Iterable[CardState]:
 
 def _card_reason(summary: Summary, state: CardState) -> str:
     reason = state.card.reason if state.card is not None else ""
-    return f"{summary.picture.vendor.device_word}{state.index}: {escape(reason)}"
+    return f"{summary.snapshot.vendor.device_word}{state.index}: {escape(reason)}"
 
 
 def _named(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from gcushare.cli.doctor.checks.views import asking
+from gcushare.cli.doctor.checks.views import requesting_pods
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding
 from gcushare.cli.doctor.read import ANSWER_S, Progress
@@ -181,7 +181,7 @@ class Collector:
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
             await self._add_page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
-            waiting = [each.pod for each in asking(self.facts, vendor) if not each.pod.is_bound]
+            waiting = [each.pod for each in requesting_pods(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from gcushare.cli.top.card_use import CardKey, CardReadings, parse_metrics
+from gcushare.cli.top.memory_use import CardKey, CardReadings, parse_metrics
 from gcushare.cluster.plugin_pods import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.program_pods import SeenPod
 from gcushare.cluster.reading import Progress

@@ -32,7 +32,7 @@ def check_readable(facts: Facts) -> Iterator[Finding]:
                     "inventory-unreadable",
                     f"node {node.metadata.name}",
                     f"annotation {vendor.inventory_annotation}: {failure}",
-                    "restart the node's plugin, which writes it anew; nothing else may write it",
+                    "restart the node's plugin, which writes it again; nothing else may write it",
                 )
 
 

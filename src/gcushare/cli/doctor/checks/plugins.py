@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gcushare.cli.doctor.checks.views import inventory_of, plugins_by_node
-from gcushare.cli.doctor.facts import Facts, Part, PluginFacts, has_label
+from gcushare.cli.doctor.facts import Area, Facts, PluginFacts, has_label
 from gcushare.cli.doctor.findings import Finding, error, warning
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.vendors import Vendor
@@ -25,7 +25,7 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
             plugin = plugins.get(node.metadata.name)
             if plugin is not None:
                 yield from _check_pod(plugin)
-            elif facts.knows(Part.PODS):
+            elif facts.knows(Area.PODS):
                 yield _without_plugin(node, vendor)
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from gcushare.cli.doctor.checks.views import RequestingPod, asking, asks_for, bound_for_s, inventory_of, span, words_of
+from gcushare.cli.doctor.checks.views import (
+    RequestingPod,
+    asks_for,
+    bound_for_s,
+    inventory_of,
+    requesting_pods,
+    span,
+    words_of,
+)
 from gcushare.cli.doctor.facts import Facts, PluginFacts, parse_time
 from gcushare.cli.doctor.findings import Finding, error, warning
 from gcushare.cluster.program_pods import SeenPod
@@ -28,7 +36,7 @@ _POLICY = "have records protected (chart value admission.protectRecords), and de
 def check_requests(facts: Facts) -> Iterator[Finding]:
     """Requests that nobody can read are never granted."""
     for vendor in facts.vendors():
-        for each in asking(facts, vendor):
+        for each in requesting_pods(facts, vendor):
             if each.problem:
                 yield warning("request-unreadable", f"pod {each.pod.key}", each.problem, "correct the pod's manifest")
 
@@ -37,7 +45,7 @@ def check_reservations(facts: Facts) -> Iterator[Finding]:
     """Bound pods that were never confirmed, and bound pods that nobody recorded."""
     for vendor in facts.vendors():
         offering = {node.metadata.name for node in facts.nodes if inventory_of(node, vendor) is not None}
-        for each in asking(facts, vendor):
+        for each in requesting_pods(facts, vendor):
             age_s = bound_for_s(facts, each.pod)
             if each.pod.spec.node_name in offering and age_s > STALE_AFTER_S:
                 yield from _check_confirmed(each, vendor, age_s)
@@ -73,7 +81,7 @@ def check_forgeries(facts: Facts) -> Iterator[Finding]:
     """Records that our programs would not have written."""
     nodes = {node.metadata.name: node for node in facts.nodes}
     for vendor in facts.vendors():
-        asked = {each.pod.key: each for each in asking(facts, vendor)}
+        asked = {each.pod.key: each for each in requesting_pods(facts, vendor)}
         for pod in facts.pods:
             if is_finished(pod) or vendor.record.card_index not in pod.metadata.annotations:
                 continue

@@ -25,7 +25,7 @@ class RequestingPod:
     problem: str = ""
 
 
-def asking(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
+def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
     """The unfinished pods that ask for this vendor's shared memory, or for whole cards where our plugin serves them."""
     serving = {node.metadata.name for node in facts.nodes if _serves_whole(node, vendor)}
     for pod in facts.pods:

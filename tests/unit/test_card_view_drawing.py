@@ -213,5 +213,5 @@ def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
     text = " ".join(" ".join(line.strip("│ ") for line in lines).split())
     assert "healthy closed free" in text
     assert "closed to pods that want it whole until 2027-01-15T08:00:00Z at the latest: containers of d/gone" in text
-    assert "a 12 GB held by pods of which no record tells" in text
+    assert "a 12 GB held by pods that no record names" in text
     assert "12 of 16 GB 75%" in text

@@ -47,16 +47,16 @@ def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_
     snapshot.see_pod(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
     assert "is not a whole number" in snapshot.pods["uid-broken"].problem
     assert snapshot.without_card() == {}, "it waits for nothing: it has something, and nobody can tell what"
-    assert [(facts.ref.name, facts.units) for facts in snapshot.untold()["node-1"]] == [("broken", 4)]
+    assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 4)]
     assert figures(snapshot)["node-1", 0] == (0, 16)
 
 
 def test_a_pod_whose_request_cannot_be_read_either_is_told_without_an_amount() -> None:
     snapshot = seen()
     snapshot.see_pod(a_pod("broken", "many", node="node-1", phase="Running"))
-    assert [(facts.ref.name, facts.units) for facts in snapshot.untold()["node-1"]] == [("broken", 0)]
+    assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 0)]
     snapshot.see_pod(a_pod("broken", 4, node="node-1", record=on_card(1, 4), phase="Running"))
-    assert snapshot.untold() == {}
+    assert snapshot.unplaced() == {}
     assert figures(snapshot)["node-1", 1] == (4, 16)
 
 
@@ -69,8 +69,8 @@ def test_a_pod_whose_cards_cannot_be_told_is_known_from_the_extenders_document_a
     ledger.apply(held("broken", "node-1"))
     snapshot = seen(vendor)
     adopt_document(snapshot, decode_document(OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING))
-    assert [str(facts.ref) for facts in snapshot.untold()["node-1"]] == ["default/broken"]
-    assert summarise(snapshot).nodes[0].untold_pods[0].node == "node-1"
+    assert [str(facts.ref) for facts in snapshot.unplaced()["node-1"]] == ["default/broken"]
+    assert summarise(snapshot).nodes[0].unplaced_pods[0].node == "node-1"
 
 
 def test_a_pod_nominated_for_a_node_is_pending_there_and_waits() -> None:

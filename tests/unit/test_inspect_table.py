@@ -230,13 +230,13 @@ def test_a_pod_whose_cards_cannot_be_told_marks_its_node_and_is_named_in_the_det
     snapshot.pods[ref.uid] = PodFacts(ref=ref, state="Running", node="node-1", units=8, problem="its index is 'one'")
     lines = table(snapshot)
     assert lines[1].split() == ["node-1", "10.0.0.1", "4/16", "0/16", "4/32+"]
-    assert "+ more is in use: pods here hold cards that cannot be told" in lines
-    assert "1 pod holds cards that cannot be told, on node-1; -d names them" in lines
+    assert "+ more is in use: pods here hold cards that are not known" in lines
+    assert "1 pod holds cards that are not known, on node-1; -d names them" in lines
     assert not any("pending" in line.lower() for line in lines)
 
     named = [line.plain for line in detail_lines(summarise(snapshot), None)]
     assert ["broken+", "default", "Running", "?", "?"] in [line.split() for line in named]
-    assert "default/broken (node-1) holds cards that cannot be told: its index is 'one'" in named
+    assert "default/broken (node-1) holds cards that are not known: its index is 'one'" in named
     assert not any("-d names them" in line for line in named)
     others = [line.plain for line in detail_lines(summarise(snapshot, namespace="team-a"), None)]
     assert not any("broken" in line for line in others)

@@ -12,9 +12,9 @@ from gcushare.cli.top.memory_use import (
     UNATTRIBUTED,
     CardKey,
     CardReadings,
-    how_to_tell,
     nodes_without_readings,
     parse_metrics,
+    pod_use_hint,
     pod_use_rows,
     use_rows,
 )
@@ -140,8 +140,8 @@ def test_pods_figures_are_read_by_node_and_card() -> None:
 """
     found = parse_metrics(text, "enflame")["node-1", 1]
     assert found == CardReadings({MEMORY: 4 * GIB, UNATTRIBUTED: 3}, {"ns/a": {POD_USED: 7, POD_GRANTED: 5}})
-    assert found.tells_pods
-    assert not parse_metrics(SERVED, "enflame")["node-1", 1].tells_pods
+    assert found.reports_pods
+    assert not parse_metrics(SERVED, "enflame")["node-1", 1].reports_pods
 
 
 def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> None:
@@ -182,8 +182,8 @@ def test_documents_have_the_pods_in_bytes() -> None:
 
 def test_how_to_have_pods_told_is_said_where_a_plugin_does_not() -> None:
     summary = summary_of(8)
-    assert "podUse" in how_to_tell(summary, used(1.0))
-    assert how_to_tell(summary, told(0)) == ""
-    assert how_to_tell(summary, {}) == ""
+    assert "podUse" in pod_use_hint(summary, used(1.0))
+    assert pod_use_hint(summary, told(0)) == ""
+    assert pod_use_hint(summary, {}) == ""
     two = summarise(picture_of(("node-1", cards(16), "1"), ("node-2", cards(16), "1")))
-    assert "on 1 of 2 nodes" in how_to_tell(two, {**told(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})
+    assert "on 1 of 2 nodes" in pod_use_hint(two, {**told(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})

@@ -1,4 +1,4 @@
-"""The extender's inspect document, read back into a ledger: either vendor's form, the seeds' systems' own included."""
+"""The extender's inspect document, read back into a ledger: either vendor's form, upstream gpushare's own included."""
 
 from __future__ import annotations
 
@@ -114,10 +114,10 @@ def _cards_of(node: ExtenderNode, known: NodeState | None) -> tuple[list[Invento
     cards = []
     for device in node.cards:
         state = known.cards.get(device.id) if known is not None else None
-        told = state.card if state is not None else None
-        if told is None and not device.total:
+        reported = state.card if state is not None else None
+        if reported is None and not device.total:
             continue  # pods name a card that the node does not have; the ledger will know it from them
-        plain = told or InventoryCard(card=Card(index=device.id, uuid="", memory_bytes=0), units=0)
+        plain = reported or InventoryCard(card=Card(index=device.id, uuid="", memory_bytes=0), units=0)
         is_healthy = device.health == Health.HEALTHY.value
         cards.append(
             InventoryCard(

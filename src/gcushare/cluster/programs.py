@@ -72,9 +72,9 @@ def vendor_of_plugin(pod: SeenPod) -> Vendor:
 
 def port_of(pod: SeenPod, default: int) -> int:
     """The port where a program's pod answers HTTP: by its flag, else the port named as in the charts, or the first."""
-    told = flag(pod, "listen-port") or ""
-    if told.isdecimal() and int(told):
-        return int(told)
+    reported = flag(pod, "listen-port") or ""
+    if reported.isdecimal() and int(reported):
+        return int(reported)
     ports = [port for container in _containers_of(pod) for port in container.ports]
     named = [port.container_port for port in ports if port.name == _PORT_NAME]
     return next(iter([*named, *(port.container_port for port in ports)]), default)

@@ -10,7 +10,7 @@ from rich.text import Text
 from gcushare.cli.cards.bars import BarSegment, color_of, granted_bar, letter_of, used_bar
 from gcushare.cli.cards.boxes import clean, flow, fold, frame
 from gcushare.cli.cards.figures import (
-    UNTOLD,
+    UNKNOWN,
     describe_holder,
     describe_notes,
     describe_processes,
@@ -131,14 +131,14 @@ def _figures(card: CardView, unit: MemoryUnit | None) -> tuple[str, str]:
         granted = f"{share}  {show_percent(card.granted_units, card.units):>4}"
     total = show_bytes(card.memory_bytes, unit)
     if card.used_bytes is None:
-        return granted, f"{UNTOLD} of {total}  {'':>4}"
+        return granted, f"{UNKNOWN} of {total}  {'':>4}"
     number, _, word = show_bytes(card.used_bytes, unit).partition(" ")
     used = number if total.endswith(f" {word}") else f"{number} {word}"
     return granted, f"{used} of {total}  {show_percent(card.used_bytes, card.memory_bytes):>4}"
 
 
 def _box(card: CardView, paper: Paper) -> list[Text]:
-    uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNTOLD
+    uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
     title = Text.assemble((str(card.index), "bold"), "  ", (clean(card.model) or "unknown model", "bold"), "  ", uuid)
     badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
     if card.mode is not None:
@@ -148,7 +148,7 @@ def _box(card: CardView, paper: Paper) -> list[Text]:
 
 def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
     if not card.healthy:
-        yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is told'}", paper.inner))
+        yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is reported'}", paper.inner))
     for note in describe_notes(card, paper.unit):
         yield from (Text(line, "yellow") for line in fold(note, paper.inner))
     yield from _bars(card, paper)
@@ -182,11 +182,11 @@ def _readings(card: CardView, paper: Paper) -> Iterator[Text]:
         yield Text.assemble((f"{label} ", "dim"), text)
     if not paper.is_wide:
         return
-    numa = UNTOLD if card.numa_node is None else str(card.numa_node)
-    reserved = show_units(card.reserved_units, paper.unit) if card.units is not None else UNTOLD
+    numa = UNKNOWN if card.numa_node is None else str(card.numa_node)
+    reserved = show_units(card.reserved_units, paper.unit) if card.units is not None else UNKNOWN
     wide = (("serial", card.serial), ("pci", card.pci), ("numa", numa), ("reserved", reserved))
     for label, text in wide:
-        yield Text.assemble((f"{label} ", "dim"), clean(text) or UNTOLD)
+        yield Text.assemble((f"{label} ", "dim"), clean(text) or UNKNOWN)
 
 
 def _holder_lines(position: int, holder: HolderView, card: CardView, paper: Paper) -> Iterator[Text]:
@@ -231,9 +231,9 @@ def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[st
         if count:
             yield f"{count} {word}", style
     modes = ((mode.value, sum(card.mode is mode for card in cards)) for mode in CardMode)
-    told = ", ".join(f"{count} {word}" for word, count in modes if count)
-    if told:
-        yield told, ""
+    reported = ", ".join(f"{count} {word}" for word, count in modes if count)
+    if reported:
+        yield reported, ""
     units = [card.units for card in cards if card.units is not None]
     if units:
         yield f"granted {show_share(sum(card.granted_units for card in cards), sum(units), unit)}", ""

@@ -115,5 +115,5 @@ CARDS_PROGRAM = Program(
         (f"{CARDS} -o json | jq '.nodes[].cards[] | select(.healthy | not)'", "for programs"),
     ),
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
-    "its card alone. What a library does not tell is shown as '-'. NO_COLOR and COLUMNS are obeyed.",
+    "its card alone. What a library does not report is shown as '-'. NO_COLOR and COLUMNS are obeyed.",
 )

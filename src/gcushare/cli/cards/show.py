@@ -55,7 +55,7 @@ async def _print_each(screen: Screen, source: CardsSource, output: Output, inter
         found, trouble = await _fetch_again(source)
         cards = found or cards
         if trouble != before:
-            screen.tell("warning", f"{trouble}; trying again" if trouble else "answered again")
+            screen.say("warning", f"{trouble}; trying again" if trouble else "answered again")
 
 
 async def _show_live(screen: Screen, source: CardsSource, output: Output, interval_s: float) -> None:
@@ -98,7 +98,7 @@ def _print(screen: Screen, cards: CardsView, output: Output, *, one_line: bool =
         return
     screen.print_lines(_lines(screen, cards, output))
     for origin, why in sorted(cards.failures.items()):
-        screen.tell("warning", f"{origin}: {why}")
+        screen.say("warning", f"{origin}: {why}")
 
 
 def _lines(screen: Screen, cards: CardsView, output: Output) -> list[Text]:

@@ -157,13 +157,13 @@ async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) 
 
 
 def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:
-    told = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
+    reported = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
     failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, NodeStatus)}
-    if not told:
+    if not reported:
         raise _joined(list(failures.values()))
-    pids = {pid for status in told.values() for pid in process_ids(status)}
+    pids = {pid for status in reported.values() for pid in process_ids(status)}
     owners = ProcOwners(proc).find(pids)
-    views = [view_status(status, origin, owners) for origin, status in told.items()]
+    views = [view_status(status, origin, owners) for origin, status in reported.items()]
     return CardsView(
         nodes=tuple(sorted(views, key=lambda view: (view.node, view.vendor, view.origin))),
         failures={origin: str(error) for origin, error in failures.items()},

@@ -214,9 +214,9 @@ def _card(card: CardStatus, pods: Sequence[PodStatus], owners: Owners) -> CardVi
     )
 
 
-def _mode(told: str, holders: Sequence[HolderView]) -> CardMode:
+def _mode(reported: str, holders: Sequence[HolderView]) -> CardMode:
     """The mode that the plugin tells, else what its pods make of the card; an older plugin grants no whole cards."""
-    found = next((mode for mode in CardMode if mode.value == told), None)
+    found = next((mode for mode in CardMode if mode.value == reported), None)
     return found or (CardMode.SHARED if holders else CardMode.FREE)
 
 

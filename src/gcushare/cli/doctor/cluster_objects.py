@@ -121,16 +121,16 @@ async def _read_reports_of(reader: Reader, namespace: str) -> list[NodeReport]:
         lambda: reader.client.get(CONFIG_MAPS, MANAGER_STATE, namespace=namespace),
         empty,
     )
-    told = sorted(_mapping(found.get("data")).items())
-    return [_report(key.removeprefix(_NODE_KEY), str(value)) for key, value in told if key.startswith(_NODE_KEY)]
+    reported = sorted(_mapping(found.get("data")).items())
+    return [_report(key.removeprefix(_NODE_KEY), str(value)) for key, value in reported if key.startswith(_NODE_KEY)]
 
 
 def _report(node: str, text: str) -> NodeReport:
     try:
-        told = NODE_REPORT.read(text)
+        reported = NODE_REPORT.read(text)
     except RemoteContractError:
         return NodeReport(node, "unknown", f"its report {text[:80]!r} cannot be read")
-    return NodeReport(node, told.get("state", ""), told.get("reason", ""))
+    return NodeReport(node, reported.get("state", ""), reported.get("reason", ""))
 
 
 async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[CertificateFacts, ...]:

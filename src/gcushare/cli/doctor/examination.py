@@ -42,12 +42,12 @@ class _Doctor:
             facts, findings = await self._examine(client)
             fixes = fixes_of(findings) if self.settings.fix else []
             if not (fixes and self.settings.yes):
-                self._tell(facts, findings, ())
+                self._print(facts, findings, ())
             if not fixes or not self._is_agreed(fixes):
                 return EXIT_OF[worst(findings)]
             outcomes = await make(client, fixes)
             facts, findings = await self._examine(client)
-        self._tell(facts, findings, outcomes)
+        self._print(facts, findings, outcomes)
         failed = [f"{each.fix}: {each.problem}" for each in outcomes if each.problem]
         if failed:
             raise Refused("; ".join(failed))
@@ -69,7 +69,7 @@ class _Doctor:
         self.around.stderr.flush()
         return self.stdin.readline().strip().lower() in ("y", "yes")
 
-    def _tell(self, facts: Facts, findings: Sequence[Finding], outcomes: Sequence[Outcome]) -> None:
+    def _print(self, facts: Facts, findings: Sequence[Finding], outcomes: Sequence[Outcome]) -> None:
         stdout = self.around.stdout
         made = [each.fix for each in outcomes if not each.problem]
         if self.settings.output is Output.JSON:

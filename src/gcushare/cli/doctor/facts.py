@@ -91,10 +91,10 @@ class ExtenderFacts:
 
     def calls(self, verb: str) -> float | None:
         """How often the scheduler called a verb since the replicas started; None where no replica could be asked."""
-        told = [each for each in self.replicas if each.figures]
-        if not told:
+        reported = [each for each in self.replicas if each.figures]
+        if not reported:
             return None
-        return sum(each.figures.sum("gcushare_extender_request_seconds_count", verb=verb) for each in told)
+        return sum(each.figures.sum("gcushare_extender_request_seconds_count", verb=verb) for each in reported)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from gcushare.wire.documents.explain import (
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import is_finished, pod_ref, pod_request, pod_wishes
 
-UNTOLD_POLICY = "(the extender's default)"
+UNKNOWN_POLICY = "(the extender's default)"
 _MAX_UNREADABLE = 20
 
 
@@ -106,7 +106,7 @@ async def _explain_bound(api: KubeClient, question: _Question, pod: Pod, progres
     facts = snapshot.pods[pod.metadata.uid]
     assignment = snapshot.ledger.assignment(pod.metadata.uid)
     if assignment is None:
-        raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be told")
+        raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")
     document = explain_bound(assignment, facts.problem)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
@@ -148,11 +148,11 @@ def _compute(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> Expla
         request.units,
         request.cards,
         request.whole,
-        wishes.node_policy or UNTOLD_POLICY,
-        wishes.card_policy or UNTOLD_POLICY,
+        wishes.node_policy or UNKNOWN_POLICY,
+        wishes.card_policy or UNKNOWN_POLICY,
         selection.use if selection else (),
         selection.avoid if selection else (),
-        (wishes.whole_card_policy or UNTOLD_POLICY) if request.whole else "",
+        (wishes.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
     )
     unreadable = {name: facts.problem for name, facts in snapshot.nodes.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])

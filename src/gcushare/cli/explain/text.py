@@ -105,10 +105,10 @@ def _card_facts(explained: Explained, node: NodeState, scale: Scale, index: int)
     state = node.cards[index]
     word = explained.snapshot.vendor.device_word
     figures = f"{show_amount(scale.amount(state.held, node.unit))}/{show_amount(scale.amount(state.total, node.unit))}"
-    told = [f"{word}{index}"]
+    reported = [f"{word}{index}"]
     if state.card is not None:
-        told += [each for each in (state.card.card.model, state.card.card.uuid) if each]
-    yield "card", f"{', '.join(told)}: {figures} {scale.label} allocated"
+        reported += [each for each in (state.card.card.model, state.card.card.uuid) if each]
+    yield "card", f"{', '.join(reported)}: {figures} {scale.label} allocated"
     for line in legend(marks_of_card(state)):
         reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""
         yield "mind", f"{line[2:]}{reason}"

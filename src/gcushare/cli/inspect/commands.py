@@ -50,7 +50,7 @@ def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) ->
             screen.print_text(documents.to_csv(summary))
         case Output.TABLE | Output.WIDE as output:
             if not summary.nodes:
-                screen.tell("note", no_cards(summary.snapshot))
+                screen.say("note", no_cards(summary.snapshot))
             if settings.details:
                 screen.print_lines(detail_lines(summary, screen.width))
             else:

@@ -104,7 +104,7 @@ class ClusterEntry(_Entry, frozen=True):
 class InspectReport(_Entry, frozen=True):
     """The whole document; ``source`` is ``extender`` or ``api``.
 
-    ``untold``: bound pods that hold cards that cannot be told; no figure of the document has what they hold.
+    ``untold``: bound pods that hold cards that are not known; no figure of the document has what they hold.
     """
 
     version: int
@@ -135,7 +135,7 @@ def report_of(summary: Summary) -> InspectReport:
         ),
         nodes=[_node_entry(summary, node) for node in summary.nodes],
         pending=[_waiting_entry(facts) for facts in waits],
-        untold=[_waiting_entry(facts) for node in summary.nodes for facts in node.untold_pods],
+        untold=[_waiting_entry(facts) for node in summary.nodes for facts in node.unplaced_pods],
         problems=[*summary.snapshot.problems, *node_problems(summary)],
     )
 

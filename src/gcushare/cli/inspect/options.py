@@ -86,7 +86,7 @@ class TableSettings:
     interval: float = setting(
         parsers.duration_s(0.2, 3600),
         default=2.0,
-        help="With --watch and the extender's figures: between two questions. The API server tells by itself.",
+        help="With --watch and the extender's figures: between two questions. The API server reports by itself.",
     )
     namespace: str | None = setting(
         _text("NAME", "all namespaces"),

@@ -55,8 +55,8 @@ class Session:
     def tell_source(self, source: Source) -> None:
         """Say whose figures were shown."""
         if source.passed_over:
-            self.screen.tell("note", source.passed_over)
-        self.screen.tell("source", source.words)
+            self.screen.say("note", source.passed_over)
+        self.screen.say("source", source.words)
 
 
 def run(
@@ -87,9 +87,9 @@ def run(
 def warn(screen: Screen, problems: Sequence[str]) -> int:
     """Tell what could not be read; then not everything that was asked for was shown."""
     for problem in problems[:MAX_WARNINGS]:
-        screen.tell("warning", problem)
+        screen.say("warning", problem)
     if len(problems) > MAX_WARNINGS:
-        screen.tell("warning", f"and {len(problems) - MAX_WARNINGS} more; -o json lists all")
+        screen.say("warning", f"and {len(problems) - MAX_WARNINGS} more; -o json lists all")
     return FAILED if problems else DONE
 
 

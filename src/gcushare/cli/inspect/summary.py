@@ -24,7 +24,7 @@ class NodeSummary:
     allocated: Fraction
     pending: Fraction
     pending_pods: tuple[PodFacts, ...]
-    untold_pods: tuple[PodFacts, ...]
+    unplaced_pods: tuple[PodFacts, ...]
     """Pods that hold memory of cards that cannot be told: more is in use than the figures say."""
     corrected_cards: frozenset[int]
 
@@ -93,9 +93,9 @@ def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, nam
     """Reduce a snapshot."""
     states = snapshot.nodes_with_cards()
     scale = choose_scale(state.unit for state in states)
-    pending, untold = snapshot.without_card(), snapshot.untold()
+    pending, unplaced = snapshot.without_card(), snapshot.unplaced()
     nodes = [
-        _summarise_node(snapshot, state, scale, (pending.get(state.name, ()), untold.get(state.name, ())))
+        _summarise_node(snapshot, state, scale, (pending.get(state.name, ()), unplaced.get(state.name, ())))
         for state in states
     ]
     nodes.sort(key=_ORDERS[sort_by])
@@ -135,7 +135,7 @@ def _summarise_node(
     scale: Scale,
     without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
 ) -> NodeSummary:
-    pending, untold = without_card
+    pending, unplaced = without_card
     corrected = (
         grant.index
         for uid, each in state.assignments.items()
@@ -150,7 +150,7 @@ def _summarise_node(
         allocated=scale.amount(state.used, state.unit),
         pending=scale.amount(sum(facts.units for facts in pending), state.unit),
         pending_pods=tuple(pending),
-        untold_pods=tuple(untold),
+        unplaced_pods=tuple(unplaced),
         corrected_cards=frozenset(corrected),
     )
 

@@ -86,12 +86,12 @@ async def _print_changes(
         look = Look.at(summary)
         if before is None:
             screen.print_lines(_lines(summary, None, settings))
-            screen.tell("source", live.snapshot.source.words)
+            screen.say("source", live.snapshot.source.words)
         else:
             lines = changes_between(before, look)
             screen.print_text("".join(f"{time_now()} {line}\n" for line in lines))
         if live.trouble != trouble:
-            screen.tell("warning", f"{live.trouble}; trying again" if live.trouble else "answered again")
+            screen.say("warning", f"{live.trouble}; trying again" if live.trouble else "answered again")
         before, trouble = look, live.trouble
 
 

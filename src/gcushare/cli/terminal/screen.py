@@ -71,7 +71,7 @@ class Screen:
         """Wait until nobody reads the output any more; see `pipes.until_closed`."""
         await until_closed(self._around.stdout)
 
-    def tell(self, kind: str, line: str) -> None:
+    def say(self, kind: str, line: str) -> None:
         """Say something beside the output: a warning, a hint, a source."""
         self._around.stderr.write(f"{kind}: {escape(line)}\n")
         self._around.stderr.flush()

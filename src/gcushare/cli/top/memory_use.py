@@ -38,7 +38,7 @@ class CardReadings:
     pods: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
-    def tells_pods(self) -> bool:
+    def reports_pods(self) -> bool:
         """Whether the plugin tells what each pod uses of this card."""
         return UNATTRIBUTED in self.values
 
@@ -106,8 +106,8 @@ def use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> list
 
 def nodes_without_readings(summary: Summary, readings: Iterable[CardKey]) -> list[str]:
     """Nodes of which no plugin told anything."""
-    told = {node for node, _ in readings}
-    return [node.name for node in summary.nodes if node.name not in told]
+    reported = {node for node, _ in readings}
+    return [node.name for node in summary.nodes if node.name not in reported]
 
 
 def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mapping[CardKey, CardReadings]) -> CardUseRow:
@@ -161,17 +161,17 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
     ]
 
 
-def how_to_tell(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> str:
+def pod_use_hint(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> str:
     """What to do where plugins do not tell what pods use; empty where all do, or where none could be asked."""
     asked = {node.name for node in summary.nodes} & {node for node, _ in readings}
-    telling = {node for (node, _), found in readings.items() if found.tells_pods}
+    telling = {node for (node, _), found in readings.items() if found.reports_pods}
     silent = len(asked - telling)
     if not silent:
         return ""
     where = f" on {silent} of {len(asked)} nodes" if asked & telling else ""
     return (
-        f"what each pod uses is not told{where}: --pod-use of the device plugin tells it (podUse: true in its chart), "
-        "by the host's process ids"
+        f"what each pod uses is not reported{where}: --pod-use of the device plugin reports it "
+        "(podUse: true in its chart), by the host's process ids"
     )
 
 

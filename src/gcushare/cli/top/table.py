@@ -15,7 +15,7 @@ from gcushare.cli.top.memory_use import POWER, TEMPERATURE, UNATTRIBUTED, UTILIZ
 from gcushare.core.units import GIB
 from gcushare.core.wording import some_names
 
-_UNTOLD = "-"
+_UNKNOWN = "-"
 _MAX_PODS = 4
 
 
@@ -65,7 +65,7 @@ def use_report(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], unread: Ma
         )
         for row in rows
     ]
-    told = [
+    reported = [
         PodUseReport(
             node=row.node,
             index=row.index,
@@ -76,7 +76,7 @@ def use_report(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], unread: Ma
         )
         for row in pods
     ]
-    return UseReport(version=1, cards=cards, pods=told, problems=dict(unread))
+    return UseReport(version=1, cards=cards, pods=reported, problems=dict(unread))
 
 
 def use_csv(report: UseReport) -> str:
@@ -186,11 +186,11 @@ def _pods(row: CardUseRow) -> str:
 
 
 def _gib(size: int | None) -> str:
-    return _UNTOLD if size is None else f"{size / GIB:.1f}"
+    return _UNKNOWN if size is None else f"{size / GIB:.1f}"
 
 
 def _figure(value: float | None, unit: str) -> str:
-    return _UNTOLD if value is None else f"{value:.0f}{unit}"
+    return _UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def _count(number: int, word: str) -> str:

@@ -12,8 +12,8 @@ from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.top.memory_use import (
     CardKey,
     CardReadings,
-    how_to_tell,
     nodes_without_readings,
+    pod_use_hint,
     pod_use_rows,
     use_rows,
 )
@@ -56,12 +56,12 @@ def _print(session: Session, output: Output, summary: Summary, readings: Reading
             session.screen.print_text(use_csv(report))
         case Output.TABLE | Output.WIDE:
             if not rows:
-                session.screen.tell("note", no_cards(summary.snapshot))
+                session.screen.say("note", no_cards(summary.snapshot))
             width = session.screen.width
             lines = use_lines(summary, rows, width, is_wide=output is Output.WIDE)
             session.screen.print_lines([*lines, *pod_use_lines(summary, pods, width)])
-            if hint := how_to_tell(summary, readings):
-                session.screen.tell("note", hint)
+            if hint := pod_use_hint(summary, readings):
+                session.screen.say("note", hint)
 
 
 def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict[str, str]:
@@ -72,7 +72,7 @@ def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> 
         namespace = settings.plugins.plugin_namespace
         subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"
         problems[subject] = (
-            f"no device plugin in namespace {namespace!r} tells what is in use there; --plugin-namespace and "
+            f"no device plugin in namespace {namespace!r} reports what is in use there; --plugin-namespace and "
             "--plugin-selector say where the plugins are"
         )
     return problems

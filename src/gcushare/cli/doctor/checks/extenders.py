@@ -56,13 +56,13 @@ def check_answers(facts: Facts) -> Iterator[Finding]:
 
 def check_leader(facts: Facts) -> Iterator[Finding]:
     """Exactly one replica serves."""
-    told = [each for each in facts.extender.replicas if each.figures]
-    leaders = [each.name for each in told if each.is_leader]
-    if told and not leaders:
+    reported = [each for each in facts.extender.replicas if each.figures]
+    leaders = [each.name for each in reported if each.is_leader]
+    if reported and not leaders:
         yield error(
             "no-leader",
             "scheduler extender",
-            f"none of {len(told)} replicas serves; {_lease_words(facts)}",
+            f"none of {len(reported)} replicas serves; {_lease_words(facts)}",
             "see in the replicas' logs why the Lease cannot be renewed: rights, another namespace, no API server",
         )
     if len(leaders) > 1:
@@ -97,11 +97,13 @@ def check_watches(facts: Facts) -> Iterator[Finding]:
 
 def check_versions(facts: Facts) -> Iterator[Finding]:
     """Extender, plugins and this program must be of one release."""
-    told = [(f"extender {each.name}", each.version) for each in facts.extender.replicas if each.version]
-    reference = told[0][1] if told else facts.own_version
-    told += [(f"plugin of node {each.node}", each.status.version) for each in facts.plugins if each.status is not None]
-    told.append(("gcushare doctor", facts.own_version))
-    for subject, version in told:
+    reported = [(f"extender {each.name}", each.version) for each in facts.extender.replicas if each.version]
+    reference = reported[0][1] if reported else facts.own_version
+    reported += [
+        (f"plugin of node {each.node}", each.status.version) for each in facts.plugins if each.status is not None
+    ]
+    reported.append(("gcushare doctor", facts.own_version))
+    for subject, version in reported:
         if _release(version) != _release(reference):
             yield warning(
                 "versions-differ",

@@ -113,7 +113,7 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
                 yield warning(
                     "sick-card",
                     f"node {node.metadata.name} card {card.index}",
-                    f"{card.reason or 'no reason is told'}; its {card.units} units take no new pods",
+                    f"{card.reason or 'no reason is reported'}; its {card.units} units take no new pods",
                     "pods on it go on as far as the hardware lets them: move them, and have the card looked after",
                 )
 

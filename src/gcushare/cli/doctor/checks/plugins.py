@@ -67,7 +67,7 @@ def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
         yield error(
             "plugin-unreachable",
             subject,
-            f"the plugin {plugin.pod.key} does not tell its state: {plugin.problem}",
+            f"the plugin {plugin.pod.key} does not report its state: {plugin.problem}",
             "see its log; a network policy may keep the API server away from its port; another system's plugin has no "
             "/status",
         )
@@ -81,7 +81,7 @@ def _check_problems(plugin: PluginFacts) -> Iterator[Finding]:
         kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
         yield make(
             kind, f"node {plugin.node}", f"the plugin says of its {part}: {problem}",
-            f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} tells what it tried",
+            f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} says what it tried",
         )  # fmt: skip
 
 

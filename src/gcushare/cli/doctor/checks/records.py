@@ -136,19 +136,19 @@ def check_kubelet_ids(facts: Facts) -> Iterator[Finding]:
     """The card of the record must be the card of the ids that the kubelet gave."""
     pods = {pod.metadata.uid: pod for pod in facts.pods}
     for plugin in facts.plugins:
-        for told in plugin.status.pods if plugin.status is not None else ():
-            pod = pods.get(told.uid)
+        for reported in plugin.status.pods if plugin.status is not None else ():
+            pod = pods.get(reported.uid)
             if pod is not None:
-                yield from _compare(facts, plugin, told, pod)
+                yield from _compare(facts, plugin, reported, pod)
 
 
-def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -> Iterator[Finding]:
+def _compare(facts: Facts, plugin: PluginFacts, reported: PodStatus, pod: SeenPod) -> Iterator[Finding]:
     record = _record(pod, plugin.vendor)
     # The pod was read before the plugin was asked: a correction in between shows in only one of them.
-    held = set(told.held_by_card)
-    if not held or told.unconfirmed or record is None or told.recorded_cards is None:
+    held = set(reported.held_by_card)
+    if not held or reported.unconfirmed or record is None or reported.recorded_cards is None:
         return
-    if set(record.card_indexes) == held or set(told.recorded_cards) == held:
+    if set(record.card_indexes) == held or set(reported.recorded_cards) == held:
         return
     if bound_for_s(facts, pod) <= SETTLED_AFTER_S:
         return
@@ -156,7 +156,7 @@ def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -
         "record-differs",
         f"pod {pod.key}",
         f"its record says card {_cards(record.card_indexes)} of {plugin.node}, and the kubelet gave it ids of card "
-        f"{_cards(sorted(held))}: the scheduler counts its {told.units} units on the wrong card",
+        f"{_cards(sorted(held))}: the scheduler counts its {reported.units} units on the wrong card",
         f"the plugin of {plugin.node} corrects this within a second: see its log for why it may not write pods",
     )
 

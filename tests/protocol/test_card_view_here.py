@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.cli.cards.status_sources import PluginLooker
+from gcushare.cli.cards.status_sources import AddressSource
 from gcushare.cluster.plugin_status import ClientTls
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
@@ -22,7 +22,7 @@ from tests.native.libraries import install_fake
 from tests.protocol.card_view_rig import NOWHERE, Caller, serving, simulated
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_certificates import Authority
-from tests.unit.card_pictures import card, status
+from tests.unit.card_views import card, status
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
 
@@ -213,7 +213,7 @@ async def test_a_plugin_that_answers_https_alone_is_found_out_where_no_address_i
     context.load_cert_chain(*issued.write(tmp_path))
     async with serving(msgspec.json.encode(status(card(0))), context) as url:
         plain = url.replace("https:", "http:")
-        found = await PluginLooker((plain,), ClientTls(), NOWHERE, tries_tls=True).look()
+        found = await AddressSource((plain,), ClientTls(), NOWHERE, tries_tls=True).fetch()
         assert [node.node for node in found.nodes] == ["node-1"]
         with pytest.raises(RetryableError, match="http://"):
-            await PluginLooker((plain,), ClientTls(), NOWHERE).look()
+            await AddressSource((plain,), ClientTls(), NOWHERE).fetch()

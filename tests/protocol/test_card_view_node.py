@@ -12,7 +12,7 @@ from tests.extender_objects import Document, pod_document
 from tests.protocol.card_view_rig import Caller
 from tests.protocol.inspect_rig import Cluster, a_node, cluster, in_namespace
 from tests.protocol.plugin_rig import PluginRig
-from tests.unit.card_pictures import busy, card, status
+from tests.unit.card_views import busy, card, status
 
 PLUGIN = "gcushare-device-plugin-x7"
 PROXY = "/api/v1/namespaces/kube-system/pods/"

@@ -86,9 +86,9 @@ async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_tells_of_it(s
             ran, named = await seen.call("--source", source), await seen.call("-d", "--source", source)
             assert ran.code == named.code == 0
             assert ran.lines[1].split()[-1] == "4/32+"
-            assert "1 pod holds cards that cannot be told, on node-1; -d names them" in ran.lines
+            assert "1 pod holds cards that are not known, on node-1; -d names them" in ran.lines
             assert any(
-                line.startswith("default/broken (node-1) holds cards that cannot be told: ") for line in named.lines
+                line.startswith("default/broken (node-1) holds cards that are not known: ") for line in named.lines
             )
             document = json.loads((await seen.call("-o", "json", "--source", source)).out)
             assert [(pod["name"], pod["node"], pod["units"]) for pod in document["untold"]] == [("broken", "node-1", 4)]

@@ -52,7 +52,7 @@ async def test_grants_stand_beside_what_is_used_and_a_card_over_its_grants_is_na
         assert ran.lines[2].split()[:9] == ["node-1", "1", "8.0", "11.0", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].endswith("over by 3.0: default/b")
         assert ran.lines[3].startswith("1 card: ")
-        assert "note: what each pod uses is not told: --pod-use of the device plugin" in ran.err
+        assert "note: what each pod uses is not reported: --pod-use of the device plugin" in ran.err
         document = json.loads((await found.call("top", "-o", "json")).out)
         assert [(card["usedBytes"], card["over"]) for card in document["cards"]] == [
             (int(3.5 * GIB), False),
@@ -115,7 +115,9 @@ async def test_nodes_without_a_plugin_and_plugins_that_fail_are_told_and_the_res
         assert ran.code == 1
         assert ran.lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
         assert ran.lines[2].split()[:4] == ["node-2", "0", "0.0", "-"]
-        assert "warning: node node-2: no device plugin in namespace 'kube-system' tells what is in use there" in ran.err
+        assert (
+            "warning: node node-2: no device plugin in namespace 'kube-system' reports what is in use there" in ran.err
+        )
         assert "warning: plugin kube-system/gcushare-device-plugin-silent on node-3:" in ran.err
 
 

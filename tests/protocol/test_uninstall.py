@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.cli.uninstall.__main__ import main
-from gcushare.cli.uninstall.clean import Cleaner, Wish
+from gcushare.cli.uninstall.clean import Cleaner
+from gcushare.cli.uninstall.leftovers import Cleanup
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.entry import Surroundings
@@ -79,15 +80,15 @@ class KubeletClock:
         self._server.registry.update(BY_NAME["nodes"], Key("", "n1"), change, status_only=True)
 
 
-async def clean(server: ApiServer, wish: Wish, clock: KubeletClock) -> tuple[frozenset[str], list[str]]:
+async def clean(server: ApiServer, cleanup: Cleanup, clock: KubeletClock) -> tuple[frozenset[str], list[str]]:
     lines: list[str] = []
     async with KubeClient(KubeConfig(server.url, "test")) as client:
-        return await Cleaner(client, wish, clock, lines.append).run(), lines
+        return await Cleaner(client, cleanup, clock, lines.append).run(), lines
 
 
 async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> None:
-    wish = Wish(vendors=(ENFLAME,), with_labels=True)
-    remembering, lines = await clean(server, wish, KubeletClock(server, 300))
+    cleanup = Cleanup(vendors=(ENFLAME,), with_labels=True)
+    remembering, lines = await clean(server, cleanup, KubeletClock(server, 300))
     assert remembering == {"n1", "n2"}
     for name in ("n1", "n2"):
         found = stored(server, name)
@@ -99,9 +100,9 @@ async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> 
 
 async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server: ApiServer) -> None:
     server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
-    wish = Wish(vendors=(ENFLAME,), wait_s=600)
+    cleanup = Cleanup(vendors=(ENFLAME,), wait_s=600)
     clock = KubeletClock(server, 300)
-    remembering, lines = await clean(server, wish, clock)
+    remembering, lines = await clean(server, cleanup, clock)
     assert remembering == frozenset()
     assert clock.monotonic() == 300
     assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
@@ -110,7 +111,7 @@ async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server:
 
 async def test_waiting_ends_with_its_time_and_names_the_nodes(server: ApiServer) -> None:
     server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
-    remembering, _ = await clean(server, Wish(vendors=(ENFLAME,), wait_s=60), KubeletClock(server, 300))
+    remembering, _ = await clean(server, Cleanup(vendors=(ENFLAME,), wait_s=60), KubeletClock(server, 300))
     assert remembering == {"n1"}
 
 

@@ -19,7 +19,7 @@ from gcushare.cli.support_bundle.answers import INSPECT as PLAIN_INSPECT
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.cutting import LOG_LINE
 from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY
-from gcushare.cli.top.card_use import parse_metrics
+from gcushare.cli.top.memory_use import parse_metrics
 from gcushare.cluster.extender_document import INSPECT, decode_document
 from gcushare.config_manager.host.record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText

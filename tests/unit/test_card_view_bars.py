@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.cli.cards.bars import LETTERS, Part, granted_bar, letter_of, used_bar
+from gcushare.cli.cards.bars import LETTERS, BarSegment, granted_bar, letter_of, used_bar
 
-PARTS = st.lists(st.builds(Part, st.integers(0, 200), st.booleans()), max_size=12)
+PARTS = st.lists(st.builds(BarSegment, st.integers(0, 200), st.booleans()), max_size=12)
 
 
 @given(PARTS, st.integers(0, 300), st.integers(12, 120))
-def test_a_bar_has_its_width_and_a_part_for_every_pod(parts: list[Part], total: int, width: int) -> None:
+def test_a_bar_has_its_width_and_a_part_for_every_pod(parts: list[BarSegment], total: int, width: int) -> None:
     bar = granted_bar(parts, total, width).plain
     assert len(bar) == width
     assert [char for char in bar if char in LETTERS] == [letter_of(position) for position in range(len(parts))]
@@ -20,7 +20,7 @@ def test_a_bar_has_its_width_and_a_part_for_every_pod(parts: list[Part], total: 
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=8), st.integers(16, 100))
 def test_a_part_is_as_long_as_its_share_to_a_column(sizes: list[int], width: int) -> None:
     total = sum(sizes)
-    bar = granted_bar([Part(size) for size in sizes], total, width).plain
+    bar = granted_bar([BarSegment(size) for size in sizes], total, width).plain
     starts = [*(bar.index(letter_of(position)) for position in range(len(sizes))), width]
     for position, size in enumerate(sizes):
         length = starts[position + 1] - starts[position]
@@ -29,12 +29,12 @@ def test_a_part_is_as_long_as_its_share_to_a_column(sizes: list[int], width: int
 
 
 def test_parts_are_told_apart_without_colours_and_waiting_ones_are_lighter() -> None:
-    bar = granted_bar([Part(4), Part(4), Part(4, is_waiting=True)], 16, 16)
+    bar = granted_bar([BarSegment(4), BarSegment(4), BarSegment(4, is_waiting=True)], 16, 16)
     assert bar.plain == "a███b▓▓▓c▒▒▒░░░░"
 
 
 def test_pods_that_hold_more_than_the_card_has_fill_it() -> None:
-    assert granted_bar([Part(12), Part(12)], 16, 16).plain == "a███████b▓▓▓▓▓▓▓"
+    assert granted_bar([BarSegment(12), BarSegment(12)], 16, 16).plain == "a███████b▓▓▓▓▓▓▓"
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 38), st.integers(10, 120))

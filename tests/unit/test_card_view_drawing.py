@@ -1,14 +1,14 @@
-"""The picture as lines: every kind of card, every width, and what nobody tells."""
+"""The cards as lines: every kind of card, every width, and what nobody tells."""
 
 from __future__ import annotations
 
 import pytest
 from rich.cells import cell_len
 
-from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, picture_lines
+from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
 from gcushare.core.units import GIB
 from gcushare.wire.documents.node_status import ClosureStatus, LeftOutStatus, UnreadableStatus, UseStatus
-from tests.unit.card_pictures import busy, card, drawn, picture, pod, status, use
+from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}
 
@@ -18,7 +18,7 @@ def boxes(lines: list[str]) -> list[str]:
 
 
 def test_a_busy_node_at_eighty_columns() -> None:
-    assert drawn(picture(busy(), owners=OWNERS)) == [
+    assert drawn(cards(busy(), owners=OWNERS)) == [
         "node-1   enflame   driver 1.4.2   unit GB   plugin 1.2.3, plugin.example",
         "4 cards  1 sick  1 cordoned  1 free, 2 shared, 1 whole  granted 33 of 64 GB",
         "used 24.0 GB  5 pods",
@@ -60,13 +60,13 @@ def test_a_busy_node_at_eighty_columns() -> None:
 )
 @pytest.mark.parametrize("is_wide", [False, True], ids=["table", "wide"])
 def test_every_box_is_as_wide_as_the_terminal_within_bounds(width: int | None, drawn_at: int, is_wide: bool) -> None:
-    lines = [line.plain for line in picture_lines(picture(busy(), owners=OWNERS), width, is_wide=is_wide)]
+    lines = [line.plain for line in view_lines(cards(busy(), owners=OWNERS), width, is_wide=is_wide)]
     assert {cell_len(line) for line in boxes(lines)} == {drawn_at}
     assert max(map(cell_len, lines)) == drawn_at
 
 
 def test_wide_tells_the_whole_uuid_the_slot_the_reserve_and_the_pods_uids() -> None:
-    text = "\n".join(drawn(picture(busy()), 120, is_wide=True))
+    text = "\n".join(drawn(cards(busy()), 120, is_wide=True))
     assert "╭─ 0  S60  GCU-0f4e3c2a-77f0-11ef-9a5b-0242ac120000 ─" in text
     assert "serial S0000   pci 0000:00:00.0   numa 0   reserved 1 GB" in text
     assert "a default/train-7   6 GB   main 4, side 2   uid uid-of-train-7" in text
@@ -83,19 +83,19 @@ def test_wide_tells_the_whole_uuid_the_slot_the_reserve_and_the_pods_uids() -> N
     ],
 )
 def test_amounts_are_in_the_nodes_own_unit(unit: str, units: int, granted: str, used: str) -> None:
-    lines = drawn(picture(status(card(0, units=units, use=use(1.5)), pods=(pod("d/a", {0: 3}),), unit=unit)))
+    lines = drawn(cards(status(card(0, units=units, use=use(1.5)), pods=(pod("d/a", {0: 3}),), unit=unit)))
     assert any(f"  {granted} " in line for line in lines)
     assert any(f"  {used} " in line for line in lines)
 
 
 def test_small_use_is_told_in_megabytes() -> None:
-    lines = drawn(picture(status(card(0, use=use(0.03)))))
+    lines = drawn(cards(status(card(0, use=use(0.03)))))
     assert any("31 MB of 16.0 GB" in line for line in lines)
     assert any("▕▎░" in line or "▕▏░" in line for line in lines), "a little is not nothing"
 
 
 def test_a_library_that_tells_a_part_only_leaves_dashes() -> None:
-    lines = drawn(picture(status(card(0, use=UseStatus(power_watts=70.4)))))
+    lines = drawn(cards(status(card(0, use=UseStatus(power_watts=70.4)))))
     assert any("temperature -   power 70 W   busy -" in line for line in lines)
     assert any("▕····" in line and "- of 16.0 GB" in line for line in lines)
     assert not any("used 0" in line for line in lines)
@@ -103,26 +103,26 @@ def test_a_library_that_tells_a_part_only_leaves_dashes() -> None:
 
 def test_the_reason_of_a_sick_card_is_folded_and_never_cut() -> None:
     reason = "double bit ECC errors: " + "volatile " * 12 + "row remapping is pending"
-    lines = drawn(picture(status(card(0, health="Unhealthy", reason=reason))), 60)
+    lines = drawn(cards(status(card(0, health="Unhealthy", reason=reason))), 60)
     told = " ".join(line.strip("│ ") for line in lines[lines.index(next(x for x in lines if "sick:" in x)) :][:6])
     assert " ".join(reason.split()) in told
 
 
 def test_chinese_text_keeps_the_frame_straight() -> None:
     long = "显存校验错误,请联系机房管理员更换这张卡" * 3
-    lines = drawn(picture(status(card(0, model="燧原 云燧", health="Unhealthy", reason=long))), 80)
+    lines = drawn(cards(status(card(0, model="燧原 云燧", health="Unhealthy", reason=long))), 80)
     assert {cell_len(line) for line in boxes(lines)} == {80}
     assert any("燧原 云燧" in line for line in lines)
     assert "".join(line.strip("│ ") for line in lines if "显存" in line or "机房" in line).count("更换这张卡") == 3
 
 
 def test_escapes_of_others_do_not_reach_the_terminal() -> None:
-    lines = drawn(picture(status(card(0, model="\x1b[31mT20\n", health="Unhealthy", reason="a\tb\x07c"))))
+    lines = drawn(cards(status(card(0, model="\x1b[31mT20\n", health="Unhealthy", reason="a\tb\x07c"))))
     assert not any(char in line for line in lines for char in "\x1b\x07\n\t")
 
 
 def test_a_model_that_is_too_long_is_cut_and_the_state_is_not() -> None:
-    lines = drawn(picture(status(card(0, model="M" * 100, cordoned=True))), 60)
+    lines = drawn(cards(status(card(0, model="M" * 100, cordoned=True))), 60)
     (edge,) = [line for line in lines if line.startswith("╭")]
     assert edge.endswith(" healthy  cordoned  free ─╮")
     assert "MMM…" in edge
@@ -130,14 +130,14 @@ def test_a_model_that_is_too_long_is_cut_and_the_state_is_not() -> None:
 
 def test_a_pod_with_a_long_name_is_told_in_full() -> None:
     name = f"{'n' * 63}/{'p' * 100}"
-    lines = drawn(picture(status(card(0), pods=(pod(name, {0: 4}),))))
+    lines = drawn(cards(status(card(0), pods=(pod(name, {0: 4}),))))
     assert name in "".join(line.strip("│ ") for line in lines)
     assert any("4 GB" in line for line in lines if "of" not in line)
 
 
 def test_more_pods_than_letters_are_all_listed() -> None:
     pods = tuple(pod(f"default/p-{n:03}", {0: 1}) for n in range(60))
-    lines = drawn(picture(status(card(0, units=160, memory_bytes=160 * GIB), pods=pods)))
+    lines = drawn(cards(status(card(0, units=160, memory_bytes=160 * GIB), pods=pods)))
     assert [line.split()[2] for line in lines if "default/p-" in line] == [f"default/p-{n:03}" for n in range(60)]
     assert [line.split()[1] for line in lines if "default/p-" in line][-9:] == ["Z", *["*"] * 8]
 
@@ -150,7 +150,7 @@ def test_what_has_no_card_and_what_is_wrong_is_told_below_and_above() -> None:
         left_out=(LeftOutStatus(index=7, uuid="GCU-7", reason="MIG is on"),),
         unreadable_pods=(UnreadableStatus(pod="d/broken", reason="'zero' is not a whole number"),),
     )
-    lines = drawn(picture(found))
+    lines = drawn(cards(found))
     assert lines[2:4] == ["problem of cards: no card was found", "problem of cdi: the folder is read-only"]
     assert lines[-4:] == [
         "card 7 GCU-7 is not shared: MIG is on",
@@ -162,7 +162,7 @@ def test_what_has_no_card_and_what_is_wrong_is_told_below_and_above() -> None:
 
 def test_a_plugin_without_any_card_is_still_a_picture() -> None:
     found = status(problems={"cards": "no card was found"}, unit=None, driver="")
-    assert drawn(picture(found)) == [
+    assert drawn(cards(found)) == [
         "node-1   enflame   driver unknown   plugin 1.2.3, plugin.example",
         "0 cards  0 pods",
         "problem of cards: no card was found",
@@ -174,21 +174,21 @@ def test_a_plugin_without_any_card_is_still_a_picture() -> None:
     [(("memory",), ""), ((), ""), (("memory", "whole"), "memory and whole cards"), (("whole",), "whole cards only")],
 )
 def test_a_node_that_hands_out_whole_cards_says_so(modes: tuple[str, ...], told: str) -> None:
-    head = drawn(picture(status(card(0), modes=modes)), 120)[0]
+    head = drawn(cards(status(card(0), modes=modes)), 120)[0]
     assert told in head
     assert ("whole" in head) is bool(told)
 
 
 def test_two_vendors_of_one_node_stand_below_each_other() -> None:
     other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
-    lines = drawn(picture(busy(), other))
+    lines = drawn(cards(busy(), other))
     heads = [line.split()[1] for line in lines if line.startswith("node-1")]
     assert heads == ["enflame", "aliyun"]
     assert lines[lines.index(next(line for line in lines if "aliyun" in line)) - 1] == ""
 
 
 def test_a_pod_on_two_cards_stands_on_both_with_its_part_of_each() -> None:
-    lines = drawn(picture(status(card(0), card(1), pods=(pod("d/a", {0: 2, 1: 3}),))))
+    lines = drawn(cards(status(card(0), card(1), pods=(pod("d/a", {0: 2, 1: 3}),))))
     assert [line.split()[3:5] for line in lines if "d/a" in line] == [["2", "GB"], ["3", "GB"]]
     assert any(line.endswith("1 pod") for line in lines)
 
@@ -199,7 +199,7 @@ def test_a_pod_that_uses_more_than_its_share_is_told_with_how_much_more() -> Non
         pod("d/b", {0: 4}, used_by_card={0: 4 * GIB}),
         pod("d/w", {1: 1}, whole=True, units=0, used_by_card={1: 16 * GIB}),
     )
-    lines = drawn(picture(status(card(0), card(1, mode="whole"), pods=pods)))
+    lines = drawn(cards(status(card(0), card(1, mode="whole"), pods=pods)))
     assert [line[2:56].rstrip() for line in lines if "used " in line and "▕" not in line] == [
         "a d/a   4 GB   used 6.0 GB, over by 2.0 GB   main 4",
         "b d/b   4 GB   used 4.0 GB   main 4",
@@ -209,9 +209,9 @@ def test_a_pod_that_uses_more_than_its_share_is_told_with_how_much_more() -> Non
 
 def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
     closed = ClosureStatus(use="whole", pod="d/gone", until=1_800_000_000)
-    lines = drawn(picture(status(card(0, held_units=12, unrecorded_units=12, closed=(closed,)))))
+    lines = drawn(cards(status(card(0, held_units=12, unrecorded_units=12, closed=(closed,)))))
     text = " ".join(" ".join(line.strip("│ ") for line in lines).split())
     assert "healthy closed free" in text
     assert "closed to pods that want it whole until 2027-01-15T08:00:00Z at the latest: containers of d/gone" in text
-    assert "a 12 GB held by pods of which no record tells" in text
+    assert "a 12 GB held by pods that no record names" in text
     assert "12 of 16 GB 75%" in text

@@ -1,4 +1,4 @@
-"""The picture of a status, of this and of older plugins."""
+"""The cards of a status, of this and of older plugins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from gcushare.cli.cards.view import HolderState, view_status
 from gcushare.core.nodes import CardMode
 from gcushare.wire.documents.node_status import parse_node_status
-from tests.unit.card_pictures import NO_OWNERS, busy, card, picture, pod, status, use
+from tests.unit.card_views import NO_OWNERS, busy, card, cards, pod, status, use
 
 
 def test_a_status_survives_the_wire_with_everything() -> None:
@@ -80,7 +80,7 @@ def test_a_pods_use_is_not_known_where_no_process_of_it_is() -> None:
 
 
 def test_the_document_for_programs_has_the_same_in_numbers() -> None:
-    document = json.loads(msgspec.json.encode(picture(busy(), owners={4242: "uid-of-train-7"})))
+    document = json.loads(msgspec.json.encode(cards(busy(), owners={4242: "uid-of-train-7"})))
     assert document["version"] == 1
     (node,) = document["nodes"]
     assert (node["source"], node["podsKnown"], node["unit"]) == ("plugin", True, "1")

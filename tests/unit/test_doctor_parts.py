@@ -11,8 +11,7 @@ import pytest
 
 from gcushare.cli.doctor.checks.registry import CHECKS, examine
 from gcushare.cli.doctor.checks.views import span, words_of
-from gcushare.cli.doctor.clocks import lease_clock
-from gcushare.cli.doctor.facts import Facts, parse_time
+from gcushare.cli.doctor.facts import Facts, lease_clock, parse_time
 from gcushare.cli.doctor.findings import (
     RemoveAnnotation,
     RemoveCapacity,
@@ -25,10 +24,10 @@ from gcushare.cli.doctor.findings import (
     worst,
 )
 from gcushare.cli.doctor.fix import patch_of
-from gcushare.cli.doctor.objects import SeenPod
-from gcushare.cli.doctor.programs import Program, port_of, program_of, vendor_of_plugin
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
 from gcushare.cluster.metrics_text import parse_figures
+from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.programs import Program, port_of, program_of, vendor_of_plugin
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ALIYUN, ENFLAME

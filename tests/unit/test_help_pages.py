@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,3 +94,58 @@ def test_a_long_example_is_broken_as_a_shell_reads_it() -> None:
     shown = stdout.getvalue().partition("Examples:\n")[2].partition("      does it")[0]
     assert "\\\n" in shown
     assert shlex.split(shown.replace("\\\n", " ")) == line.split()
+
+
+PEOPLE = ("gcushare", "kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
+
+HEAVY = (
+    "aiohttp",
+    "cryptography",
+    "google.protobuf",
+    "grpc",
+    "kubernetes_asyncio",
+    "prometheus_client",
+    "rich",
+    "ruamel",
+    "uvloop",
+    "watchfiles",
+    "gcushare.kube.client",
+)
+"""What a command needs once it runs, and nobody who asks for help should wait for."""
+
+_LOADED_BY_HELP = """
+import importlib, io, json, sys
+from gcushare.runtime.entry import Surroundings
+found = {}
+for script, words in json.loads(sys.argv[1]):
+    module, function = script.split(":")
+    around = Surroundings((*words, "--help"), {}, io.StringIO(), io.StringIO())
+    assert getattr(importlib.import_module(module), function)(around) == 0
+    found[" ".join((script, *words))] = [each for each in json.loads(sys.argv[2]) if each in sys.modules]
+print(json.dumps(found))
+"""
+
+
+def loaded_by_help(heavy: tuple[str, ...]) -> dict[str, list[str]]:
+    """By command for people, which of these modules its help has loaded, in one fresh process one after the other."""
+    people = [words for words in EVERY if words[0] in PEOPLE and words != ("gcushare", "demo")]
+    asked = [(SCRIPTS[words[0]], words[1:]) for words in people]
+    done = subprocess.run(
+        (sys.executable, "-c", _LOADED_BY_HELP, json.dumps(asked), json.dumps(heavy)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def test_help_of_commands_for_people_loads_nothing_that_only_their_work_needs() -> None:
+    found = loaded_by_help(HEAVY)
+    assert len(found) >= 14
+    assert not {command: modules for command, modules in found.items() if modules}
+
+
+def test_what_help_loads_is_seen() -> None:
+    """The negative control of the test above."""
+    assert all(found == ["click"] for found in loaded_by_help(("click",)).values())

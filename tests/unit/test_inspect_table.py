@@ -16,19 +16,19 @@ from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from tests.builders import card, cards, held, pod
-from tests.unit.inspect_pictures import give, picture_of
+from tests.unit.inspect_snapshots import give, picture_of
 
 
-def table(picture: ClusterSnapshot, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
-    summary: Summary = summarise(picture, **options)  # type: ignore[arg-type]  # keywords of summarise
+def table(snapshot: ClusterSnapshot, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
+    summary: Summary = summarise(snapshot, **options)  # type: ignore[arg-type]  # keywords of summarise
     return [line.plain for line in table_lines(summary, width, is_wide=wide)]
 
 
 def test_the_table_of_the_installation_seed_is_reproduced_to_the_letter() -> None:
-    picture = picture_of(("192.168.233.101", [card(0, 14)], "GiB"), vendor=ALIYUN)
-    picture.nodes["192.168.233.101"] = NodeFacts(name="192.168.233.101", address="192.168.233.101")
-    give(picture, held("tf", "192.168.233.101", (0, 9)))
-    assert table(picture) == [
+    snapshot = picture_of(("192.168.233.101", [card(0, 14)], "GiB"), vendor=ALIYUN)
+    snapshot.nodes["192.168.233.101"] = NodeFacts(name="192.168.233.101", address="192.168.233.101")
+    give(snapshot, held("tf", "192.168.233.101", (0, 9)))
+    assert table(snapshot) == [
         "NAME             IPADDRESS        GPU0(Allocated/Total)  GPU Memory(GiB)",
         "192.168.233.101  192.168.233.101  9/14                   9/14",
         "--------------------------------------------------------------",
@@ -38,9 +38,9 @@ def test_the_table_of_the_installation_seed_is_reproduced_to_the_letter() -> Non
 
 
 def test_the_manuals_cluster_shows_whole_percents_of_gcu_memory() -> None:
-    picture = picture_of(("sse-lab-inspur-048", cards(*[16] * 8), "1"))
-    give(picture, held("a", "sse-lab-inspur-048", (0, 12)), held("b", "sse-lab-inspur-048", (1, 12)))
-    lines = table(picture)
+    snapshot = picture_of(("sse-lab-inspur-048", cards(*[16] * 8), "1"))
+    give(snapshot, held("a", "sse-lab-inspur-048", (0, 12)), held("b", "sse-lab-inspur-048", (1, 12)))
+    lines = table(snapshot)
     assert lines[0].startswith("NAME")
     assert "GCU7(Allocated/Total)  GCU Memory(GB)" in lines[0]
     assert lines[1].split() == ["sse-lab-inspur-048", "10.0.0.1", "12/16", "12/16", *["0/16"] * 6, "24/128"]
@@ -64,9 +64,9 @@ def test_the_heading_tells_the_unit_that_the_figures_are_in(vendor: Vendor, unit
 
 
 def test_nodes_of_different_units_are_shown_in_a_common_one_and_marked() -> None:
-    picture = picture_of(("coarse", [card(0, 16)], "1"), ("fine", [card(0, 32_000)], "0.001"))
-    give(picture, held("a", "coarse", (0, 4)), held("b", "fine", (0, 1_500)))
-    lines = table(picture)
+    snapshot = picture_of(("coarse", [card(0, 16)], "1"), ("fine", [card(0, 32_000)], "0.001"))
+    give(snapshot, held("a", "coarse", (0, 4)), held("b", "fine", (0, 1_500)))
+    lines = table(snapshot)
     assert lines[0].endswith("GCU Memory(GB)")
     assert lines[1].split() == ["coarse", "10.0.0.1", "4/16", "4/16"]
     assert lines[2].split() == ["fine~", "10.0.0.2", "1.5/32", "1.5/32"]
@@ -76,11 +76,11 @@ def test_nodes_of_different_units_are_shown_in_a_common_one_and_marked() -> None
 
 def test_marks_say_what_is_out_of_order_and_only_used_ones_are_explained() -> None:
     offered = [card(0, sick=True), card(1, cordoned=True), card(2), card(3), card(4, 8)]
-    picture = picture_of(("node-1", offered, "1"))
-    give(picture, held("whole", "node-1", (2, 16), whole=True), held("over", "node-1", (4, 9)))
-    give(picture, held("moved", "node-1", (3, 2)), corrected="0->3")
-    give(picture, held("stray", "node-1", (9, 1)))
-    lines = table(picture)
+    snapshot = picture_of(("node-1", offered, "1"))
+    give(snapshot, held("whole", "node-1", (2, 16), whole=True), held("over", "node-1", (4, 9)))
+    give(snapshot, held("moved", "node-1", (3, 2)), corrected="0->3")
+    give(snapshot, held("stray", "node-1", (9, 1)))
+    lines = table(snapshot)
     assert lines[1].split()[2:] == ["0/16!", "0/16#", "16/16=", "2/16*", "9/8^", "1/0?", "28/72"]
     legend = [line[0] for line in lines[2:] if line[1:2] == " " and not line[0].isalnum()]
     assert legend == ["!", "#", "=", "?", "^", "*"]
@@ -96,27 +96,27 @@ def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_whom_and_until_
 
 
 def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:
-    picture = picture_of(("node-1", cards(16, 16, 16, 16), "1"), modes=BOTH_MODES)
-    give(picture, held("shared", "node-1", (0, 4)), held("owner", "node-1", (2, 16), whole=True))
-    assert "whole cards: 2 free, 1 held whole, 1 shared" in table(picture)
+    snapshot = picture_of(("node-1", cards(16, 16, 16, 16), "1"), modes=BOTH_MODES)
+    give(snapshot, held("shared", "node-1", (0, 4)), held("owner", "node-1", (2, 16), whole=True))
+    assert "whole cards: 2 free, 1 held whole, 1 shared" in table(snapshot)
     assert not any("whole cards" in line for line in table(picture_of(("node-1", cards(16), "1"))))
 
 
 def test_a_pod_that_waits_for_whole_cards_is_told_in_cards_and_only_where_they_are_served() -> None:
     asks_two = PodFacts(ref=pod("train"), state="Pending", whole_cards=2)
     for modes, told in ((BOTH_MODES, True), ((SERVES_MEMORY,), False)):
-        picture = picture_of(("node-1", cards(16, 16), "1"), modes=modes)
-        picture.pods["uid-train"] = asks_two
+        snapshot = picture_of(("node-1", cards(16, 16), "1"), modes=modes)
+        snapshot.pods["uid-train"] = asks_two
         line = "pending: 1 pod waits for 2 whole cards: default/train (2 whole cards)"
-        assert (line in table(picture)) is told
+        assert (line in table(snapshot)) is told
 
 
 def test_pods_without_a_card_have_a_column_of_their_own_and_pods_without_a_node_a_line() -> None:
-    picture = picture_of(("node-1", [card(0)], "1"), ("node-2", [card(0)], "1"))
-    give(picture, Assignment(pod("lost"), "node-1", ()))
-    picture.pods["uid-lost"] = PodFacts(ref=pod("lost"), state="Pending", node="node-1", units=5)
-    picture.pods["uid-wait"] = PodFacts(ref=pod("wait"), state="Pending", units=7)
-    lines = table(picture)
+    snapshot = picture_of(("node-1", [card(0)], "1"), ("node-2", [card(0)], "1"))
+    give(snapshot, Assignment(pod("lost"), "node-1", ()))
+    snapshot.pods["uid-lost"] = PodFacts(ref=pod("lost"), state="Pending", node="node-1", units=5)
+    snapshot.pods["uid-wait"] = PodFacts(ref=pod("wait"), state="Pending", units=7)
+    lines = table(snapshot)
     assert "PENDING(Allocated)" in lines[0]
     assert lines[1].split() == ["node-1", "10.0.0.1", "0/16", "5", "0/16"]
     assert lines[2].split() == ["node-2", "10.0.0.2", "0/16", "0", "0/16"]
@@ -124,8 +124,8 @@ def test_pods_without_a_card_have_a_column_of_their_own_and_pods_without_a_node_
 
 
 def test_nodes_of_different_cards_share_columns_by_index() -> None:
-    picture = picture_of(("big", cards(16, 16, 16), "1"), ("small", [card(2, 32)], "1"))
-    lines = table(picture)
+    snapshot = picture_of(("big", cards(16, 16, 16), "1"), ("small", [card(2, 32)], "1"))
+    lines = table(snapshot)
     column = lines[0].index("GCU2(")
     assert lines[2][column : column + 4] == "0/32"
     assert lines[2][lines[0].index("GCU0(") : column].strip() == ""
@@ -134,9 +134,9 @@ def test_nodes_of_different_cards_share_columns_by_index() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal_and_every_figure_is_there(width: int) -> None:
     offered = [card(index, 16 + index, model="T20") for index in range(8)]
-    picture = picture_of(("sse-lab-inspur-048", offered, "1"), ("node-2", cards(16), "1"))
-    give(picture, held("a", "sse-lab-inspur-048", (5, 3)))
-    lines = table(picture, width)
+    snapshot = picture_of(("sse-lab-inspur-048", offered, "1"), ("node-2", cards(16), "1"))
+    give(snapshot, held("a", "sse-lab-inspur-048", (5, 3)))
+    lines = table(snapshot, width)
     figures = " ".join(lines).split()
     assert all(cell_len(line) <= width for line in lines), lines
     assert all(f"{3 if index == 5 else 0}/{16 + index}" in figures for index in range(8))
@@ -145,9 +145,9 @@ def test_no_line_is_wider_than_the_terminal_and_every_figure_is_there(width: int
 
 
 def test_a_wide_table_keeps_the_full_headings_and_a_narrow_one_explains_its_short_ones() -> None:
-    picture = picture_of(("node-1", cards(*[16] * 8), "1"))
-    assert "each card: allocated/total" not in table(picture, 300)
-    narrow = table(picture, 100)
+    snapshot = picture_of(("node-1", cards(*[16] * 8), "1"))
+    assert "each card: allocated/total" not in table(snapshot, 300)
+    narrow = table(snapshot, 100)
     assert "GCU7" in narrow[0]
     assert "(Allocated/Total)" not in narrow[0]
     assert "each card: allocated/total" in narrow
@@ -155,17 +155,17 @@ def test_a_wide_table_keeps_the_full_headings_and_a_narrow_one_explains_its_shor
 
 def test_chinese_text_takes_two_columns_and_keeps_the_columns_straight() -> None:
     offered = [card(0, model="燧原T20"), card(1, model="燧原T20")]
-    picture = picture_of(("node-1", offered, "1"), ("node-2", [card(0, model="T20")], "1"))
-    lines = table(picture, None, wide=True)
+    snapshot = picture_of(("node-1", offered, "1"), ("node-2", [card(0, model="T20")], "1"))
+    lines = table(snapshot, None, wide=True)
     assert lines[1].endswith("燧原T20")
-    picture.nodes["node-1"] = NodeFacts(name="node-1", address="机房一")
-    first, second = table(picture)[1:3]
+    snapshot.nodes["node-1"] = NodeFacts(name="node-1", address="机房一")
+    first, second = table(snapshot)[1:3]
     assert cell_len(first[: first.index("0/16")]) == cell_len(second[: second.index("0/16")])
 
 
 def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
-    picture = picture_of(("node-1", [card(0, model="T20\x1b[2J\n")], "1"))
-    assert "\x1b" not in "".join(table(picture, None, wide=True))
+    snapshot = picture_of(("node-1", [card(0, model="T20\x1b[2J\n")], "1"))
+    assert "\x1b" not in "".join(table(snapshot, None, wide=True))
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
     ],
 )
 def test_nodes_are_ordered_as_asked(key: SortKey, order: list[str]) -> None:
-    picture = picture_of(("node-10", cards(32), "1"), ("node-2", cards(16), "1"), ("node-9", cards(16), "1"))
-    give(picture, held("a", "node-2", (0, 1)), held("b", "node-2", (0, 1)), held("c", "node-9", (0, 8)))
-    assert [line.split()[0] for line in table(picture, sort_by=key)[1:4]] == order
+    snapshot = picture_of(("node-10", cards(32), "1"), ("node-2", cards(16), "1"), ("node-9", cards(16), "1"))
+    give(snapshot, held("a", "node-2", (0, 1)), held("b", "node-2", (0, 1)), held("c", "node-9", (0, 8)))
+    assert [line.split()[0] for line in table(snapshot, sort_by=key)[1:4]] == order
 
 
 def test_names_are_ordered_as_people_count() -> None:
@@ -190,10 +190,10 @@ def test_names_are_ordered_as_people_count() -> None:
 
 
 def test_details_name_each_pod_with_its_namespace_state_and_cards() -> None:
-    picture = picture_of(("node-1", cards(16, 16), "1"), ("idle", cards(16), "1"))
-    give(picture, held("train", "node-1", (0, 4), (1, 6)))
-    give(picture, held("moved", "node-1", (1, 2)), corrected="0->1", state="CrashLoopBackOff")
-    lines = [line.plain for line in detail_lines(summarise(picture), None)]
+    snapshot = picture_of(("node-1", cards(16, 16), "1"), ("idle", cards(16), "1"))
+    give(snapshot, held("train", "node-1", (0, 4), (1, 6)))
+    give(snapshot, held("moved", "node-1", (1, 2)), corrected="0->1", state="CrashLoopBackOff")
+    lines = [line.plain for line in detail_lines(summarise(snapshot), None)]
     assert lines[:3] == ["NAME:       node-1", "IPADDRESS:  10.0.0.1", ""]
     assert lines[3].split() == ["NAME", "NAMESPACE", "STATE", "GCU0(Allocated)", "GCU1(Allocated)"]
     assert lines[4].split() == ["train", "default", "Running", "4", "6"]
@@ -205,11 +205,11 @@ def test_details_name_each_pod_with_its_namespace_state_and_cards() -> None:
 
 
 def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> None:
-    picture = picture_of(("node-1", cards(16), "1"))
-    give(picture, held("mine", "node-1", (0, 4)))
+    snapshot = picture_of(("node-1", cards(16), "1"))
+    give(snapshot, held("mine", "node-1", (0, 4)))
     other = Assignment(PodRef("uid-o", "other", "theirs"), "node-1", (CardGrant(0, 6),))
-    give(picture, other)
-    lines = [line.plain for line in detail_lines(summarise(picture, namespace="other"), None)]
+    give(snapshot, other)
+    lines = [line.plain for line in detail_lines(summarise(snapshot, namespace="other"), None)]
     assert any(line.startswith("theirs") for line in lines)
     assert not any(line.startswith("mine") for line in lines)
     assert "10/16" in next(line for line in lines if line.startswith("(allocated/total)"))
@@ -217,26 +217,26 @@ def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> No
 
 
 def test_pods_on_nodes_that_are_gone_are_told() -> None:
-    picture = give(picture_of(("node-1", cards(16), "1")), held("orphan", "vanished", (0, 4)))
-    assert "1 pod on nodes without cards, or that are gone: vanished" in table(picture)
-    picture.is_partial = True
-    assert not any("vanished" in line for line in table(picture))
+    snapshot = give(picture_of(("node-1", cards(16), "1")), held("orphan", "vanished", (0, 4)))
+    assert "1 pod on nodes without cards, or that are gone: vanished" in table(snapshot)
+    snapshot.is_partial = True
+    assert not any("vanished" in line for line in table(snapshot))
 
 
 def test_a_pod_whose_cards_cannot_be_told_marks_its_node_and_is_named_in_the_details() -> None:
-    picture = give(picture_of(("node-1", cards(16, 16), "1"), ("node-2", cards(16), "1")), held("a", "node-1", (0, 4)))
+    snapshot = give(picture_of(("node-1", cards(16, 16), "1"), ("node-2", cards(16), "1")), held("a", "node-1", (0, 4)))
     ref = pod("broken")
-    picture.ledger.apply(Assignment(ref, "node-1", ()))
-    picture.pods[ref.uid] = PodFacts(ref=ref, state="Running", node="node-1", units=8, problem="its index is 'one'")
-    lines = table(picture)
+    snapshot.ledger.apply(Assignment(ref, "node-1", ()))
+    snapshot.pods[ref.uid] = PodFacts(ref=ref, state="Running", node="node-1", units=8, problem="its index is 'one'")
+    lines = table(snapshot)
     assert lines[1].split() == ["node-1", "10.0.0.1", "4/16", "0/16", "4/32+"]
-    assert "+ more is in use: pods here hold cards that cannot be told" in lines
-    assert "1 pod holds cards that cannot be told, on node-1; -d names them" in lines
+    assert "+ more is in use: pods here hold cards that are not known" in lines
+    assert "1 pod holds cards that are not known, on node-1; -d names them" in lines
     assert not any("pending" in line.lower() for line in lines)
 
-    named = [line.plain for line in detail_lines(summarise(picture), None)]
+    named = [line.plain for line in detail_lines(summarise(snapshot), None)]
     assert ["broken+", "default", "Running", "?", "?"] in [line.split() for line in named]
-    assert "default/broken (node-1) holds cards that cannot be told: its index is 'one'" in named
+    assert "default/broken (node-1) holds cards that are not known: its index is 'one'" in named
     assert not any("-d names them" in line for line in named)
-    others = [line.plain for line in detail_lines(summarise(picture, namespace="team-a"), None)]
+    others = [line.plain for line in detail_lines(summarise(snapshot, namespace="team-a"), None)]
     assert not any("broken" in line for line in others)

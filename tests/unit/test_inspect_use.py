@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.cli.inspect.summary import Summary, summarise
-from gcushare.cli.top.card_use import (
+from gcushare.cli.top.memory_use import (
     MEMORY,
     POD_GRANTED,
     POD_USED,
@@ -14,15 +14,16 @@ from gcushare.cli.top.card_use import (
     CardReadings,
     nodes_without_readings,
     parse_metrics,
+    pod_use_hint,
+    pod_use_rows,
     use_rows,
 )
-from gcushare.cli.top.pod_use import how_to_tell, pod_use_rows
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_lines, use_report
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB
 from tests.builders import cards, held
-from tests.unit.inspect_pictures import give, picture_of
+from tests.unit.inspect_snapshots import give, picture_of
 
 LABELS = 'vendor="enflame",node="node-1",card="1",uuid="u",model="T20"'
 SERVED = f"""# HELP gcushare_card_units Units.
@@ -41,11 +42,11 @@ def used(*sizes_gib: float) -> dict[CardKey, CardReadings]:
 
 def summary_of(*units: int) -> Summary:
     """A node with cards of 16 GB of which these units are granted."""
-    picture = picture_of(("node-1", cards(*[16] * len(units)), "1"))
+    snapshot = picture_of(("node-1", cards(*[16] * len(units)), "1"))
     for index, amount in enumerate(units):
         if amount:
-            give(picture, held(f"pod-{index}", "node-1", (index, amount)))
-    return summarise(picture)
+            give(snapshot, held(f"pod-{index}", "node-1", (index, amount)))
+    return summarise(snapshot)
 
 
 def test_figures_are_read_by_node_and_card_and_those_not_told_are_missing() -> None:
@@ -85,16 +86,16 @@ def test_a_card_is_over_when_more_is_used_than_granted_and_the_driver_needs(
 
 
 def test_what_is_kept_back_for_the_driver_counts_before_the_share() -> None:
-    picture = picture_of(
+    snapshot = picture_of(
         (
             "node-1",
             [InventoryCard(card=Card(index=0, uuid="u", memory_bytes=16 * GIB), units=14, reserved_units=2)],
             "1",
         )
     )
-    give(picture, held("a", "node-1", (0, 4)))
-    assert [row.is_over for row in use_rows(summarise(picture), used(5.9))] == [False]
-    assert [row.is_over for row in use_rows(summarise(picture), used(6.1))] == [True]
+    give(snapshot, held("a", "node-1", (0, 4)))
+    assert [row.is_over for row in use_rows(summarise(snapshot), used(5.9))] == [False]
+    assert [row.is_over for row in use_rows(summarise(snapshot), used(6.1))] == [True]
 
 
 def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_it_in_bytes() -> None:
@@ -139,8 +140,8 @@ def test_pods_figures_are_read_by_node_and_card() -> None:
 """
     found = parse_metrics(text, "enflame")["node-1", 1]
     assert found == CardReadings({MEMORY: 4 * GIB, UNATTRIBUTED: 3}, {"ns/a": {POD_USED: 7, POD_GRANTED: 5}})
-    assert found.tells_pods
-    assert not parse_metrics(SERVED, "enflame")["node-1", 1].tells_pods
+    assert found.reports_pods
+    assert not parse_metrics(SERVED, "enflame")["node-1", 1].reports_pods
 
 
 def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> None:
@@ -181,8 +182,8 @@ def test_documents_have_the_pods_in_bytes() -> None:
 
 def test_how_to_have_pods_told_is_said_where_a_plugin_does_not() -> None:
     summary = summary_of(8)
-    assert "podUse" in how_to_tell(summary, used(1.0))
-    assert how_to_tell(summary, told(0)) == ""
-    assert how_to_tell(summary, {}) == ""
+    assert "podUse" in pod_use_hint(summary, used(1.0))
+    assert pod_use_hint(summary, told(0)) == ""
+    assert pod_use_hint(summary, {}) == ""
     two = summarise(picture_of(("node-1", cards(16), "1"), ("node-2", cards(16), "1")))
-    assert "on 1 of 2 nodes" in how_to_tell(two, {**told(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})
+    assert "on 1 of 2 nodes" in pod_use_hint(two, {**told(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})

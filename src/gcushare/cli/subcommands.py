@@ -14,7 +14,7 @@ from gcushare.runtime.start import load
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A word after ``gcushare``: ``module`` has a ``main`` that takes the surroundings and returns the exit code.
+    """A word after ``gcushare``: ``function`` of ``module`` takes the surroundings and returns the exit code.
 
     Named, not imported: ``gcushare --version`` must not load a cluster.
     """
@@ -22,10 +22,11 @@ class Subcommand:
     name: str
     module: str
     summary: str
+    function: str = "main"
 
     def run(self, around: Surroundings) -> int:
         """Load the module and hand over."""
-        return load(self.module, "main")(around)
+        return load(self.module, self.function)(around)
 
 
 SUBCOMMANDS = (
@@ -33,8 +34,10 @@ SUBCOMMANDS = (
     Subcommand("doctor", "gcushare.cli.doctor.command", "what is wrong with a cluster or a node, and what to do"),
     Subcommand("support-bundle", "gcushare.cli.support_bundle.command", "for support: one archive without secrets"),
     Subcommand("cards", "gcushare.cli.cards.command", "a node's cards: state, memory, temperature, and who is on them"),
-    Subcommand("cordon-card", "gcushare.cli.cordon.cordon_card", "no new pods on one card; the ones there stay"),
-    Subcommand("uncordon-card", "gcushare.cli.cordon.uncordon_card", "let new pods on a card again"),
+    Subcommand(
+        "cordon-card", "gcushare.cli.cordon.command", "no new pods on one card; the ones there stay", "cordon_main"
+    ),
+    Subcommand("uncordon-card", "gcushare.cli.cordon.command", "let new pods on a card again", "uncordon_main"),
 )
 
 

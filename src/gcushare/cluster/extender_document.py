@@ -1,4 +1,4 @@
-"""The extender's inspect document, read back into a ledger: either vendor's form, the seeds' systems' own included."""
+"""The extender's inspect document, read back into a ledger: either vendor's form, upstream gpushare's own included."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     unrecorded: bool = False
 
 
-class _UntoldPod(msgspec.Struct, frozen=True, gc=False):
+class _UnplacedPod(msgspec.Struct, frozen=True, gc=False):
     name: str
     namespace: str
     uid: str
@@ -61,19 +61,19 @@ class ExtenderNode(msgspec.Struct, frozen=True, gc=False):
     name: str
     devices: list[_Device] | None = None
     devs: list[_Device] | None = None
-    untold: list[_UntoldPod] = []
+    untold: list[_UnplacedPod] = []
 
     @property
     def cards(self) -> list[_Device]:
         return self.devices or self.devs or []
 
 
-class _Document(msgspec.Struct, frozen=True):
+class _InspectDocument(msgspec.Struct, frozen=True):
     nodes: list[ExtenderNode] | None = None
     error: str = ""
 
 
-INSPECT = JsonDoor(_Document, "the extender's inspect document", limit_bytes=MAX_DOCUMENT_BYTES)
+INSPECT = JsonDoor(_InspectDocument, "the extender's inspect document", limit_bytes=MAX_DOCUMENT_BYTES)
 
 
 def decode_document(body: bytes) -> list[ExtenderNode]:
@@ -88,36 +88,36 @@ def decode_document(body: bytes) -> list[ExtenderNode]:
     return document.nodes or []
 
 
-def adopt_document(picture: ClusterSnapshot, nodes: list[ExtenderNode]) -> None:
-    """Replace the picture's ledger by what the extender counts; cards' details and units stay as the nodes tell them.
+def adopt_document(snapshot: ClusterSnapshot, nodes: list[ExtenderNode]) -> None:
+    """Replace the snapshot's ledger by what the extender counts; cards' details and units stay as the nodes tell them.
 
     A node that the extender does not show is no longer shown either, and told as a problem.
     """
-    before = picture.ledger
-    picture.ledger = Ledger()
-    by_name = {(facts.ref.namespace, facts.ref.name): facts.ref for facts in picture.pods.values()}
-    shown = {node.name: node for node in nodes if not picture.is_partial or node.name in picture.nodes}
+    before = snapshot.ledger
+    snapshot.ledger = Ledger()
+    by_name = {(facts.ref.namespace, facts.ref.name): facts.ref for facts in snapshot.pods.values()}
+    shown = {node.name: node for node in nodes if not snapshot.is_partial or node.name in snapshot.nodes}
     for node in shown.values():
         known = before.nodes.get(node.name)
         cards, unit = _cards_of(node, known)
-        picture.ledger.set_node(node.name, cards, unit, known.modes if known is not None else (SERVES_MEMORY,))
-        picture.nodes.setdefault(node.name, NodeFacts(name=node.name))
+        snapshot.ledger.set_node(node.name, cards, unit, known.modes if known is not None else (SERVES_MEMORY,))
+        snapshot.nodes.setdefault(node.name, NodeFacts(name=node.name))
         for assignment in _assignments_of(node, by_name, known):
-            picture.ledger.apply(assignment)
-    for name in sorted(picture.nodes.keys() - shown.keys()):
-        if not picture.nodes[name].problem:
-            picture.problems.append(f"node {name} is not known to the scheduler extender (yet?): left out")
-            del picture.nodes[name]
+            snapshot.ledger.apply(assignment)
+    for name in sorted(snapshot.nodes.keys() - shown.keys()):
+        if not snapshot.nodes[name].problem:
+            snapshot.problems.append(f"node {name} is not known to the scheduler extender (yet?): left out")
+            del snapshot.nodes[name]
 
 
 def _cards_of(node: ExtenderNode, known: NodeState | None) -> tuple[list[InventoryCard], MemoryUnit | None]:
     cards = []
     for device in node.cards:
         state = known.cards.get(device.id) if known is not None else None
-        told = state.card if state is not None else None
-        if told is None and not device.total:
+        reported = state.card if state is not None else None
+        if reported is None and not device.total:
             continue  # pods name a card that the node does not have; the ledger will know it from them
-        plain = told or InventoryCard(card=Card(index=device.id, uuid="", memory_bytes=0), units=0)
+        plain = reported or InventoryCard(card=Card(index=device.id, uuid="", memory_bytes=0), units=0)
         is_healthy = device.health == Health.HEALTHY.value
         cards.append(
             InventoryCard(

@@ -20,9 +20,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Every figure of one answer; an empty one was never asked for."""
+    """Every figure of one answer, and the names of all families in it; an empty one was never asked for."""
 
     samples: tuple[Sample, ...]
+    families: frozenset[str] = frozenset()
+    """Also those that have no sample now."""
 
     def __bool__(self) -> bool:
         return bool(self.samples)
@@ -51,13 +53,12 @@ def parse_figures(text: str) -> Figures:
         RemoteContractError: it is no such text.
     """
     try:
-        return Figures(
-            tuple(
-                Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))
-                for family in text_string_to_metric_families(text)
-                for sample in family.samples
-                if family.name.startswith("gcushare")
-            )
+        families = [family for family in text_string_to_metric_families(text) if family.name.startswith("gcushare")]
+        samples = tuple(
+            Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))
+            for family in families
+            for sample in family.samples
         )
-    except ValueError as failure:
-        raise RemoteContractError(f"the metrics cannot be read: {failure}") from failure
+    except (ValueError, KeyError) as failure:
+        raise RemoteContractError(f"the metrics cannot be read: {type(failure).__name__}: {failure}") from failure
+    return Figures(samples, frozenset(family.name for family in families))

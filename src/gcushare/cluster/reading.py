@@ -1,4 +1,4 @@
-"""Reads nodes and pods from the API server into a picture, page by page; only what was asked for."""
+"""Reads nodes and pods from the API server into a snapshot, page by page; only what was asked for."""
 
 from __future__ import annotations
 
@@ -38,41 +38,41 @@ class Scope:
         return self.node is not None or bool(self.labels)
 
 
-async def read_nodes(client: KubeClient, picture: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
+async def read_nodes(client: KubeClient, snapshot: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
     """Read the nodes of the scope; one that cannot be read is told as a problem.
 
     Raises:
         NotFoundError: the one node that was named does not exist.
     """
     if scope.node is not None:
-        picture.see_node(await client.get(NODES, scope.node))
+        snapshot.see_node(await client.get(NODES, scope.node))
         return
     count = 0
-    async with aclosing(_items(client, NODES, Selector(labels=scope.labels))) as items:
+    async with aclosing(list_items(client, NODES, Selector(labels=scope.labels))) as items:
         async for raw in items:
             count += 1
-            node = _decoded(NODE, raw, "node", picture)
+            node = _decoded(NODE, raw, "node", snapshot)
             if node is not None:
-                picture.see_node(node)
+                snapshot.see_node(node)
             progress("nodes", count)
 
 
-async def read_pods(client: KubeClient, picture: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
+async def read_pods(client: KubeClient, snapshot: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
     """Read every unfinished pod that may hold or want cards of the scope's nodes."""
     fields = UNFINISHED if scope.node is None else f"{UNFINISHED},spec.nodeName={scope.node}"
-    words = asking_words(picture.vendor)
+    words = asking_words(snapshot.vendor)
     count = 0
-    async with aclosing(_items(client, PODS, Selector(fields=fields))) as items:
+    async with aclosing(list_items(client, PODS, Selector(fields=fields))) as items:
         async for raw in items:
             count += 1
             progress("pods", count)
-            pod = _decoded(POD, raw, "pod", picture) if may_ask(raw, words) else None
-            if pod is not None and _is_of_scope(pod, picture):
-                picture.see_pod(pod)
+            pod = _decoded(POD, raw, "pod", snapshot) if may_ask(raw, words) else None
+            if pod is not None and _is_of_scope(pod, snapshot):
+                snapshot.see_pod(pod)
 
 
-def _is_of_scope(pod: Pod, picture: ClusterSnapshot) -> bool:
-    return not (picture.is_partial and pod.is_bound and pod.spec.node_name not in picture.nodes)
+def _is_of_scope(pod: Pod, snapshot: ClusterSnapshot) -> bool:
+    return not (snapshot.is_partial and pod.is_bound and pod.spec.node_name not in snapshot.nodes)
 
 
 def asking_words(vendor: Vendor) -> tuple[bytes, ...]:
@@ -89,7 +89,9 @@ def may_ask(raw: msgspec.Raw, words: tuple[bytes, ...]) -> bool:
     return any(word in text for word in words)
 
 
-async def _items(client: KubeClient, resource: Resource[Any], selector: Selector) -> AsyncGenerator[msgspec.Raw, None]:
+async def list_items(
+    client: KubeClient, resource: Resource[Any], selector: Selector
+) -> AsyncGenerator[msgspec.Raw, None]:
     """Yield a collection's items; where the pages outlive the server's memory of them, all again at once."""
     try:
         async with aclosing(client.pages(resource, selector)) as pages:
@@ -98,18 +100,18 @@ async def _items(client: KubeClient, resource: Resource[Any], selector: Selector
                     yield raw
         return
     except GoneError:
-        pass  # what was seen is seen again, which changes nothing
+        pass  # what was yielded is yielded again: readers keep objects by their names
     async with aclosing(client.pages(resource, selector, page_size=None)) as whole:
         async for page in whole:
             for raw in page.entries:
                 yield raw
 
 
-def _decoded(door: JsonDoor[T], raw: msgspec.Raw, kind: str, picture: ClusterSnapshot) -> T | None:
+def _decoded(door: JsonDoor[T], raw: msgspec.Raw, kind: str, snapshot: ClusterSnapshot) -> T | None:
     try:
         return door.read(raw)
     except RemoteContractError as error:
-        picture.problems.append(f"{kind} {_name_of(raw)} cannot be read: {error}")
+        snapshot.problems.append(f"{kind} {_name_of(raw)} cannot be read: {error}")
         return None
 
 

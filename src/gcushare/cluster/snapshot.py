@@ -61,7 +61,7 @@ class PodFacts:
         return not self.node
 
     @property
-    def is_untold(self) -> bool:
+    def has_unknown_cards(self) -> bool:
         """Whether it runs on a node and nobody can read on which cards."""
         return bool(self.node and self.problem)
 
@@ -181,11 +181,11 @@ class ClusterSnapshot:
         for uid, facts in self.pods.items():
             assignment = self.ledger.assignment(uid)
             node = facts.node or facts.nominated
-            if node and not facts.is_untold and not (assignment is not None and assignment.grants):
+            if node and not facts.has_unknown_cards and not (assignment is not None and assignment.grants):
                 found.setdefault(node, []).append(facts)
         return found
 
-    def untold(self) -> dict[str, list[PodFacts]]:
+    def unplaced(self) -> dict[str, list[PodFacts]]:
         """By node, the bound pods that hold memory of cards that cannot be told: no figure has it.
 
         Their record or request is damaged; of pods that nobody here may read, only the extender's ledger knows it.
@@ -193,10 +193,12 @@ class ClusterSnapshot:
         found: dict[str, list[PodFacts]] = {}
         for uid, facts in self.pods.items():
             assignment = self.ledger.assignment(uid)
-            if facts.is_untold and not (assignment is not None and assignment.grants):
+            if facts.has_unknown_cards and not (assignment is not None and assignment.grants):
                 found.setdefault(facts.node, []).append(facts)
-        told = {str(held.pod) for held in self.ledger.assignments() if held.unrecorded}
-        found = {name: kept for name, pods in found.items() if (kept := [p for p in pods if str(p.ref) not in told])}
+        reported = {str(held.pod) for held in self.ledger.assignments() if held.unrecorded}
+        found = {
+            name: kept for name, pods in found.items() if (kept := [p for p in pods if str(p.ref) not in reported])
+        }
         for name, state in self.ledger.nodes.items():
             unread = (each for uid, each in state.assignments.items() if not each.grants and uid not in self.pods)
             for each in unread:
@@ -204,7 +206,7 @@ class ClusterSnapshot:
         return {name: sorted(pods, key=lambda facts: str(facts.ref)) for name, pods in found.items()}
 
     def lost_nodes(self) -> dict[str, list[Assignment]]:
-        """Nodes that pods name but that do not exist, or have no cards any more; empty for a partial picture."""
+        """Nodes that pods name but that do not exist, or have no cards any more; empty for a partial snapshot."""
         if self.is_partial:
             return {}
         return {

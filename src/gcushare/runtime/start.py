@@ -39,8 +39,8 @@ def start(module: str, function: str, surroundings: Surroundings | None = None) 
     return code
 
 
-def load(module: str, function: str) -> Callable[[Surroundings | None], int]:
-    """Import a program's module and return its function.
+def load(module: str, function: str) -> Callable[..., int]:
+    """Import a module of a program and return its function, which returns the exit code.
 
     Effects: Ctrl-C meanwhile ends the process at once; an exception in the middle of someone's import may be swallowed
     there, or leave a half of it behind. There is nothing to put in order yet.
@@ -57,7 +57,7 @@ def load(module: str, function: str) -> Callable[[Surroundings | None], int]:
     if is_ours:
         signal.signal(signal.SIGINT, leave)
     try:
-        found: Callable[[Surroundings | None], int] = getattr(importlib.import_module(module), function)
+        found: Callable[..., int] = getattr(importlib.import_module(module), function)
         return found
     finally:
         if is_ours:

@@ -22,7 +22,7 @@ _FULL_PERCENT, _BUSY_PERCENT = 95, 80
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarSegment:
     """One pod's part of a bar."""
 
     units: int
@@ -39,7 +39,7 @@ def color_of(position: int) -> str:
     return COLORS[position % len(COLORS)]
 
 
-def granted_bar(parts: Sequence[Part], total: int, width: int) -> Text:
+def granted_bar(parts: Sequence[BarSegment], total: int, width: int) -> Text:
     """Draw who holds how much of ``total`` units in ``width`` columns.
 
     Every part is as long as its share, to a column, and seen: one that is too small takes a column all the same.

@@ -1,84 +1,19 @@
-"""``gcushare cards``: settings, whom to ask, picture, exit code."""
+"""The command ``gcushare cards``: settings, then the work, which is only imported once it is to begin."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from gcushare.cards.process_owners import PROC
-from gcushare.cards.selection import SourceOptions
-from gcushare.cli.cards.libraries import Libraries
-from gcushare.cli.cards.settings import AUTO, CARDS_PROGRAM, DEFAULT_PLUGIN, CardsSettings, HereSettings
-from gcushare.cli.cards.show import show_once, watch
-from gcushare.cli.cards.status_sources import HereLooker, LibraryAlone, Looker, NodeLooker, PluginLooker
-from gcushare.cluster.plugin_status import ClientTls
-from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.cli.cards.settings import CARDS_PROGRAM, CardsSettings
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.screen import Screen
-
-PROGRAM_NAME = "gcushare-cards"
-"""How the API server's log calls it."""
+from gcushare.runtime.start import load
 
 
-def main(surroundings: Surroundings | None = None, *, proc: Path = PROC) -> int:
-    """Run ``gcushare cards`` and return its exit code; ``proc`` is where processes' control groups are read."""
+def main(surroundings: Surroundings | None = None, *, proc: Path | None = None) -> int:
+    """Run ``gcushare cards`` and return its exit code; ``proc`` stands for /proc in tests."""
     around = surroundings or Surroundings()
 
     def run(settings: CardsSettings) -> int:
-        return asyncio.run(_Command(settings, around, proc).run())
+        return load("gcushare.cli.cards.session", "run")(settings, around, proc)
 
     return run_program(CARDS_PROGRAM, run, surroundings=around)
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    settings: CardsSettings
-    around: Surroundings
-    proc: Path
-
-    async def run(self) -> int:
-        settings = self.settings
-        screen = Screen(self.around, settings.color)
-        async with self._looker() as looker:
-            if settings.watch:
-                return await watch(screen, looker, settings.output, settings.interval)
-            return await show_once(screen, looker, settings.output)
-
-    @asynccontextmanager
-    async def _looker(self) -> AsyncIterator[Looker]:
-        """Choose whom to ask, and let go of them at the end."""
-        if self.settings.node is not None:
-            async with self._connect() as api:
-                yield NodeLooker(api, self.settings.plugins, self.settings.node, self.proc)
-            return
-        here = self.settings.here
-        tls = ClientTls(ca_file=here.tls_ca_file, cert_file=here.tls_cert_file, key_file=here.tls_key_file)
-        plugins = PluginLooker(here.plugin or (DEFAULT_PLUGIN,), tls, self.proc, tries_tls=not here.plugin)
-        if here.plugin and here.cards is None:
-            yield plugins
-            return
-        async with aclosing(Libraries(_source_options(here))) as libraries:
-            if here.cards is not None and not here.plugin:
-                yield LibraryAlone(libraries)
-            else:
-                yield HereLooker(plugins, libraries)
-
-    @asynccontextmanager
-    async def _connect(self) -> AsyncIterator[KubeClient]:
-        kube = self.settings.kube
-        config = find_api_server(kube.kubeconfig, kube.kube_context, self.around.environ)
-        limits = Limits(request_s=kube.kube_api_timeout)
-        async with KubeClient(config, program=PROGRAM_NAME, limits=limits) as api:
-            yield api
-
-
-def _source_options(here: HereSettings) -> SourceOptions:
-    return SourceOptions(
-        cards=here.cards or AUTO,
-        efml_library=str(here.efml_library or ""),
-        nvml_library=str(here.nvml_library or ""),
-    )

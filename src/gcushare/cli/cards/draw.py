@@ -1,4 +1,4 @@
-"""The picture for a terminal or a pipe: one box per card, and below its bars the pods on it. Pure."""
+"""The cards for a terminal or a pipe: one box per card, and below its bars the pods on it. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from rich.text import Text
 
-from gcushare.cli.cards.bars import Part, color_of, granted_bar, letter_of, used_bar
+from gcushare.cli.cards.bars import BarSegment, color_of, granted_bar, letter_of, used_bar
 from gcushare.cli.cards.boxes import clean, flow, fold, frame
 from gcushare.cli.cards.figures import (
-    UNTOLD,
+    UNKNOWN,
     describe_holder,
     describe_notes,
     describe_processes,
@@ -23,7 +23,6 @@ from gcushare.cli.cards.figures import (
     show_share,
     show_units,
 )
-from gcushare.cli.cards.totals import summary_parts
 from gcushare.cli.cards.view import (
     CardsView,
     CardView,
@@ -63,11 +62,11 @@ class Paper:
         return self.width - 4
 
 
-def picture_lines(picture: CardsView, width: int | None, *, is_wide: bool) -> list[Text]:
+def view_lines(cards: CardsView, width: int | None, *, is_wide: bool) -> list[Text]:
     """Draw everything for a terminal of ``width`` columns; None is a pipe."""
     columns = PIPE_WIDTH if width is None else max(LEAST_WIDTH, min(width, MOST_WIDTH))
     lines: list[Text] = []
-    for view in picture.nodes:
+    for view in cards.nodes:
         if lines:
             lines.append(Text())
         lines.extend(_node_lines(view, columns, is_wide=is_wide))
@@ -77,7 +76,7 @@ def picture_lines(picture: CardsView, width: int | None, *, is_wide: bool) -> li
 def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
     unit = unit_of(view)
     yield from flow(_header(view, unit), width)
-    yield from flow([Text(part, style) for part, style in summary_parts(view, unit)], width, "  ")
+    yield from flow([Text(part, style) for part, style in _summary_parts(view, unit)], width, "  ")
     for part, problem in sorted(view.problems.items()):
         yield from _notes(f"problem of {part}: {problem}", "red", width)
     paper = _measure(view, Paper(width, unit, is_wide))
@@ -132,14 +131,14 @@ def _figures(card: CardView, unit: MemoryUnit | None) -> tuple[str, str]:
         granted = f"{share}  {show_percent(card.granted_units, card.units):>4}"
     total = show_bytes(card.memory_bytes, unit)
     if card.used_bytes is None:
-        return granted, f"{UNTOLD} of {total}  {'':>4}"
+        return granted, f"{UNKNOWN} of {total}  {'':>4}"
     number, _, word = show_bytes(card.used_bytes, unit).partition(" ")
     used = number if total.endswith(f" {word}") else f"{number} {word}"
     return granted, f"{used} of {total}  {show_percent(card.used_bytes, card.memory_bytes):>4}"
 
 
 def _box(card: CardView, paper: Paper) -> list[Text]:
-    uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNTOLD
+    uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
     title = Text.assemble((str(card.index), "bold"), "  ", (clean(card.model) or "unknown model", "bold"), "  ", uuid)
     badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
     if card.mode is not None:
@@ -149,7 +148,7 @@ def _box(card: CardView, paper: Paper) -> list[Text]:
 
 def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
     if not card.healthy:
-        yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is told'}", paper.inner))
+        yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is reported'}", paper.inner))
     for note in describe_notes(card, paper.unit):
         yield from (Text(line, "yellow") for line in fold(note, paper.inner))
     yield from _bars(card, paper)
@@ -166,8 +165,8 @@ def _bars(card: CardView, paper: Paper) -> Iterator[Text]:
     granted, used = _figures(card, paper.unit)
     width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
     if card.units is not None:
-        parts = [Part(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
-        parts += [Part(card.unrecorded_units, False)] if card.unrecorded_units else []
+        parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
+        parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
         bar = granted_bar(parts, card.units, width)
         yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
     bar = used_bar(card.used_bytes, card.memory_bytes, width)
@@ -183,11 +182,11 @@ def _readings(card: CardView, paper: Paper) -> Iterator[Text]:
         yield Text.assemble((f"{label} ", "dim"), text)
     if not paper.is_wide:
         return
-    numa = UNTOLD if card.numa_node is None else str(card.numa_node)
-    reserved = show_units(card.reserved_units, paper.unit) if card.units is not None else UNTOLD
+    numa = UNKNOWN if card.numa_node is None else str(card.numa_node)
+    reserved = show_units(card.reserved_units, paper.unit) if card.units is not None else UNKNOWN
     wide = (("serial", card.serial), ("pci", card.pci), ("numa", numa), ("reserved", reserved))
     for label, text in wide:
-        yield Text.assemble((f"{label} ", "dim"), clean(text) or UNTOLD)
+        yield Text.assemble((f"{label} ", "dim"), clean(text) or UNKNOWN)
 
 
 def _holder_lines(position: int, holder: HolderView, card: CardView, paper: Paper) -> Iterator[Text]:
@@ -219,3 +218,31 @@ def _cut(row: Text, width: int) -> list[Text]:
         return [row]
     first, *rest = fold(row.plain, width - 2)
     return [Text(first), *(Text(f"  {line}") for line in rest)]
+
+
+def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[str, str]]:
+    """A node's cards in one line: how many of what, how much is granted and in use; each part with its style."""
+    cards = view.cards
+    yield _count(len(cards), "card"), ""
+    for word, style, count in (
+        ("sick", "bold red", sum(not card.healthy for card in cards)),
+        ("cordoned", "yellow", sum(card.cordoned for card in cards)),
+    ):
+        if count:
+            yield f"{count} {word}", style
+    modes = ((mode.value, sum(card.mode is mode for card in cards)) for mode in CardMode)
+    reported = ", ".join(f"{count} {word}" for word, count in modes if count)
+    if reported:
+        yield reported, ""
+    units = [card.units for card in cards if card.units is not None]
+    if units:
+        yield f"granted {show_share(sum(card.granted_units for card in cards), sum(units), unit)}", ""
+    used = [card.used_bytes for card in cards if card.used_bytes is not None]
+    if used:
+        yield f"used {show_bytes(sum(used), unit)}", ""
+    if view.pods_known:
+        yield _count(len({holder.uid for card in cards for holder in card.holders}), "pod"), ""
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

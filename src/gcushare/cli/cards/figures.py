@@ -10,7 +10,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.units import GIB, MemoryUnit
 from gcushare.core.wording import utc_text
 
-UNTOLD = "-"
+UNKNOWN = "-"
 _MIB = 1 << 20
 _UUID_CHARS = 16
 """Longer ones are cut where they are not asked for in full: the first group tells cards of one node apart."""
@@ -48,7 +48,7 @@ def show_percent(part: int, whole: int) -> str:
 
 def show_figure(value: float | None, unit: str) -> str:
     """A reading, or that there is none."""
-    return UNTOLD if value is None else f"{value:.0f}{unit}"
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def short_uuid(uuid: str) -> str:
@@ -78,7 +78,7 @@ def describe_notes(card: CardView, unit: MemoryUnit | None) -> list[str]:
         notes.append(f"closed to pods {use}{end}: containers of {closure.pod}, deleted by force, may still run")
     if card.unrecorded_units:
         letter, amount = letter_of(len(card.holders)), show_units(card.unrecorded_units, unit)
-        notes.append(f"{letter} {amount} held by pods of which no record tells")
+        notes.append(f"{letter} {amount} held by pods that no record names")
     return notes
 
 

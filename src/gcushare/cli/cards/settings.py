@@ -8,9 +8,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gcushare._version import __version__
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings, PluginPodSettings
+from gcushare.runtime.settings.groups import KubeSettings
 
 CARDS = "gcushare cards"
 DEFAULT_PLUGIN = "http://127.0.0.1:32767"
@@ -36,7 +37,7 @@ class HereSettings:
     plugin: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("URL", accepted="http://HOST:PORT or https://HOST:PORT")),
         default=(),
-        help=f"Ask the plugins here and nobody else. Empty asks {DEFAULT_PLUGIN}, then the vendors' libraries.",
+        help=f"Ask the plugins here and nothing else. Empty asks {DEFAULT_PLUGIN}, then the vendors' libraries.",
     )
     tls_ca_file: Path | None = setting(
         _file("the system's; at a loopback address anybody is believed"),
@@ -120,5 +121,5 @@ CARDS_PROGRAM = Program(
         (f"{CARDS} -o json | jq '.nodes[].cards[] | select(.healthy | not)'", "for programs"),
     ),
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
-    "its card alone. What a library does not tell is shown as '-'. NO_COLOR and COLUMNS are obeyed.",
+    "its card alone. What a library does not report is shown as '-'. NO_COLOR and COLUMNS are obeyed.",
 )

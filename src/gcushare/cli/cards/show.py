@@ -1,79 +1,78 @@
-"""Prints pictures: once, or again and again: a live screen on a terminal, one after the other on a pipe."""
+"""Prints a node's cards: once, or again and again: a live screen on a terminal, one after the other on a pipe."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 
 import msgspec
 from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
-from gcushare.cli.cards.draw import picture_lines
+from gcushare.cli.cards.draw import view_lines
 from gcushare.cli.cards.settings import Output
-from gcushare.cli.cards.status_sources import Looker
+from gcushare.cli.cards.status_sources import CardsSource
 from gcushare.cli.cards.view import CardsView
+from gcushare.cli.terminal.live import fit_page, open_live, time_now
+from gcushare.cli.terminal.screen import Screen
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.runtime.exit_codes import DONE, FAILED
-from gcushare.runtime.screen import Screen
 
 
-async def show_once(screen: Screen, looker: Looker, output: Output) -> int:
-    """Print one picture; the exit code is 1 where not everybody could be asked.
+async def show_once(screen: Screen, source: CardsSource, output: Output) -> int:
+    """Print the cards once; the exit code is 1 where not everybody could be asked.
 
     Raises:
         GcushareError: nobody answers.
     """
-    picture = await looker.look()
-    _print(screen, picture, output)
-    return FAILED if picture.failures else DONE
+    cards = await source.fetch()
+    _print(screen, cards, output)
+    return FAILED if cards.failures else DONE
 
 
-async def watch(screen: Screen, looker: Looker, output: Output, interval_s: float) -> int:
+async def watch(screen: Screen, source: CardsSource, output: Output, interval_s: float) -> int:
     """Follow until interrupted; what was seen last stays in sight while nobody answers.
 
     Raises:
         GcushareError: nobody answers at the first look.
     """
     if screen.is_terminal and output is not Output.JSON:
-        await _show_live(screen, looker, output, interval_s)
+        await _show_live(screen, source, output, interval_s)
     else:
-        await _print_each(screen, looker, output, interval_s)
+        await _print_each(screen, source, output, interval_s)
     return DONE
 
 
-async def _print_each(screen: Screen, looker: Looker, output: Output, interval_s: float) -> None:
-    picture = await looker.look()
+async def _print_each(screen: Screen, source: CardsSource, output: Output, interval_s: float) -> None:
+    cards = await source.fetch()
     trouble = ""
     while True:
         if not trouble:
             if output is not Output.JSON:
-                screen.print_text(f"{_now()}\n")
-            _print(screen, picture, output, one_line=True)
+                screen.print_text(f"{time_now()}\n")
+            _print(screen, cards, output, one_line=True)
         await asyncio.sleep(interval_s)
         before = trouble
-        found, trouble = await _look_again(looker)
-        picture = found or picture
+        found, trouble = await _fetch_again(source)
+        cards = found or cards
         if trouble != before:
-            screen.tell("warning", f"{trouble}; trying again" if trouble else "answered again")
+            screen.say("warning", f"{trouble}; trying again" if trouble else "answered again")
 
 
-async def _show_live(screen: Screen, looker: Looker, output: Output, interval_s: float) -> None:
-    picture, as_of, trouble = await looker.look(), _now(), ""
-    with Live(console=screen.console(), screen=True, auto_refresh=False, vertical_overflow="crop") as display:
+async def _show_live(screen: Screen, source: CardsSource, output: Output, interval_s: float) -> None:
+    cards, as_of, trouble = await source.fetch(), time_now(), ""
+    with open_live(screen) as display:
         while True:
-            display.update(_page(screen, picture, output, _foot(as_of, trouble)), refresh=True)
+            display.update(_page(screen, cards, output, _foot(as_of, trouble)), refresh=True)
             await asyncio.sleep(interval_s)
-            found, trouble = await _look_again(looker)
+            found, trouble = await _fetch_again(source)
             if found is not None:
-                picture, as_of = found, _now()
+                cards, as_of = found, time_now()
 
 
-async def _look_again(looker: Looker) -> tuple[CardsView | None, str]:
+async def _fetch_again(source: CardsSource) -> tuple[CardsView | None, str]:
     """Look, or say why there was nothing to be seen; a wrong setting does not mend itself."""
     try:
-        return await looker.look(), ""
+        return await source.fetch(), ""
     except ConfigError:
         raise
     except GcushareError as error:
@@ -86,36 +85,25 @@ def _foot(as_of: str, trouble: str) -> Text:
     return Text(f"as of {as_of}; Ctrl-C ends", "dim")
 
 
-def _page(screen: Screen, picture: CardsView, output: Output, foot: Text) -> Group:
-    """As much of the picture as fits, and the foot."""
-    lines = [*_lines(screen, picture, output), *(_failure(*each) for each in sorted(picture.failures.items()))]
-    room = max(2, screen.height - 1)
-    if len(lines) > room:
-        hidden = len(lines) - room + 1
-        lines = [*lines[: room - 1], Text(f"… {hidden} more lines: a taller terminal shows them", "dim")]
-    lines.append(foot)
-    for line in lines:
-        line.no_wrap = True
-    return Group(*lines)
+def _page(screen: Screen, cards: CardsView, output: Output, foot: Text) -> Group:
+    """As much of the cards as fits, and the foot."""
+    lines = [*_lines(screen, cards, output), *(_failure(*each) for each in sorted(cards.failures.items()))]
+    return fit_page(screen, lines, [foot], shown_by="a taller terminal")
 
 
-def _print(screen: Screen, picture: CardsView, output: Output, *, one_line: bool = False) -> None:
+def _print(screen: Screen, cards: CardsView, output: Output, *, one_line: bool = False) -> None:
     if output is Output.JSON:
-        encoded = msgspec.json.encode(picture)
+        encoded = msgspec.json.encode(cards)
         screen.print_text((encoded if one_line else msgspec.json.format(encoded, indent=2)).decode() + "\n")
         return
-    screen.print_lines(_lines(screen, picture, output))
-    for origin, why in sorted(picture.failures.items()):
-        screen.tell("warning", f"{origin}: {why}")
+    screen.print_lines(_lines(screen, cards, output))
+    for origin, why in sorted(cards.failures.items()):
+        screen.say("warning", f"{origin}: {why}")
 
 
-def _lines(screen: Screen, picture: CardsView, output: Output) -> list[Text]:
-    return picture_lines(picture, screen.width, is_wide=output is Output.WIDE)
+def _lines(screen: Screen, cards: CardsView, output: Output) -> list[Text]:
+    return view_lines(cards, screen.width, is_wide=output is Output.WIDE)
 
 
 def _failure(origin: str, why: str) -> Text:
     return Text(f"warning: {origin}: {why}", "yellow")
-
-
-def _now() -> str:
-    return datetime.now().astimezone().strftime("%H:%M:%S")

@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
 from gcushare.cli.cards.view import CardsView, NodeView, process_ids, view_status
-from gcushare.cluster.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.plugin_pods import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
+from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import (
     DeviceError,
     GcushareError,
@@ -29,25 +31,25 @@ from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
 
 
-class Looker(Protocol):
+class CardsSource(Protocol):
     """Something that can be looked through again and again."""
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         """Look once.
 
         Raises:
-            GcushareError: nobody answers at all; whoever alone is silent stands in the picture's failures.
+            GcushareError: nobody answers at all; whoever alone is silent stands in the failures.
         """
 
 
-class LibraryLooker(Protocol):
+class LibraryViews(Protocol):
     """The vendors' libraries; ``note`` is why they are asked."""
 
     async def views(self, note: str) -> tuple[NodeView, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class PluginLooker:
+class AddressSource:
     """Plugins at addresses of their own; ``tries_tls`` also asks over HTTPS where plain HTTP is not answered."""
 
     urls: Sequence[str]
@@ -55,10 +57,10 @@ class PluginLooker:
     proc: Path = PROC
     tries_tls: bool = False
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         """Ask all of them at once."""
         ask = self._ask_either_way if self.tries_tls else self._ask
-        return _picture(await _gather({url: ask(url) for url in self.urls}), self.proc)
+        return _merge(await _gather({url: ask(url) for url in self.urls}), self.proc)
 
     async def _ask_either_way(self, url: str) -> NodeStatus:
         try:
@@ -76,15 +78,15 @@ class PluginLooker:
 
 
 @dataclass(frozen=True, slots=True)
-class HereLooker:
+class LocalSource:
     """Plugins, and where none answers the libraries, which know no pods."""
 
-    plugins: PluginLooker
-    library: LibraryLooker
+    plugins: AddressSource
+    library: LibraryViews
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         try:
-            return await self.plugins.look()
+            return await self.plugins.fetch()
         except (RetryableError, RemoteContractError) as silence:
             try:
                 return CardsView(nodes=await self.library.views(str(silence)), failures={})
@@ -93,32 +95,32 @@ class HereLooker:
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryAlone:
+class LibrarySource:
     """The libraries because they were asked for."""
 
-    library: LibraryLooker
+    library: LibraryViews
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         return CardsView(nodes=await self.library.views("--cards asks no plugin"), failures={})
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLooker:
+class NodeSource:
     """A node's plugins, through the API server."""
 
     api: KubeClient
-    place: PluginPlace
+    place: PluginPodSettings
     node: str
     proc: Path = PROC
 
-    async def look(self) -> CardsView:
+    async def fetch(self) -> CardsView:
         """Find the plugins of now, for they may be replaced while somebody watches, and ask all of them."""
         pods = await list_plugin_pods(self.api, self.place, node=self.node)
         if not pods:
             raise await self._explain_absence()
-        return _picture(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
+        return _merge(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
 
-    async def _ask(self, pod: PluginPod) -> NodeStatus:
+    async def _ask(self, pod: SeenPod) -> NodeStatus:
         body = await fetch_from_plugin(self.api, self.place, pod, "status")
         try:
             return parse_node_status(body)
@@ -141,11 +143,11 @@ class NodeLooker:
         )
 
 
-Answer = NodeStatus | GcushareError
+StatusOrError = NodeStatus | GcushareError
 
 
-async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) -> dict[str, Answer]:
-    async def ask(question: Coroutine[object, None, NodeStatus]) -> Answer:
+async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) -> dict[str, StatusOrError]:
+    async def ask(question: Coroutine[object, None, NodeStatus]) -> StatusOrError:
         try:
             return await question
         except GcushareError as error:
@@ -154,14 +156,14 @@ async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) 
     return dict(zip(questions, await asyncio.gather(*map(ask, questions.values())), strict=True))
 
 
-def _picture(answers: Mapping[str, Answer], proc: Path) -> CardsView:
-    told = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
+def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:
+    reported = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
     failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, NodeStatus)}
-    if not told:
+    if not reported:
         raise _joined(list(failures.values()))
-    pids = {pid for status in told.values() for pid in process_ids(status)}
+    pids = {pid for status in reported.values() for pid in process_ids(status)}
     owners = ProcOwners(proc).find(pids)
-    views = [view_status(status, origin, owners) for origin, status in told.items()]
+    views = [view_status(status, origin, owners) for origin, status in reported.items()]
     return CardsView(
         nodes=tuple(sorted(views, key=lambda view: (view.node, view.vendor, view.origin))),
         failures={origin: str(error) for origin, error in failures.items()},

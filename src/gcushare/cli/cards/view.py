@@ -40,18 +40,18 @@ class HolderState(enum.Enum):
     WAITS = "waits"
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _ViewStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the parts: camelCase, as the other documents."""
 
 
-class ProcessView(_Document, frozen=True):
+class ProcessView(_ViewStruct, frozen=True):
     """A process on a card, by its id on the node."""
 
     pid: int
     bytes: int
 
 
-class HolderView(_Document, frozen=True):
+class HolderView(_ViewStruct, frozen=True):
     """A pod on one card: units of it by container; ``units`` are all of the card's where it is ``whole``.
 
     ``used_bytes`` is what its processes use of the card, null where nobody tells whose the card's processes are. A pod
@@ -68,7 +68,7 @@ class HolderView(_Document, frozen=True):
     used_bytes: int | None
 
 
-class CardView(_Document, frozen=True):
+class CardView(_ViewStruct, frozen=True):
     """One card. What its library does not tell is null; ``processes`` are those of which no pod is known."""
 
     index: int
@@ -95,14 +95,14 @@ class CardView(_Document, frozen=True):
     processes: tuple[ProcessView, ...]
 
 
-class WaitingView(_Document, frozen=True):
+class WaitingView(_ViewStruct, frozen=True):
     """A pod that is here and has no card yet."""
 
     pod: str
     units: int
 
 
-class NodeView(_Document, frozen=True):
+class NodeView(_ViewStruct, frozen=True):
     """One vendor's cards of one node.
 
     ``pods_known`` is false where a library told of them, which knows no pods; ``note`` says why it was asked.
@@ -125,7 +125,7 @@ class NodeView(_Document, frozen=True):
     unreadable_pods: tuple[UnreadableStatus, ...]
 
 
-class CardsView(_Document, frozen=True):
+class CardsView(_ViewStruct, frozen=True):
     """Everything: ``failures`` are the plugins that could not be asked, and why."""
 
     nodes: tuple[NodeView, ...]
@@ -158,7 +158,7 @@ def process_ids(status: NodeStatus) -> list[int]:
 
 
 def view_status(status: NodeStatus, origin: str, owners: Owners) -> NodeView:
-    """Turn a plugin's status into the picture of its cards; ``origin`` is where it was asked."""
+    """Turn a plugin's status into the view of its cards; ``origin`` is where it was asked."""
     return NodeView(
         node=status.node,
         vendor=status.vendor,
@@ -214,9 +214,9 @@ def _card(card: CardStatus, pods: Sequence[PodStatus], owners: Owners) -> CardVi
     )
 
 
-def _mode(told: str, holders: Sequence[HolderView]) -> CardMode:
+def _mode(reported: str, holders: Sequence[HolderView]) -> CardMode:
     """The mode that the plugin tells, else what its pods make of the card; an older plugin grants no whole cards."""
-    found = next((mode for mode in CardMode if mode.value == told), None)
+    found = next((mode for mode in CardMode if mode.value == reported), None)
     return found or (CardMode.SHARED if holders else CardMode.FREE)
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from gcushare.cli.completion.arguments import Grammar, Kind, Word, spell_out, take_command
 from gcushare.cli.inspect.help_text import SETTINGS, SUMMARIES, Names
-from gcushare.cli.inspect.options import ClusterFlags, Shell
+from gcushare.cli.inspect.options import Shell
+from gcushare.cluster.connection import sources_of
 from gcushare.cluster.reading import Scope, read_nodes, read_pods
+from gcushare.cluster.settings import ClusterFlags
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
@@ -75,11 +77,11 @@ def find_candidates(names: Names, before: Sequence[str], begun: str, around: Sur
     grammar = Grammar.of(specs)
     words = grammar.read(before)
     is_value = bool(words) and words[-1].kind is Kind.FLAG
-    asking = _Asking(names, around, words[:-1] if is_value else words)
+    known = _ClusterNames(names, around, words[:-1] if is_value else words)
     if is_value:
-        return _values(words[-1].flag, specs, asking)
+        return _values(words[-1].flag, specs, known)
     if begun.startswith("--") and "=" in begun:
-        return _values(grammar.names.get(begun.partition("=")[0], ""), specs, asking)
+        return _values(grammar.names.get(begun.partition("=")[0], ""), specs, known)
     if begun.startswith("-"):
         return Candidates(tuple(_flags(specs)))
     is_first = command == "" and not any(word.kind is Kind.BARE for word in words)
@@ -89,8 +91,8 @@ def find_candidates(names: Names, before: Sequence[str], begun: str, around: Sur
     if command == "completion":
         return Candidates(tuple((shell.value, "") for shell in Shell))
     if command == "explain":
-        return Candidates(asking.pods())
-    nodes = asking.nodes()
+        return Candidates(known.pods())
+    nodes = known.nodes()
     return Candidates((*SUMMARIES.items(), *nodes) if is_first else nodes)
 
 
@@ -99,25 +101,25 @@ def _flags(specs: Sequence[Spec]) -> list[tuple[str, str]]:
     return [*found, ("--help", "Print the manual")]
 
 
-def _values(flag: str, specs: Sequence[Spec], asking: _Asking) -> Candidates:
+def _values(flag: str, specs: Sequence[Spec], known: _ClusterNames) -> Candidates:
     """What a flag may be given."""
     if flag in _FILE_FLAGS:
         return Candidates(directive=FILES)
     match flag:
         case "--namespace" | "--plugin-namespace":
-            return Candidates(asking.namespaces())
+            return Candidates(known.namespaces())
         case "--context":
-            return Candidates(tuple((name, "") for name in asking.kubeconfig().contexts))
+            return Candidates(tuple((name, "") for name in known.kubeconfig().contexts))
         case "--cluster":
-            return Candidates(tuple((name, "") for name in asking.kubeconfig().clusters))
+            return Candidates(tuple((name, "") for name in known.kubeconfig().clusters))
         case "--user":
-            return Candidates(tuple((name, "") for name in asking.kubeconfig().users))
+            return Candidates(tuple((name, "") for name in known.kubeconfig().users))
     spec = next((each for each in specs if each.flag == flag), None)
     return Candidates(tuple((word, "") for word in spec.parser.choices) if spec is not None else ())
 
 
-class _Asking:
-    """Asks the cluster that the words so far name."""
+class _ClusterNames:
+    """Names in the cluster that the words so far choose."""
 
     def __init__(self, names: Names, around: Surroundings, words: Sequence[Word]) -> None:
         self._names = names
@@ -130,7 +132,7 @@ class _Asking:
 
     def kubeconfig(self) -> Kubeconfig:
         """The kubeconfig files, for the names in them."""
-        sources = self._flags.sources(self._environ)
+        sources = sources_of(self._flags, self._environ)
         listed = sources.environ.get("KUBECONFIG") or str(sources.home / ".kube" / "config")
         return read_kubeconfig([Path(each) for each in listed.split(":") if each])
 
@@ -138,10 +140,10 @@ class _Asking:
         """Nodes with cards."""
 
         async def read(api: KubeClient) -> tuple[tuple[str, str], ...]:
-            picture = ClusterSnapshot(self._names.vendor)
-            await read_nodes(api, picture, Scope(), _ignore)
+            snapshot = ClusterSnapshot(self._names.vendor)
+            await read_nodes(api, snapshot, Scope(), _ignore)
             word = self._names.vendor.device_word
-            return tuple((node.name, f"{len(node.cards)} {word}") for node in picture.nodes_with_cards())
+            return tuple((node.name, f"{len(node.cards)} {word}") for node in snapshot.nodes_with_cards())
 
         return asyncio.run(self._ask(read))
 
@@ -150,12 +152,12 @@ class _Asking:
         given = next((w.text for w in self._words if w.flag == "--namespace" and w.kind is Kind.VALUE), None)
 
         async def read(api: KubeClient) -> tuple[tuple[str, str], ...]:
-            picture = ClusterSnapshot(self._names.vendor)
-            await read_pods(api, picture, Scope(), _ignore)
+            snapshot = ClusterSnapshot(self._names.vendor)
+            await read_pods(api, snapshot, Scope(), _ignore)
             namespace = given or api.config.namespace
             return tuple(
                 (facts.ref.name if facts.ref.namespace == namespace else str(facts.ref), facts.node or "waits")
-                for facts in sorted(picture.pods.values(), key=lambda each: str(each.ref))
+                for facts in sorted(snapshot.pods.values(), key=lambda each: str(each.ref))
                 if given is None or facts.ref.namespace == given
             )
 
@@ -172,7 +174,7 @@ class _Asking:
 
     async def _ask(self, read: _Read) -> tuple[tuple[str, str], ...]:
         limits = Limits(request_s=_PATIENCE_S, list_page_s=_PATIENCE_S, connect_s=_PATIENCE_S)
-        config = load_config(self._flags.sources(self._environ))
+        config = load_config(sources_of(self._flags, self._environ))
         try:
             async with asyncio.timeout(_PATIENCE_S), KubeClient(config, limits=limits) as api:
                 return await read(api)

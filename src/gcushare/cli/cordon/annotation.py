@@ -13,7 +13,7 @@ from gcushare.wire.nodes import is_named, parse_card_words
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CordonRequest:
     """What the admin asked for: ``card`` is an index or a uuid, ``vendor`` None where any may be meant."""
 
     node: str
@@ -23,12 +23,15 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Marking:
-    """The annotation to write (None removes it), nothing where ``annotation`` is ""; ``told`` says what is so now."""
+class AnnotationChange:
+    """The annotation to write (None removes it), nothing where ``annotation`` is empty.
+
+    ``message`` says what is so now.
+    """
 
     annotation: str
     value: str | None
-    told: str
+    message: str
 
     @property
     def is_change(self) -> bool:
@@ -36,56 +39,56 @@ class Marking:
 
 
 @dataclass(frozen=True, slots=True)
-class _Meant:
+class _MeantCard:
     """A card of one vendor; ``card`` is None where only the annotation still names it."""
 
     vendor: Vendor
     card: Card | None
 
 
-def decide_marking(wish: Wish, annotations: Mapping[str, str]) -> Marking:
+def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) -> AnnotationChange:
     """Decide what to write on a Node with these annotations.
 
     Raises:
         Refused: the node shares no cards, has no such card, or two vendors have one; names what there is.
         RemoteContractError: the node's inventory cannot be read.
     """
-    meant = _find(wish, annotations)
+    meant = _find(request, annotations)
     before = annotations.get(meant.vendor.cordon_annotation, "")
     words = parse_card_words(before)
-    name = _describe(meant.card) if meant.card is not None else wish.card
-    is_cordoned = wish.card in words or (meant.card is not None and is_named(meant.card, words))
-    if is_cordoned == wish.is_cordon:
-        state = "cordoned already" if wish.is_cordon else "not cordoned"
-        return Marking("", None, f"card {name} of node {wish.node} is {state}")
-    after = _with(words, wish.card) if wish.is_cordon else _without(words, wish.card, meant.card)
-    effect = "cordoned: no new pods, running ones stay" if wish.is_cordon else "uncordoned"
-    return Marking(meant.vendor.cordon_annotation, after, f"card {name} of node {wish.node} {effect}")
+    name = _describe(meant.card) if meant.card is not None else request.card
+    is_cordoned = request.card in words or (meant.card is not None and is_named(meant.card, words))
+    if is_cordoned == request.is_cordon:
+        state = "cordoned already" if request.is_cordon else "not cordoned"
+        return AnnotationChange("", None, f"card {name} of node {request.node} is {state}")
+    after = _with(words, request.card) if request.is_cordon else _without(words, request.card, meant.card)
+    effect = "cordoned: no new pods, running ones stay" if request.is_cordon else "uncordoned"
+    return AnnotationChange(meant.vendor.cordon_annotation, after, f"card {name} of node {request.node} {effect}")
 
 
-def _find(wish: Wish, annotations: Mapping[str, str]) -> _Meant:
-    vendors = [wish.vendor] if wish.vendor is not None else list(VENDORS)
-    offered = {vendor.name: _inventory(vendor, annotations, wish.node) for vendor in vendors}
+def _find(request: CordonRequest, annotations: Mapping[str, str]) -> _MeantCard:
+    vendors = [request.vendor] if request.vendor is not None else list(VENDORS)
+    offered = {vendor.name: _inventory(vendor, annotations, request.node) for vendor in vendors}
     found = [
-        _Meant(vendor, offer.card)
+        _MeantCard(vendor, offer.card)
         for vendor in vendors
         if (inventory := offered[vendor.name]) is not None
         for offer in inventory.cards
-        if is_named(offer.card, frozenset((wish.card,)))
+        if is_named(offer.card, frozenset((request.card,)))
     ]
     if len(found) > 1:
         names = " and ".join(meant.vendor.name for meant in found)
         raise Refused(
-            f"node {wish.node} has a card {wish.card!r} of {names}: say which with --vendor, or give its uuid"
+            f"node {request.node} has a card {request.card!r} of {names}: say which with --vendor, or give its uuid"
         )
     if found:
         return found[0]
-    if not wish.is_cordon:
+    if not request.is_cordon:
         # A card that is gone, or a word that was written by hand, can still be taken back.
         for vendor in vendors:
-            if wish.card in parse_card_words(annotations.get(vendor.cordon_annotation, "")):
-                return _Meant(vendor, None)
-    raise Refused(_explain_absence(wish, vendors, [cards for cards in offered.values() if cards is not None]))
+            if request.card in parse_card_words(annotations.get(vendor.cordon_annotation, "")):
+                return _MeantCard(vendor, None)
+    raise Refused(_explain_absence(request, vendors, [cards for cards in offered.values() if cards is not None]))
 
 
 def _inventory(vendor: Vendor, annotations: Mapping[str, str], node: str) -> Inventory | None:
@@ -98,15 +101,15 @@ def _inventory(vendor: Vendor, annotations: Mapping[str, str], node: str) -> Inv
         raise RemoteContractError(f"{vendor.inventory_annotation} of node {node}: {error}") from error
 
 
-def _explain_absence(wish: Wish, vendors: Sequence[Vendor], inventories: Sequence[Inventory]) -> str:
+def _explain_absence(request: CordonRequest, vendors: Sequence[Vendor], inventories: Sequence[Inventory]) -> str:
     if not inventories:
         labels = " or ".join(vendor.node_label for vendor in vendors)
         return (
-            f"node {wish.node} shares no cards: no device plugin has published any there; it runs on nodes labelled "
+            f"node {request.node} shares no cards: no device plugin has published any there; it runs on nodes labelled "
             f"{labels}"
         )
     cards = ", ".join(_describe(offer.card) for inventory in inventories for offer in inventory.cards)
-    return f"node {wish.node} has no card {wish.card!r}; its cards are {cards or 'none'}"
+    return f"node {request.node} has no card {request.card!r}; its cards are {cards or 'none'}"
 
 
 def _describe(card: Card) -> str:

@@ -1,20 +1,16 @@
-"""The two commands: settings, client, answer, exit code."""
+"""The commands ``gcushare cordon-card`` and ``uncordon-card``: settings, then the work, imported once it begins."""
 
 from __future__ import annotations
 
-import asyncio
 import enum
 
 from gcushare._version import __version__
-from gcushare.cli.cordon.annotation import Wish
-from gcushare.cli.cordon.write import ApiNodes, mark_card
-from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.cli.cordon.annotation import CordonRequest
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.start import load
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS_BY_NAME
 
 
@@ -83,16 +79,9 @@ def uncordon_main(surroundings: Surroundings | None = None) -> int:
 
 
 def _run(program: Program[CordonSettings], around: Surroundings, *, is_cordon: bool) -> int:
-    def main(found: CordonSettings) -> int:
+    def run(found: CordonSettings) -> int:
         vendor = VENDORS_BY_NAME[found.vendor.value] if found.vendor is not None else None
-        told = asyncio.run(_mark(Wish(found.node, found.card.strip(), is_cordon, vendor), found.kube))
-        around.stdout.write(f"{told}\n")
-        return DONE
+        request = CordonRequest(found.node, found.card.strip(), is_cordon, vendor)
+        return load("gcushare.cli.cordon.write", "run")(request, found.kube, around)
 
-    return run_program(program, main, surroundings=around)
-
-
-async def _mark(wish: Wish, kube: KubeSettings) -> str:
-    config = find_api_server(kube.kubeconfig, kube.kube_context)
-    async with KubeClient(config, limits=Limits(request_s=kube.kube_api_timeout)) as client:
-        return await mark_card(wish, ApiNodes(client))
+    return run_program(program, run, surroundings=around)

@@ -1,15 +1,20 @@
-"""Reads the Node, decides, and writes the annotation, provided that nobody wrote the Node meanwhile."""
+"""Reads the Node, decides, and writes the annotation, provided that no one wrote the Node meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from gcushare.cli.cordon.annotation import Wish, decide_marking
+from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
+from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Precondition, annotations_patch
 from gcushare.kube.resources import NODES
+from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.settings.groups import KubeSettings
 from gcushare.wire.objects import ObjectMeta
 
 ATTEMPTS = 5
@@ -42,25 +47,36 @@ class ApiNodes:
         await self._client.patch(NODES, seen.name, patch)
 
 
-async def mark_card(wish: Wish, nodes: NodePort) -> str:
-    """Carry a wish out; returns what is so now. Repeatable.
+async def set_cordon(request: CordonRequest, nodes: NodePort) -> str:
+    """Carry a request out; returns what is so now. Repeatable.
 
     Raises:
-        Refused, RemoteContractError: as ``decide_marking``; or there is no such node.
+        Refused, RemoteContractError: as ``decide_annotation``; or there is no such node.
         RetryableError: others kept writing the Node in between.
         ForbiddenError: the caller may not read or change Nodes.
     """
     for _ in range(ATTEMPTS):
         try:
-            seen = await nodes.fetch_metadata(wish.node)
+            seen = await nodes.fetch_metadata(request.node)
         except NotFoundError as error:
-            raise Refused(f"there is no node {wish.node!r}; `kubectl get nodes` lists them") from error
-        marking = decide_marking(wish, seen.annotations)
-        if not marking.is_change:
-            return marking.told
+            raise Refused(f"there is no node {request.node!r}; `kubectl get nodes` lists them") from error
+        change = decide_annotation(request, seen.annotations)
+        if not change.is_change:
+            return change.message
         try:
-            await nodes.patch_annotations(seen, {marking.annotation: marking.value})
+            await nodes.patch_annotations(seen, {change.annotation: change.value})
         except ConflictError:
             continue
-        return marking.told
-    raise RetryableError(f"node {wish.node} was changed by others {ATTEMPTS} times in a row; nothing was written")
+        return change.message
+    raise RetryableError(f"node {request.node} was changed by others {ATTEMPTS} times in a row; nothing was written")
+
+
+def run(request: CordonRequest, kube: KubeSettings, around: Surroundings) -> int:
+    """Carry a request out on the cluster of the settings and print what is so now; returns the exit code."""
+
+    async def work() -> str:
+        async with open_cluster(kube, around.environ, program="gcushare-cordon-card") as client:
+            return await set_cordon(request, ApiNodes(client))
+
+    around.stdout.write(f"{asyncio.run(work())}\n")
+    return DONE

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gcushare.cli.doctor.facts import CertificateFacts, Part, PolicyFacts
-from gcushare.cli.doctor.objects import SeenPod
+from gcushare.cli.doctor.facts import Area, CertificateFacts, PolicyFacts
 from gcushare.cli.doctor.read import Reader
 from gcushare.cli.doctor.schedulers import (
     CONFIG_MAP_WORD,
@@ -20,6 +19,7 @@ from gcushare.cli.doctor.schedulers import (
     config_map_of,
     parse_extenders,
 )
+from gcushare.cluster.program_pods import SeenPod
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end
@@ -42,7 +42,7 @@ async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
 
     async def read(resource: Resource[JsonObject]) -> list[JsonObject]:
         return await reader.attempt(
-            Part.POLICIES, f"list {resource.plural}", lambda: reader.client.list_all(resource), nothing
+            Area.POLICIES, f"list {resource.plural}", lambda: reader.client.list_all(resource), nothing
         )
 
     policies, bindings = await asyncio.gather(read(POLICIES), read(BINDINGS))
@@ -84,7 +84,7 @@ async def _from_config_map(
     name, key = place
     empty: JsonObject = {}
     found = await reader.attempt(
-        Part.CONFIG_MAPS,
+        Area.CONFIG_MAPS,
         f"get configmaps in namespace {namespace}",
         lambda: reader.client.get(CONFIG_MAPS, name, namespace=namespace),
         empty,
@@ -114,7 +114,7 @@ async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeR
 async def _read_reports_of(reader: Reader, namespace: str) -> list[NodeReport]:
     empty: JsonObject = {}
     found = await reader.attempt(
-        Part.CONFIG_MAPS,
+        Area.CONFIG_MAPS,
         f"get configmaps in namespace {namespace}",
         lambda: reader.client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=namespace),
         empty,
@@ -141,7 +141,7 @@ async def _read_certificates_of(reader: Reader, namespace: str, name: str) -> li
         return {key: data[key] for key in _CERTIFICATES if key in data}
 
     empty: Mapping[str, Any] = {}
-    data = await reader.attempt(Part.SECRETS, f"get secrets in namespace {namespace}", read, empty)
+    data = await reader.attempt(Area.SECRETS, f"get secrets in namespace {namespace}", read, empty)
     return [_certificate(f"Secret {namespace}/{name}, {key}", str(text)) for key, text in data.items()]
 
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gcushare.cli.doctor.objects import SeenPod, Service
-from gcushare.cli.doctor.programs import Program
 from gcushare.cli.doctor.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import Figures
+from gcushare.cluster.program_pods import SeenPod, Service
+from gcushare.cluster.programs import Program
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.node_status import NodeStatus
 from gcushare.wire.objects import Lease, Node
 
 
-class Part(enum.Enum):
+class Area(enum.Enum):
     """A part of the snapshot that is read by itself; the value says what is checked with it."""
 
     NODES = "nodes, their inventories and capacities"
@@ -36,7 +36,7 @@ class Part(enum.Enum):
 class Unread:
     """A part that could not be read. ``right`` is set where a right was missing: ``list pods``."""
 
-    part: Part
+    part: Area
     problem: str
     right: str = ""
 
@@ -92,10 +92,10 @@ class ExtenderFacts:
 
     def calls(self, verb: str) -> float | None:
         """How often the scheduler called a verb since the replicas started; None where no replica could be asked."""
-        told = [each for each in self.replicas if each.figures]
-        if not told:
+        reported = [each for each in self.replicas if each.figures]
+        if not reported:
             return None
-        return sum(each.figures.sum("gcushare_extender_request_seconds_count", verb=verb) for each in told)
+        return sum(each.figures.sum("gcushare_extender_request_seconds_count", verb=verb) for each in reported)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Facts:
     clocks: tuple[ClockFacts, ...] = ()
     unread: tuple[Unread, ...] = ()
 
-    def knows(self, *parts: Part) -> bool:
+    def knows(self, *parts: Area) -> bool:
         """Whether these parts were read, so that what is not in them does not exist."""
         return not any(each.part in parts for each in self.unread)
 
@@ -176,6 +176,24 @@ def parse_time(text: str | None) -> datetime | None:
     except ValueError:
         return None
     return moment if moment is not None and moment.tzinfo is not None else None
+
+
+RENEWED_WITHIN_S = 60.0
+"""A ready node's lease is at most this old: kubelets renew every ten seconds, and are not ready after forty."""
+
+
+def lease_clock(lease: Lease, now: datetime, within_s: float) -> ClockFacts | None:
+    """How far the clock of a ready node's kubelet is ahead of ``now``; None where its lease tells nothing.
+
+    A renewal in the future proves a clock ahead; one that is old proves a clock behind only as far as it is older than
+    a ready node's can be.
+    """
+    renewed = parse_time(lease.spec.renew_time)
+    if renewed is None:
+        return None
+    ahead_s = (renewed - now).total_seconds()
+    slack_s = within_s if ahead_s > 0 else within_s + RENEWED_WITHIN_S
+    return ClockFacts(subject=f"the kubelet of node {lease.metadata.name}", ahead_s=ahead_s, within_s=slack_s)
 
 
 def has_label(node: Node, vendor: Vendor) -> bool:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
-
-from gcushare.cli.doctor.facts import ClockFacts, Part, Unread
+from gcushare.cli.doctor.facts import Area, ClockFacts, Unread
 from gcushare.cli.doctor.rights import Right
+from gcushare.cluster.endpoints import Endpoint
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.kube.errors import GoneError
-from gcushare.kube.resources import Resource, Selector
 
 T = TypeVar("T")
 
@@ -58,11 +54,11 @@ class Reader:
         """The API server's time."""
         return self.clock.now() + timedelta(seconds=self.ahead_s)
 
-    def may_read(self, part: Part) -> bool:
+    def may_read(self, part: Area) -> bool:
         """Whether no right for it is missing."""
         return not any(right.part is part for right in self.missing)
 
-    async def attempt(self, part: Part, right: str, read: Callable[[], Awaitable[T]], default: T) -> T:
+    async def attempt(self, part: Area, right: str, read: Callable[[], Awaitable[T]], default: T) -> T:
         """Read a part; what cannot be read is noted, and ``default`` taken. Nothing is tried without its right."""
         if not self.may_read(part):
             return default
@@ -77,10 +73,10 @@ class Reader:
             self.unread.append(Unread(part, str(failure)))
         return default
 
-    async def ask(self, client: KubeClient, path: str, words: str) -> Dated:
+    async def ask(self, endpoint: Endpoint, path: str) -> Dated:
         """Ask a program over HTTP. Raises the errors of ``gcushare.kube``."""
         async with self._slots:
-            return await dated(client, self.clock, path, words)
+            return await dated(endpoint.client, self.clock, f"{endpoint.prefix}{path}", endpoint.resource or "address")
 
     def clock_of(self, subject: str, answer: Dated) -> tuple[ClockFacts, ...]:
         """How far the clock behind an answer is ahead of the API server's."""
@@ -101,21 +97,3 @@ async def dated(client: KubeClient, clock: Clock, path: str, words: str) -> Date
         return Dated(body)
     middle = sent + timedelta(seconds=took_s / 2)
     return Dated(body, (moment - middle).total_seconds() + 0.5, 0.5 + took_s / 2)
-
-
-async def list_items(
-    client: KubeClient, resource: Resource[Any], selector: Selector
-) -> AsyncGenerator[msgspec.Raw, None]:
-    """Yield a collection's items; where the pages outlive the server's memory of them, all again at once."""
-    try:
-        async with aclosing(client.pages(resource, selector)) as pages:
-            async for page in pages:
-                for raw in page.entries:
-                    yield raw
-        return
-    except GoneError:
-        pass  # what was yielded is yielded again: readers keep objects by their names
-    async with aclosing(client.pages(resource, selector, page_size=None)) as whole:
-        async for page in whole:
-            for raw in page.entries:
-                yield raw

@@ -10,7 +10,7 @@ import msgspec
 
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding, Fix, Severity, worst
-from gcushare.cli.doctor.programs import Program
+from gcushare.cluster.programs import Program
 
 DOCUMENT_VERSION = 1
 NARROWEST = 60
@@ -57,14 +57,14 @@ def one_line(text: str) -> str:
 
 def _summary(facts: Facts, findings: Sequence[Finding]) -> str:
     counts = [(sum(each.severity is severity for each in findings), severity) for severity in Severity]
-    told = ", ".join(f"{count} {severity.value}{'s' if count != 1 else ''}" for count, severity in counts if count)
+    reported = ", ".join(f"{count} {severity.value}{'s' if count != 1 else ''}" for count, severity in counts if count)
     plugins = sum(each.status is not None for each in facts.plugins)
     looked = (
         f"looked at {_amount(len(facts.nodes), 'node')}, {_amount(plugins, 'device plugin')}, "
         f"{_amount(len(facts.extender.replicas), 'extender')} and {_amount(len(facts.pods), 'pod')}; "
         f"Kubernetes {facts.server_version or 'unknown'}"
     )
-    return f"{told or 'nothing is wrong'} ({looked})"
+    return f"{reported or 'nothing is wrong'} ({looked})"
 
 
 def _amount(count: int, word: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gcushare.cli.doctor.facts import Part, Unread
+from gcushare.cli.doctor.facts import Area, Unread
 from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource
@@ -22,7 +22,7 @@ _ADMISSION = "admissionregistration.k8s.io"
 class Right:
     """One right; ``namespace`` empty means everywhere."""
 
-    part: Part
+    part: Area
     verb: str
     resource: str
     group: str = ""
@@ -57,23 +57,23 @@ class Right:
 def needed_rights(namespace: str) -> tuple[Right, ...]:
     """Everything that is read; ``namespace`` is where the extender is installed."""
     return (
-        Right(part=Part.NODES, verb="list", resource="nodes"),
-        Right(part=Part.PODS, verb="list", resource="pods"),
-        Right(part=Part.PLUGINS, verb="get", resource="pods/proxy", namespace=namespace),
-        Right(part=Part.EXTENDER, verb="get", resource="services/proxy", namespace=namespace),
-        Right(part=Part.SERVICE, verb="get", resource="services", namespace=namespace),
-        Right(part=Part.CONFIG_MAPS, verb="get", resource="configmaps", namespace=namespace),
-        Right(part=Part.LEASES, verb="get", resource="leases", group="coordination.k8s.io", namespace=namespace),
+        Right(part=Area.NODES, verb="list", resource="nodes"),
+        Right(part=Area.PODS, verb="list", resource="pods"),
+        Right(part=Area.PLUGINS, verb="get", resource="pods/proxy", namespace=namespace),
+        Right(part=Area.EXTENDER, verb="get", resource="services/proxy", namespace=namespace),
+        Right(part=Area.SERVICE, verb="get", resource="services", namespace=namespace),
+        Right(part=Area.CONFIG_MAPS, verb="get", resource="configmaps", namespace=namespace),
+        Right(part=Area.LEASES, verb="get", resource="leases", group="coordination.k8s.io", namespace=namespace),
         Right(
-            part=Part.NODE_LEASES,
+            part=Area.NODE_LEASES,
             verb="list",
             resource="leases",
             group="coordination.k8s.io",
             namespace="kube-node-lease",
         ),
-        Right(part=Part.POLICIES, verb="list", resource="validatingadmissionpolicies", group=_ADMISSION),
-        Right(part=Part.POLICIES, verb="list", resource="validatingadmissionpolicybindings", group=_ADMISSION),
-        Right(part=Part.SECRETS, verb="get", resource="secrets", namespace=namespace),
+        Right(part=Area.POLICIES, verb="list", resource="validatingadmissionpolicies", group=_ADMISSION),
+        Right(part=Area.POLICIES, verb="list", resource="validatingadmissionpolicybindings", group=_ADMISSION),
+        Right(part=Area.SECRETS, verb="get", resource="secrets", namespace=namespace),
     )
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from gcushare._version import __version__
 from gcushare.cli.doctor.findings import Severity
-from gcushare.cli.doctor.gather import Wanted
 from gcushare.core.errors import ConfigError
-from gcushare.kube.connection.config import ConfigSources, Limits
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -73,43 +71,27 @@ class WhereSettings:
         if self.extender_url is not None and not self.extender_url.startswith(("http://", "https://")):
             yield f"extender-url {self.extender_url!r} must begin with http:// or https://"
 
-    def wanted(self) -> Wanted:
-        """The same for the gatherer.
+    @property
+    def service(self) -> tuple[str, str]:
+        """The namespace and the name of the extender's Service."""
+        namespace, _, name = self.extender_service.partition("/")
+        return namespace, name
+
+    def read_scheduler_config(self) -> str | None:
+        """Read the scheduler's configuration that lies on this machine; None where none is named.
 
         Raises:
-            ConfigError: the scheduler's configuration cannot be read.
+            ConfigError: it cannot be read.
         """
-        namespace, _, name = self.extender_service.partition("/")
-        return Wanted(
-            node=self.node,
-            service_namespace=namespace,
-            service_name=name,
-            extender_url=self.extender_url,
-            scheduler_config=_contents(self.scheduler_config),
-        )
-
-
-def _contents(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as failure:
-        raise ConfigError(
-            f"scheduler-config {str(path)!r} cannot be read: {failure}; name a readable file"
-        ) from failure
-
-
-def sources(kube: KubeSettings, environ: Mapping[str, str]) -> ConfigSources:
-    """Where the API server is to be found."""
-    found = {**environ, "KUBECONFIG": kube.kubeconfig or ""}
-    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-    return ConfigSources(context=kube.kube_context, environ=found, home=home)
-
-
-def limits(kube: KubeSettings) -> Limits:
-    """Deadlines of requests."""
-    return Limits(request_s=kube.kube_api_timeout)
+        path = self.scheduler_config
+        if path is None:
+            return None
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as failure:
+            raise ConfigError(
+                f"scheduler-config {str(path)!r} cannot be read: {failure}; name a readable file"
+            ) from failure
 
 
 @settings

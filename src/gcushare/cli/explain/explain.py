@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gcushare.cli.inspect.extender_client import QUICK_S, open_extender
-from gcushare.cli.inspect.options import SourceChoice, SourceFlags
+from gcushare.cluster.extender_client import QUICK_S, open_extender
 from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
+from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explanations import Explainer
@@ -30,23 +30,23 @@ from gcushare.wire.documents.explain import (
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import is_finished, pod_ref, pod_request, pod_wishes
 
-UNTOLD_POLICY = "(the extender's default)"
+UNKNOWN_POLICY = "(the extender's default)"
 _MAX_UNREADABLE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A pod's explanation with what only the API server tells; ``picture`` holds its node, where it has one."""
+    """A pod's explanation with what only the API server tells; ``snapshot`` holds its node, where it has one."""
 
     document: ExplainDocument
     pod: Pod
-    picture: ClusterSnapshot
+    snapshot: ClusterSnapshot
     source: Source
 
     @property
     def assignment(self) -> Assignment | None:
         """What the pod holds."""
-        return self.picture.ledger.assignment(self.pod.metadata.uid)
+        return self.snapshot.ledger.assignment(self.pod.metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +86,29 @@ async def explain_pod(
 
 
 def _refused(question: _Question, pod: Pod, problem: str) -> Explained:
-    picture = ClusterSnapshot(question.vendor)
+    snapshot = ClusterSnapshot(question.vendor)
     document = explain_refused(pod_ref(pod), problem)
     if is_finished(pod):
         document = msgspec.structs.replace(document, state="ended", can_ever_fit=None, node=pod.spec.node_name)
-    return Explained(document=document, pod=pod, picture=picture, source=picture.source)
+    return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
 async def _explain_bound(api: KubeClient, question: _Question, pod: Pod, progress: Progress) -> Explained:
     """Describe a bound pod from its own node alone: the record is on the pod, its neighbours are on the node."""
     node = pod.spec.node_name
-    picture = ClusterSnapshot(question.vendor, is_partial=True)
+    snapshot = ClusterSnapshot(question.vendor, is_partial=True)
     try:
-        await read_nodes(api, picture, Scope(node=node), progress)
-        await read_pods(api, picture, Scope(node=node), progress)
+        await read_nodes(api, snapshot, Scope(node=node), progress)
+        await read_pods(api, snapshot, Scope(node=node), progress)
     except NotFoundError:
-        picture.problems.append(f"node {node} does not exist any more")
-    picture.see_pod(pod)
-    facts = picture.pods[pod.metadata.uid]
-    assignment = picture.ledger.assignment(pod.metadata.uid)
+        snapshot.problems.append(f"node {node} does not exist any more")
+    snapshot.see_pod(pod)
+    facts = snapshot.pods[pod.metadata.uid]
+    assignment = snapshot.ledger.assignment(pod.metadata.uid)
     if assignment is None:
-        raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be told")
+        raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")
     document = explain_bound(assignment, facts.problem)
-    return Explained(document=document, pod=pod, picture=picture, source=picture.source)
+    return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
 async def _explain_waiting(
@@ -129,18 +129,18 @@ async def _explain_waiting(
                 # The extender tells no uid to whom it cannot tell from a stranger; the pod was read here.
                 document = msgspec.structs.replace(document, uid=pod.metadata.uid)
                 source = Source("extender", extender.words)
-                return Explained(document=document, pod=pod, picture=ClusterSnapshot(question.vendor), source=source)
+                return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(question.vendor), source=source)
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
-    picture = ClusterSnapshot(question.vendor)
-    await read_nodes(api, picture, Scope(), progress)
-    await read_pods(api, picture, Scope(), progress)
-    return Explained(document=_compute(picture, pod, request), pod=pod, picture=picture, source=source)
+    snapshot = ClusterSnapshot(question.vendor)
+    await read_nodes(api, snapshot, Scope(), progress)
+    await read_pods(api, snapshot, Scope(), progress)
+    return Explained(document=_compute(snapshot, pod, request), pod=pod, snapshot=snapshot, source=source)
 
 
-def _compute(picture: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:
-    """Ask the core over the whole picture, as the extender does over its own."""
+def _compute(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:
+    """Ask the core over the whole snapshot, as the extender does over its own."""
     explainer = Explainer(request, priority=pod_ref(pod).priority)
-    for node in picture.ledger.nodes.values():
+    for node in snapshot.ledger.nodes.values():
         explainer.add(node)
     wishes = pod_wishes(pod.metadata.annotations)
     selection = request.selection
@@ -148,12 +148,12 @@ def _compute(picture: ClusterSnapshot, pod: Pod, request: CardRequest) -> Explai
         request.units,
         request.cards,
         request.whole,
-        wishes.node_policy or UNTOLD_POLICY,
-        wishes.card_policy or UNTOLD_POLICY,
+        wishes.node_policy or UNKNOWN_POLICY,
+        wishes.card_policy or UNKNOWN_POLICY,
         selection.use if selection else (),
         selection.avoid if selection else (),
-        (wishes.whole_card_policy or UNTOLD_POLICY) if request.whole else "",
+        (wishes.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
     )
-    unreadable = {name: facts.problem for name, facts in picture.nodes.items() if facts.problem}
+    unreadable = {name: facts.problem for name, facts in snapshot.nodes.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])
     return explain_waiting(pod_ref(pod), asked, explainer.finish(), few)

@@ -36,7 +36,7 @@ class ExplainReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def explain_report(explained: Explained) -> ExplainReport:
     """Describe it for programs."""
     pod = explained.pod
-    facts = explained.picture.pods.get(pod.metadata.uid)
+    facts = explained.snapshot.pods.get(pod.metadata.uid)
     assignment = explained.assignment
     return ExplainReport(
         version=1,
@@ -79,12 +79,12 @@ def _explain_text(explained: Explained) -> tuple[str, int]:
 
 
 def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple[str, str]]:
-    picture, document = explained.picture, explained.document
-    node = picture.ledger.nodes[assignment.node]
-    facts = picture.nodes.get(assignment.node)
+    snapshot, document = explained.snapshot, explained.document
+    node = snapshot.ledger.nodes[assignment.node]
+    facts = snapshot.nodes.get(assignment.node)
     scale = choose_scale([node.unit])
     yield "node", _node_words(assignment.node, facts)
-    pod_facts = picture.pods[document.uid]
+    pod_facts = snapshot.pods[document.uid]
     yield "state", pod_facts.state
     if not assignment.grants:
         yield "card", f"none recorded; it asks for {pod_facts.units} {scale.label}"
@@ -98,17 +98,17 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
     if pod_facts.corrected:
         yield "corrected", f"{pod_facts.corrected}: the kubelet gave it another card than was planned"
     beside = _neighbours(explained, assignment)
-    yield "beside", ", ".join(f"{each.pod} ({_held_words(each)})" for each in beside) or "nobody"
+    yield "beside", ", ".join(f"{each.pod} ({_held_words(each)})" for each in beside) or "no one"
 
 
 def _card_facts(explained: Explained, node: NodeState, scale: Scale, index: int) -> Iterator[tuple[str, str]]:
     state = node.cards[index]
-    word = explained.picture.vendor.device_word
+    word = explained.snapshot.vendor.device_word
     figures = f"{show_amount(scale.amount(state.held, node.unit))}/{show_amount(scale.amount(state.total, node.unit))}"
-    told = [f"{word}{index}"]
+    reported = [f"{word}{index}"]
     if state.card is not None:
-        told += [each for each in (state.card.card.model, state.card.card.uuid) if each]
-    yield "card", f"{', '.join(told)}: {figures} {scale.label} allocated"
+        reported += [each for each in (state.card.card.model, state.card.card.uuid) if each]
+    yield "card", f"{', '.join(reported)}: {figures} {scale.label} allocated"
     for line in legend(marks_of_card(state)):
         reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""
         yield "mind", f"{line[2:]}{reason}"
@@ -140,7 +140,7 @@ def _held_words(assignment: Assignment) -> str:
 def _neighbours(explained: Explained, assignment: Assignment) -> list[Assignment]:
     """Who else holds memory of the pod's cards."""
     cards = {grant.index for grant in assignment.grants}
-    node = explained.picture.ledger.nodes[assignment.node]
+    node = explained.snapshot.ledger.nodes[assignment.node]
     others = (
         each
         for uid, each in node.assignments.items()

@@ -1,5 +1,5 @@
 """``kubectl inspect gcushare`` and ``gpushare``: who uses which card, why a pod waits, what is really in use.
 
 The figures are the scheduler extender's, or, where it is away, counted by the same ledger from nodes and pods.
-``picture`` holds what was read, ``reading`` and ``extender`` read it, the rest shows it; showing never asks anybody.
+``cluster`` reads them; here ``session`` is what a command runs in, ``commands`` print, and the rest lays out.
 """

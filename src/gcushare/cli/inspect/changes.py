@@ -40,7 +40,7 @@ class Look:
             cards=cards,
             holders=holders,
             waiting={str(facts.ref): ask_words(facts) for facts in summary.waiting},
-            word=summary.picture.vendor.device_word,
+            word=summary.snapshot.vendor.device_word,
         )
 
 

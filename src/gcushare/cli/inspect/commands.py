@@ -2,64 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-
 from gcushare.cli.explain.explain import explain_pod
 from gcushare.cli.explain.text import explain_report, explain_text
 from gcushare.cli.inspect import documents
 from gcushare.cli.inspect.details import detail_lines
-from gcushare.cli.inspect.follow import Connection
-from gcushare.cli.inspect.gather import Wanted, gather
-from gcushare.cli.inspect.options import (
-    ClusterFlags,
-    ExplainSettings,
-    Output,
-    TableSettings,
-)
+from gcushare.cli.inspect.options import ExplainSettings, Output, TableSettings
+from gcushare.cli.inspect.session import Session, warn
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
 from gcushare.cli.inspect.watch import watch
+from gcushare.cli.terminal.screen import Screen
+from gcushare.cluster.follow import Connection
+from gcushare.cluster.gather import SnapshotRequest, gather
 from gcushare.cluster.reading import Scope
-from gcushare.cluster.snapshot import ClusterSnapshot, Source
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import Refused
-from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig, load_config
-from gcushare.runtime.exit_codes import DONE, FAILED
-from gcushare.runtime.screen import Screen, Tracker
-from gcushare.vendors.vendor import Vendor
-
-MAX_WARNINGS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What every command works with. ``servers`` takes the API server's address once it is known, for hints."""
-
-    vendor: Vendor
-    screen: Screen
-    servers: list[str]
-
-    @asynccontextmanager
-    async def connect(self, flags: ClusterFlags, connection: Connection | None = None) -> AsyncIterator[KubeClient]:
-        """Open the API server that the flags name."""
-        config: KubeConfig = load_config(flags.sources(self.screen.environ))
-        self.servers.append(config.server)
-        observer = connection.observe if connection is not None else None
-        async with KubeClient(config, program="kubectl-inspect", limits=flags.limits(), observer=observer) as api:
-            yield api
-
-    def tell_source(self, source: Source) -> None:
-        """Say whose figures were shown."""
-        if source.passed_over:
-            self.screen.tell("note", source.passed_over)
-        self.screen.tell("source", source.words)
 
 
 async def show_table(session: Session, settings: TableSettings) -> int:
     """Show nodes and cards once, or follow them."""
-    wanted = Wanted(
+    request = SnapshotRequest(
         vendor=session.vendor,
         scope=Scope(settings.node, settings.selector or ""),
         figures=settings.figures,
@@ -67,16 +29,15 @@ async def show_table(session: Session, settings: TableSettings) -> int:
     if settings.watch:
         connection = Connection()
         async with session.connect(settings.at, connection) as api:
-            return await watch(session.screen, api, connection, wanted, settings)
-    tracker = Tracker()
-    async with session.connect(settings.at) as api, session.screen.progress(tracker):
-        picture = await gather(api, wanted, tracker)
+            return await watch(session.screen, api, connection, request, settings)
+    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+        snapshot = await gather(api, request, progress.count)
     if settings.node is not None:
-        require_cards(picture, settings.node)
-    summary = summarise(picture, sort_by=settings.sort_by, namespace=settings.pod_namespace)
+        require_cards(snapshot, settings.node)
+    summary = summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
     _print_summary(session.screen, summary, settings)
-    session.tell_source(picture.source)
-    return warn(session.screen, [*picture.problems, *documents.node_problems(summary)])
+    session.tell_source(snapshot.source)
+    return warn(session.screen, [*snapshot.problems, *documents.node_problems(summary)])
 
 
 def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) -> None:
@@ -89,7 +50,7 @@ def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) ->
             screen.print_text(documents.to_csv(summary))
         case Output.TABLE | Output.WIDE as output:
             if not summary.nodes:
-                screen.tell("note", no_cards(summary.picture))
+                screen.say("note", no_cards(summary.snapshot))
             if settings.details:
                 screen.print_lines(detail_lines(summary, screen.width))
             else:
@@ -98,10 +59,9 @@ def _print_summary(screen: Screen, summary: Summary, settings: TableSettings) ->
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
     """Explain one pod."""
-    tracker = Tracker()
-    async with session.connect(settings.at) as api, session.screen.progress(tracker):
+    async with session.connect(settings.at) as api, session.screen.progress() as progress:
         pod = _pod_of(settings, api.config.namespace)
-        explained = await explain_pod(api, session.vendor, settings.figures, pod, tracker)
+        explained = await explain_pod(api, session.vendor, settings.figures, pod, progress.count)
     match settings.show.output:
         case Output.JSON:
             session.screen.print_text(documents.to_json(explain_report(explained)))
@@ -110,7 +70,7 @@ async def explain(session: Session, settings: ExplainSettings) -> int:
         case _:
             session.screen.print_text(explain_text(explained, session.screen.width))
     session.tell_source(explained.source)
-    return warn(session.screen, explained.picture.problems)
+    return warn(session.screen, explained.snapshot.problems)
 
 
 def _pod_of(settings: ExplainSettings, default: str) -> tuple[str, str]:
@@ -118,38 +78,29 @@ def _pod_of(settings: ExplainSettings, default: str) -> tuple[str, str]:
     return (namespace, name) if slash else (settings.namespace or default, name)
 
 
-def require_cards(picture: ClusterSnapshot, name: str) -> None:
+def require_cards(snapshot: ClusterSnapshot, name: str) -> None:
     """Refuse a node that has no cards to show.
 
     Raises:
         Refused: says why, as far as the node tells.
     """
-    state = picture.ledger.nodes.get(name)
+    state = snapshot.ledger.nodes.get(name)
     if state is not None and state.known:
         return
-    facts = picture.nodes.get(name)
+    facts = snapshot.nodes.get(name)
     if facts is not None and facts.problem:
         raise Refused(f"the cards of node {name!r} cannot be read: {facts.problem}")
-    vendor = picture.vendor
+    vendor = snapshot.vendor
     raise Refused(
         f"node {name!r} has no {vendor.device_word} cards: no annotation {vendor.inventory_annotation} and no capacity "
         f"{vendor.memory_resource}; label it with {vendor.node_label} and look whether the device plugin runs there"
     )
 
 
-def no_cards(picture: ClusterSnapshot) -> str:
-    vendor = picture.vendor
-    scope = "of these nodes has" if picture.is_partial else "of the cluster's nodes has"
+def no_cards(snapshot: ClusterSnapshot) -> str:
+    vendor = snapshot.vendor
+    scope = "of these nodes has" if snapshot.is_partial else "of the cluster's nodes has"
     return (
         f"none {scope} {vendor.device_word} cards; a node has them once it is labelled {vendor.node_label} and the "
         "device plugin runs there"
     )
-
-
-def warn(screen: Screen, problems: Sequence[str]) -> int:
-    """Tell what could not be read; then not everything that was asked for was shown."""
-    for problem in problems[:MAX_WARNINGS]:
-        screen.tell("warning", problem)
-    if len(problems) > MAX_WARNINGS:
-        screen.tell("warning", f"and {len(problems) - MAX_WARNINGS} more; -o json lists all")
-    return FAILED if problems else DONE

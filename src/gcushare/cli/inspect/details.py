@@ -8,7 +8,15 @@ from rich.text import Text
 
 from gcushare.cli.inspect.marks import Mark, legend, signs
 from gcushare.cli.inspect.summary import NodeSummary, Summary, share_of
-from gcushare.cli.inspect.table import SHORT_CARDS, ask_words, card_cell, cluster_lines, name_cell, remarks, untold_line
+from gcushare.cli.inspect.table import (
+    SHORT_CARDS,
+    ask_words,
+    card_cell,
+    cluster_lines,
+    name_cell,
+    remarks,
+    unplaced_line,
+)
 from gcushare.cli.terminal.amounts import percent_of, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
@@ -26,14 +34,14 @@ def detail_lines(summary: Summary, width: int | None) -> list[Text]:
     for node in summary.nodes:
         pods = summary.shown_pods(node)
         pending = _shown(summary, node.pending_pods)
-        untold = _shown(summary, node.untold_pods)
-        if pods or pending or untold or (summary.namespace is None and len(summary.nodes) == 1):
-            lines += details.block(node, pods, (pending, untold))
+        unplaced = _shown(summary, node.unplaced_pods)
+        if pods or pending or unplaced or (summary.namespace is None and len(summary.nodes) == 1):
+            lines += details.block(node, pods, (pending, unplaced))
     lines += _waiting_block(summary, width)
     below = [SHORT_CARDS] if details.is_short else []
-    below += [*legend(details.used), *_untold_lines(summary)]
-    told = ("pending:", untold_line(summary) or "pending:")
-    below += [line for line in remarks(summary) if not line.startswith(told)]
+    below += [*legend(details.used), *_unplaced_lines(summary)]
+    reported = ("pending:", unplaced_line(summary) or "pending:")
+    below += [line for line in remarks(summary) if not line.startswith(reported)]
     return [*lines, *map(Text, below), *cluster_lines(summary, _RULE, width)]
 
 
@@ -53,8 +61,8 @@ class _Details:
         without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
     ) -> list[Text]:
         """One node: pods that hold cards, those that wait for one here, and those whose cards cannot be told."""
-        pending, untold = without_card
-        word = self._summary.picture.vendor.device_word
+        pending, unplaced = without_card
+        word = self._summary.snapshot.vendor.device_word
         cards = tuple(f"{word}{index}" for index in node.state.cards)
         first = (Cell("NAME"), Cell("NAMESPACE"), Cell("STATE"))
         last = (Cell("PENDING(Allocated)"),) if pending else ()
@@ -62,7 +70,7 @@ class _Details:
         blank = (Cell(""),) * len(last)
         rows = [self._pod_row(node, each, blank) for each in pods]
         rows += [_pending_row(node, facts) for facts in pending]
-        rows += [self._untold_row(node, facts, blank) for facts in untold]
+        rows += [self._unplaced_row(node, facts, blank) for facts in unplaced]
         sums = tuple(card_cell(node, state, self.used) for state in node.state.cards.values())
         rows.append(Row((Cell("(allocated/total)", "dim"), Cell(""), Cell("")), sums, blank))
         short = Row(first, tuple(map(Cell, cards)), (Cell("PENDING"),) * len(last))
@@ -99,9 +107,9 @@ class _Details:
         name = Cell(facts.ref.name + signs(marks), "magenta" if marks else "")
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
 
-    def _untold_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:
-        self.used.add(Mark.UNTOLD)
-        name = Cell(facts.ref.name + Mark.UNTOLD.value, "bold red")
+    def _unplaced_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:
+        self.used.add(Mark.UNPLACED)
+        name = Cell(facts.ref.name + Mark.UNPLACED.value, "bold red")
         unknown = tuple(Cell("?", "bold red") for _ in node.state.cards)
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), unknown, blank)
 
@@ -110,11 +118,11 @@ def _shown(summary: Summary, pods: Sequence[PodFacts]) -> list[PodFacts]:
     return [facts for facts in pods if summary.namespace in (None, facts.ref.namespace)]
 
 
-def _untold_lines(summary: Summary) -> list[str]:
+def _unplaced_lines(summary: Summary) -> list[str]:
     """Each pod whose cards cannot be told, and why, as far as it may be read here."""
-    pods = [facts for node in summary.nodes for facts in _shown(summary, node.untold_pods)]
+    pods = [facts for node in summary.nodes for facts in _shown(summary, node.unplaced_pods)]
     return [
-        f"{facts.ref} ({facts.node}) holds cards that cannot be told: {escape(facts.problem) or _UNREAD}"
+        f"{facts.ref} ({facts.node}) holds cards that are not known: {escape(facts.problem) or _UNREAD}"
         for facts in pods
     ]
 

@@ -21,11 +21,11 @@ from gcushare.core.nodes import Assignment, CardState
 DOCUMENT_VERSION = 1
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pass
 
 
-class PodPart(_Part, frozen=True):
+class PodEntry(_Entry, frozen=True):
     """What one pod holds of one card; ``corrected`` is ``0->1`` where the kubelet gave it another card."""
 
     namespace: str
@@ -37,7 +37,7 @@ class PodPart(_Part, frozen=True):
     corrected: str
 
 
-class CardPart(_Part, frozen=True):
+class CardEntry(_Entry, frozen=True):
     """One card."""
 
     index: int
@@ -53,10 +53,10 @@ class CardPart(_Part, frozen=True):
     cordoned: bool
     closed: list[str]
     marks: list[str]
-    pods: list[PodPart]
+    pods: list[PodEntry]
 
 
-class NodePart(_Part, frozen=True):
+class NodeEntry(_Entry, frozen=True):
     """One node; ``unit`` is empty and ``unit_bytes`` 0 where it does not tell.
 
     ``modes``: what its plugin serves, ``memory`` or ``whole``; ``whole_cards_free``: cards that a pod may have whole.
@@ -72,10 +72,10 @@ class NodePart(_Part, frozen=True):
     pending: int
     modes: list[str]
     whole_cards_free: int
-    cards: list[CardPart]
+    cards: list[CardEntry]
 
 
-class WaitingPart(_Part, frozen=True):
+class WaitingPodEntry(_Entry, frozen=True):
     """A pod that asks for cards and holds none yet, or none that can be told; ``node`` where it is bound or nominated.
 
     ``units`` and ``whole_cards`` are what it asks for, 0 where not even that can be read.
@@ -91,7 +91,7 @@ class WaitingPart(_Part, frozen=True):
     problem: str
 
 
-class ClusterPart(_Part, frozen=True):
+class ClusterEntry(_Entry, frozen=True):
     """The sums."""
 
     nodes: int
@@ -101,20 +101,20 @@ class ClusterPart(_Part, frozen=True):
     percent: int
 
 
-class InspectReport(_Part, frozen=True):
+class InspectReport(_Entry, frozen=True):
     """The whole document; ``source`` is ``extender`` or ``api``.
 
-    ``untold``: bound pods that hold cards that cannot be told; no figure of the document has what they hold.
+    ``untold``: bound pods that hold cards that are not known; no figure of the document has what they hold.
     """
 
     version: int
     vendor: str
     source: str
     unit: str
-    cluster: ClusterPart
-    nodes: list[NodePart]
-    pending: list[WaitingPart]
-    untold: list[WaitingPart]
+    cluster: ClusterEntry
+    nodes: list[NodeEntry]
+    pending: list[WaitingPodEntry]
+    untold: list[WaitingPodEntry]
     problems: list[str]
 
 
@@ -123,26 +123,26 @@ def report_of(summary: Summary) -> InspectReport:
     waits = [*summary.waiting, *(facts for node in summary.nodes for facts in node.pending_pods if facts.node)]
     return InspectReport(
         version=DOCUMENT_VERSION,
-        vendor=summary.picture.vendor.name,
-        source=summary.picture.source.name,
+        vendor=summary.snapshot.vendor.name,
+        source=summary.snapshot.source.name,
         unit=summary.scale.label,
-        cluster=ClusterPart(
+        cluster=ClusterEntry(
             nodes=len(summary.nodes),
             cards=sum(len(node.state.cards) for node in summary.nodes),
             total=_number(summary.total),
             allocated=_number(summary.allocated),
             percent=summary.percent,
         ),
-        nodes=[_node_part(summary, node) for node in summary.nodes],
-        pending=[_waiting_part(facts) for facts in waits],
-        untold=[_waiting_part(facts) for node in summary.nodes for facts in node.untold_pods],
-        problems=[*summary.picture.problems, *node_problems(summary)],
+        nodes=[_node_entry(summary, node) for node in summary.nodes],
+        pending=[_waiting_entry(facts) for facts in waits],
+        untold=[_waiting_entry(facts) for node in summary.nodes for facts in node.unplaced_pods],
+        problems=[*summary.snapshot.problems, *node_problems(summary)],
     )
 
 
 def node_problems(summary: Summary) -> list[str]:
     """Nodes whose cards cannot be read, one line each."""
-    nodes = summary.picture.nodes
+    nodes = summary.snapshot.nodes
     return [f"node {name}: {nodes[name].problem}" for name in sorted(nodes) if nodes[name].problem]
 
 
@@ -180,9 +180,9 @@ def to_csv(summary: Summary) -> str:
     return text.getvalue()
 
 
-def _node_part(summary: Summary, node: NodeSummary) -> NodePart:
+def _node_entry(summary: Summary, node: NodeSummary) -> NodeEntry:
     unit = node.state.unit
-    return NodePart(
+    return NodeEntry(
         name=node.name,
         address=node.facts.address,
         status=node.facts.status,
@@ -193,16 +193,16 @@ def _node_part(summary: Summary, node: NodeSummary) -> NodePart:
         pending=sum(facts.units for facts in node.pending_pods),
         modes=list(node.state.modes),
         whole_cards_free=node.state.empty_cards,
-        cards=[_card_part(summary, node, state) for state in node.state.cards.values()],
+        cards=[_card_entry(summary, node, state) for state in node.state.cards.values()],
     )
 
 
-def _card_part(summary: Summary, node: NodeSummary, state: CardState) -> CardPart:
+def _card_entry(summary: Summary, node: NodeSummary, state: CardState) -> CardEntry:
     offered = state.card
     marks = [mark.name.lower() for mark in marks_of_card(state)]
     if state.index in node.corrected_cards:
         marks.append(Mark.CORRECTED.name.lower())
-    return CardPart(
+    return CardEntry(
         index=state.index,
         uuid=offered.card.uuid if offered is not None else "",
         model=offered.card.model if offered is not None else "",
@@ -216,7 +216,7 @@ def _card_part(summary: Summary, node: NodeSummary, state: CardState) -> CardPar
         cordoned=offered.cordoned if offered is not None else False,
         closed=[describe_closure(each) for each in offered.closures] if offered is not None else [],
         marks=marks,
-        pods=[_pod_part(summary, state, each) for each in summary.shown_pods(node) if _is_on(each, state.index)],
+        pods=[_pod_entry(summary, state, each) for each in summary.shown_pods(node) if _is_on(each, state.index)],
     )
 
 
@@ -224,10 +224,10 @@ def _is_on(assignment: Assignment, index: int) -> bool:
     return any(grant.index == index for grant in assignment.grants)
 
 
-def _pod_part(summary: Summary, state: CardState, assignment: Assignment) -> PodPart:
+def _pod_entry(summary: Summary, state: CardState, assignment: Assignment) -> PodEntry:
     facts = summary.facts_of(assignment)
     grant = next(grant for grant in assignment.grants if grant.index == state.index)
-    return PodPart(
+    return PodEntry(
         namespace=facts.ref.namespace,
         name=facts.ref.name,
         uid=facts.ref.uid,
@@ -238,8 +238,8 @@ def _pod_part(summary: Summary, state: CardState, assignment: Assignment) -> Pod
     )
 
 
-def _waiting_part(facts: PodFacts) -> WaitingPart:
-    return WaitingPart(
+def _waiting_entry(facts: PodFacts) -> WaitingPodEntry:
+    return WaitingPodEntry(
         namespace=facts.ref.namespace,
         name=facts.ref.name,
         uid=facts.ref.uid,

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 from gcushare._version import __version__
 from gcushare.cli.inspect.marks import Mark, legend_rows
-from gcushare.cli.inspect.options import (
-    CompletionSettings,
-    ExplainSettings,
-    NodeSettings,
-    TableSettings,
-    TopSettings,
-)
+from gcushare.cli.inspect.options import CompletionSettings, ExplainSettings, NodeSettings, TableSettings, TopSettings
 from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
 
@@ -111,7 +105,7 @@ def explain_program(names: Names) -> Program[ExplainSettings]:
             (f"{word} team-a/train-7 -o json", "for programs"),
         ),
         notes="The numbers are the scheduler extender's own; without it the same rules are applied here to what the "
-        "API server tells. A pod that waits is explained with exit status 0.",
+        "API server says. A pod that waits is explained with exit status 0.",
     )
 
 
@@ -131,7 +125,7 @@ def top_program(names: Names) -> Program[TopSettings]:
             (f"{word} -o json", "in bytes, for programs"),
         ),
         notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
-        "that is over, each may be the one. What the library does not tell is shown as '-'. In csv a card's line has "
+        "that is over, each may be the one. What the library does not report is shown as '-'. In csv a card's line has "
         "no pod, and lines of its pods follow it.",
     )
 

@@ -19,7 +19,7 @@ class Mark(enum.Enum):
     GONE = "?"
     OVER = "^"
     CORRECTED = "*"
-    UNTOLD = "+"
+    UNPLACED = "+"
     OTHER_UNIT = "~"
 
 
@@ -31,7 +31,7 @@ _MEANINGS: dict[Mark, tuple[str, str]] = {
     Mark.GONE: ("pods name this card, but the node does not have it", "bold red"),
     Mark.OVER: ("more is allocated than the card has", "bold red"),
     Mark.CORRECTED: ("the record was corrected: the kubelet gave the pod another card than planned", "magenta"),
-    Mark.UNTOLD: ("more is in use: pods here hold cards that cannot be told", "bold red"),
+    Mark.UNPLACED: ("more is in use: pods here hold cards that are not known", "bold red"),
     Mark.OTHER_UNIT: ("the node counts in another unit; shown in the heading's", ""),
 }
 

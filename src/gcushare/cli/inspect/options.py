@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from pathlib import Path
 
-from gcushare.kube.connection.config import ConfigSources, Limits
-from gcushare.kube.connection.overrides import Overrides
+from gcushare.cluster.settings import ClusterFlags, PluginPodSettings, SourceFlags
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
-from gcushare.runtime.settings.groups import PluginPodSettings
 
 
 class Output(enum.Enum):
@@ -34,14 +31,6 @@ class SortKey(enum.Enum):
     PODS = "pods"
 
 
-class SourceChoice(enum.Enum):
-    """Whose figures are shown."""
-
-    AUTO = "auto"
-    EXTENDER = "extender"
-    API = "api"
-
-
 class Shell(enum.Enum):
     """Shells with completion."""
 
@@ -52,120 +41,6 @@ class Shell(enum.Enum):
 
 def _text(metavar: str, unset: str, accepted: str = "any text that is not empty") -> parsers.Parser[str | None]:
     return parsers.optional(parsers.text(metavar, accepted=accepted), unset)
-
-
-def _file(unset: str) -> parsers.Parser[Path | None]:
-    return parsers.optional(parsers.path("FILE"), unset)
-
-
-@settings
-class ClusterFlags:
-    """Which cluster, and who asks."""
-
-    kubeconfig: str | None = setting(
-        parsers.optional(parsers.text("FILE", accepted="a kubeconfig file, or several joined by colons"), "as kubectl"),
-        default=None,
-        env="KUBECONFIG",
-        help="How to reach the API server; without it ~/.kube/config, or in a pod its service account.",
-    )
-    context: str | None = setting(
-        _text("NAME", "the current context"), default=None, help="Which of the kubeconfig's contexts to use."
-    )
-    cluster: str | None = setting(
-        _text("NAME", "the context's"), default=None, help="Which of the kubeconfig's clusters to use."
-    )
-    user: str | None = setting(_text("NAME", "the context's"), default=None, help="Which of its users to use.")
-    server: str | None = setting(
-        _text("URL", "the cluster's"), default=None, short="-s", help="The API server's address instead of the file's."
-    )
-    token: str | None = setting(
-        _text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
-    )
-    act_as: str | None = setting(
-        _text("USER", "nobody else"), default=None, help="Act as this user: what would they see? kubectl's --as."
-    )
-    act_as_group: tuple[str, ...] = setting(
-        parsers.comma_list(parsers.text("GROUP")), default=(), help="Groups to act in, with --act-as."
-    )
-    certificate_authority: Path | None = setting(_file("the cluster's"), default=None, help="Whom to trust, in PEM.")
-    client_certificate: Path | None = setting(_file("the user's"), default=None, help="Certificate to show, in PEM.")
-    client_key: Path | None = setting(_file("the user's"), default=None, help="Its private key, in PEM.")
-    tls_server_name: str | None = setting(
-        _text("NAME", "the address's"),
-        default=None,
-        env="GCUSHARE_KUBE_TLS_SERVER_NAME",
-        help="Name to expect in the server's certificate.",
-    )
-    insecure_skip_tls_verify: bool = setting(
-        parsers.boolean(), default=False, help="Trust any certificate: anybody in between can read and answer."
-    )
-    request_timeout: float = setting(
-        parsers.duration_s(0, 3600),
-        default=0.0,
-        env="GCUSHARE_KUBE_REQUEST_TIMEOUT",  # without KUBE it is a server's limit
-        help="How long one request may take; 0 leaves 10s for an object and 60s for a page of a list.",
-    )
-
-    def sources(self, environ: dict[str, str]) -> ConfigSources:
-        """Where the API server is to be found."""
-        found = dict(environ)
-        if self.kubeconfig is not None:
-            found["KUBECONFIG"] = self.kubeconfig
-        return ConfigSources(
-            context=self.context,
-            environ=found,
-            home=Path(environ["HOME"]) if environ.get("HOME") else Path.home(),
-            overrides=Overrides(
-                cluster=self.cluster,
-                user=self.user,
-                server=self.server,
-                tls_server_name=self.tls_server_name,
-                certificate_authority=self.certificate_authority,
-                insecure_skip_tls_verify=self.insecure_skip_tls_verify,
-                token=self.token,
-                client_certificate=self.client_certificate,
-                client_key=self.client_key,
-                impersonate=self.act_as,
-                impersonate_groups=self.act_as_group,
-            ),
-        )
-
-    def limits(self) -> Limits:
-        """Deadlines of requests."""
-        if not self.request_timeout:
-            return Limits()
-        return Limits(request_s=self.request_timeout, list_page_s=self.request_timeout, connect_s=self.request_timeout)
-
-
-@settings
-class SourceFlags:
-    """Whose figures."""
-
-    source: SourceChoice = setting(
-        parsers.choice(SourceChoice),
-        default=SourceChoice.AUTO,
-        help="extender: the scheduler's own ledger, bindings under way included. api: counted here from nodes and pods "
-        "by the same ledger. auto: the extender where it answers, else the API server; stderr says which.",
-    )
-    extender_url: str | None = setting(
-        _text("URL", "through the API server"),
-        default=None,
-        help="Ask the extender here, such as http://127.0.0.1:32766, instead of through the API server's proxy.",
-    )
-    extender_service: str = setting(
-        parsers.text("NAMESPACE/NAME:PORT", accepted="NAMESPACE/NAME:PORT, with https: before a NAME that speaks TLS"),
-        default="kube-system/gcushare-scheduler-extender:32766",
-        help="The extender's Service. The proxy needs the right to get services/proxy.",
-    )
-
-    def find_conflicts(self) -> Iterator[str]:
-        """The Service has three parts."""
-        namespace, _, rest = self.extender_service.partition("/")
-        name, _, port = rest.removeprefix("https:").partition(":")
-        if not (namespace and name and port) or "/" in rest:
-            yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME:PORT, https: before NAME for TLS"
-        if self.extender_url is not None and not self.extender_url.startswith(("http://", "https://")):
-            yield f"extender-url {self.extender_url!r} must begin with http:// or https://"
 
 
 @settings
@@ -211,7 +86,7 @@ class TableSettings:
     interval: float = setting(
         parsers.duration_s(0.2, 3600),
         default=2.0,
-        help="With --watch and the extender's figures: between two questions. The API server tells by itself.",
+        help="With --watch and the extender's figures: between two questions. The API server reports by itself.",
     )
     namespace: str | None = setting(
         _text("NAME", "all namespaces"),

@@ -1,4 +1,4 @@
-"""A picture reduced to what the tables and documents show: nodes in order, sums in one unit, what is out of order."""
+"""A snapshot reduced to what the tables and documents show: nodes in order, sums in one unit, what is out of order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NodeSummary:
     allocated: Fraction
     pending: Fraction
     pending_pods: tuple[PodFacts, ...]
-    untold_pods: tuple[PodFacts, ...]
+    unplaced_pods: tuple[PodFacts, ...]
     """Pods that hold memory of cards that cannot be told: more is in use than the figures say."""
     corrected_cards: frozenset[int]
 
@@ -50,9 +50,9 @@ class NodeSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What is shown of a picture. ``of_namespace`` is what one namespace holds, where one was asked for."""
+    """What is shown of a snapshot. ``of_namespace`` is what one namespace holds, where one was asked for."""
 
-    picture: ClusterSnapshot
+    snapshot: ClusterSnapshot
     scale: Scale
     nodes: tuple[NodeSummary, ...]
     card_indexes: tuple[int, ...]
@@ -77,7 +77,7 @@ class Summary:
 
     def facts_of(self, assignment: Assignment) -> PodFacts:
         """What is known of the pod that holds something; its state may be unknown to whoever may not read pods."""
-        found = self.picture.pods.get(assignment.pod.uid)
+        found = self.snapshot.pods.get(assignment.pod.uid)
         return found or PodFacts(ref=assignment.pod, state="", node=assignment.node, units=assignment.units)
 
     def shown_pods(self, node: NodeSummary) -> list[Assignment]:
@@ -89,13 +89,13 @@ class Summary:
         return self.namespace is None or assignment.pod.namespace == self.namespace
 
 
-def summarise(picture: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, namespace: str | None = None) -> Summary:
-    """Reduce a picture."""
-    states = picture.nodes_with_cards()
+def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, namespace: str | None = None) -> Summary:
+    """Reduce a snapshot."""
+    states = snapshot.nodes_with_cards()
     scale = choose_scale(state.unit for state in states)
-    pending, untold = picture.without_card(), picture.untold()
+    pending, unplaced = snapshot.without_card(), snapshot.unplaced()
     nodes = [
-        _summarise_node(picture, state, scale, (pending.get(state.name, ()), untold.get(state.name, ())))
+        _summarise_node(snapshot, state, scale, (pending.get(state.name, ()), unplaced.get(state.name, ())))
         for state in states
     ]
     nodes.sort(key=_ORDERS[sort_by])
@@ -106,11 +106,11 @@ def summarise(picture: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, name
         if namespace is not None and each.pod.namespace == namespace
     )
     return Summary(
-        picture=picture,
+        snapshot=snapshot,
         scale=scale,
         nodes=tuple(nodes),
         card_indexes=tuple(sorted({index for state in states for index in state.cards})),
-        waiting=tuple(f for f in picture.waiting() if namespace is None or f.ref.namespace == namespace),
+        waiting=tuple(f for f in snapshot.waiting() if namespace is None or f.ref.namespace == namespace),
         namespace=namespace,
         total=sum((node.total for node in nodes), Fraction(0)),
         allocated=sum((node.allocated for node in nodes), Fraction(0)),
@@ -130,27 +130,27 @@ def share_of(units: int, state: CardState, whole: bool) -> int:
 
 
 def _summarise_node(
-    picture: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     state: NodeState,
     scale: Scale,
     without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
 ) -> NodeSummary:
-    pending, untold = without_card
+    pending, unplaced = without_card
     corrected = (
         grant.index
         for uid, each in state.assignments.items()
-        if uid in picture.pods and picture.pods[uid].corrected
+        if uid in snapshot.pods and snapshot.pods[uid].corrected
         for grant in each.grants
     )
     return NodeSummary(
         state=state,
-        facts=picture.nodes.get(state.name) or NodeFacts(name=state.name),
+        facts=snapshot.nodes.get(state.name) or NodeFacts(name=state.name),
         scale=scale,
         total=scale.amount(state.total, state.unit),
         allocated=scale.amount(state.used, state.unit),
         pending=scale.amount(sum(facts.units for facts in pending), state.unit),
         pending_pods=tuple(pending),
-        untold_pods=tuple(untold),
+        unplaced_pods=tuple(unplaced),
         corrected_cards=frozenset(corrected),
     )
 

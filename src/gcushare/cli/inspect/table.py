@@ -21,7 +21,7 @@ SHORT_CARDS = "each card: allocated/total"
 _MAX_NAMED = 5
 """Pods or cards named in one line; how many there are is always told."""
 _SEED_RULE = 20
-"""The seeds' dashed line is the first row's raw text and this much longer."""
+"""Upstream gpushare's dashed line is the first row's raw text and this much longer."""
 
 
 def table_lines(summary: Summary, width: int | None, *, is_wide: bool = False) -> list[Text]:
@@ -29,7 +29,7 @@ def table_lines(summary: Summary, width: int | None, *, is_wide: bool = False) -
     used: set[Mark] = set()
     has_pending = any(node.pending_pods for node in summary.nodes)
     rows = tuple(_node_row(summary, node, used, has_pending=has_pending, is_wide=is_wide) for node in summary.nodes)
-    word = summary.picture.vendor.device_word
+    word = summary.snapshot.vendor.device_word
     cards = tuple(f"{word}{index}" for index in summary.card_indexes)
     first = (Cell("NAME"), Cell("IPADDRESS"))
     last = _last_headings(summary, has_pending=has_pending, is_wide=is_wide)
@@ -63,13 +63,13 @@ def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
 
 
 def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[Text]:
-    """The dashed line and the cluster's sum, in the seeds' words."""
-    word = summary.picture.vendor.device_word
-    scope = "On These Nodes" if summary.picture.is_partial else "In Cluster"
+    """The dashed line and the cluster's sum, in upstream gpushare's words."""
+    word = summary.snapshot.vendor.device_word
+    scope = "On These Nodes" if summary.snapshot.is_partial else "In Cluster"
     lines = [
         Text("-" * (rule_width if width is None else min(rule_width, width))),
         Text(f"Allocated/Total {word} Memory {scope}:"),
-        # The seeds' line ends with a blank.
+        # Upstream gpushare's line ends with a blank.
         Text(f"{show_amount(summary.allocated)}/{show_amount(summary.total)} ({summary.percent}%) "),
     ]
     if summary.namespace is not None:
@@ -84,13 +84,13 @@ def remarks(summary: Summary) -> list[str]:
     if summary.scale.per_gib is not None:
         unknown = [node.name for node in summary.nodes if node.state.unit is None]
         if unknown:
-            lines.append(f"unit not told, taken as {summary.scale.label}: {_named(unknown)}")
+            lines.append(f"unit unknown, taken as {summary.scale.label}: {_named(unknown)}")
     sick = [f"{node.name} {_card_reason(summary, state)}" for node in summary.nodes for state in _reasoned(node)]
     lines += [f"sick: {each}" for each in sick[:_MAX_NAMED]]
     if len(sick) > _MAX_NAMED:
         lines.append(f"sick: {len(sick) - _MAX_NAMED} more cards")
     closed = [
-        f"{node.name} {summary.picture.vendor.device_word}{state.index}: {escape(describe_closure(closure))}"
+        f"{node.name} {summary.snapshot.vendor.device_word}{state.index}: {escape(describe_closure(closure))}"
         for node in summary.nodes
         for state in node.state.cards.values()
         for closure in (state.card.closures if state.card is not None else ())
@@ -101,13 +101,13 @@ def remarks(summary: Summary) -> list[str]:
     unready = [node.name for node in summary.nodes if not node.facts.is_ready]
     if unready:
         lines.append(f"not ready: {_named(unready)}")
-    lost = summary.picture.lost_nodes()
+    lost = summary.snapshot.lost_nodes()
     if lost:
         pods = sum(len(held) for held in lost.values())
         lines.append(f"{_count(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
-    untold = untold_line(summary)
-    if untold:
-        lines.append(untold)
+    unplaced = unplaced_line(summary)
+    if unplaced:
+        lines.append(unplaced)
     whole = whole_line(summary)
     if whole:
         lines.append(whole)
@@ -146,7 +146,7 @@ def ask_words(facts: PodFacts) -> str:
 
 def _last_headings(summary: Summary, *, has_pending: bool, is_wide: bool) -> list[str]:
     found = ["PENDING(Allocated)"] if has_pending else []
-    found.append(f"{summary.picture.vendor.device_word} Memory({summary.scale.label})")
+    found.append(f"{summary.snapshot.vendor.device_word} Memory({summary.scale.label})")
     return [*found, *(["STATUS", "PODS", "FREE", "LARGEST FREE", "UNIT", "MODEL"] if is_wide else [])]
 
 
@@ -168,20 +168,20 @@ def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pendi
 
 def _sum_cell(node: NodeSummary, used: set[Mark]) -> Cell:
     """The node's sum, marked where more is in use than it says."""
-    marks = (Mark.UNTOLD,) if node.untold_pods else ()
+    marks = (Mark.UNPLACED,) if node.unplaced_pods else ()
     used.update(marks)
     return Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}{signs(marks)}", style_of(marks))
 
 
-def untold_line(summary: Summary) -> str:
-    """How many pods hold cards that cannot be told, and on which nodes; empty where there are none."""
-    nodes = [node for node in summary.nodes if node.untold_pods]
-    count = sum(len(node.untold_pods) for node in nodes)
+def unplaced_line(summary: Summary) -> str:
+    """How many pods hold cards that are not known, and on which nodes; empty where there are none."""
+    nodes = [node for node in summary.nodes if node.unplaced_pods]
+    count = sum(len(node.unplaced_pods) for node in nodes)
     if not count:
         return ""
     verb = "holds" if count == 1 else "hold"
     where = _named([node.name for node in nodes])
-    return f"{_count(count, 'pod')} {verb} cards that cannot be told, on {where}; -d names them"
+    return f"{_count(count, 'pod')} {verb} cards that are not known, on {where}; -d names them"
 
 
 def _rule_width(rows: Sequence[Row]) -> int:
@@ -200,7 +200,7 @@ def _reasoned(node: NodeSummary) -> Iterable[CardState]:
 
 def _card_reason(summary: Summary, state: CardState) -> str:
     reason = state.card.reason if state.card is not None else ""
-    return f"{summary.picture.vendor.device_word}{state.index}: {escape(reason)}"
+    return f"{summary.snapshot.vendor.device_word}{state.index}: {escape(reason)}"
 
 
 def _named(names: Sequence[str]) -> str:

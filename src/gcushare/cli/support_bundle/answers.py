@@ -75,7 +75,7 @@ _INSPECT = fields(
             usedGPU=number,
             devices=each(_CARD),
             devs=each(_CARD),
-            untold=each(_HOLDER),
+            unplaced=each(_HOLDER),
         )
     )
 )

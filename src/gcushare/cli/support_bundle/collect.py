@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from gcushare.cli.doctor.checks.views import asking
+from gcushare.cli.doctor.checks.views import requesting_pods
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding
-from gcushare.cli.doctor.objects import SeenPod
-from gcushare.cli.doctor.probe import Endpoint, at_address, proxied_pod, proxied_service
-from gcushare.cli.doctor.programs import EXTENDER_PORT, STATUS_PORT, Program, main_container
-from gcushare.cli.doctor.read import ANSWER_S, Progress, list_items
+from gcushare.cli.doctor.read import ANSWER_S, Progress
 from gcushare.cli.doctor.render import render_json, render_text
 from gcushare.cli.support_bundle.answers import (
     Cut,
@@ -45,6 +42,10 @@ from gcushare.cli.support_bundle.object_sanitizer import (
     slim_workload,
 )
 from gcushare.cli.support_bundle.redact import Redactor
+from gcushare.cluster.endpoints import Endpoint, at_address, proxied_pod, proxied_service
+from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.programs import EXTENDER_PORT, STATUS_PORT, Program, main_container
+from gcushare.cluster.reading import list_items
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.kube.client import KubeClient, object_door
 from gcushare.kube.resources import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, Resource, Selector
@@ -180,7 +181,7 @@ class Collector:
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
             await self._add_page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
-            waiting = [each.pod for each in asking(self.facts, vendor) if not each.pod.is_bound]
+            waiting = [each.pod for each in requesting_pods(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
@@ -202,7 +203,7 @@ class Collector:
 
     async def _add_page(self, endpoint: Endpoint, page: str, path: str, cut: Cut) -> None:
         try:
-            body = await endpoint.client.get_raw(f"{endpoint.prefix}{page}", endpoint.words, timeout_s=ANSWER_S)
+            body = await endpoint.get(page, timeout_s=ANSWER_S)
             text = cut(body, self.names).decode()
         except GcushareError as failure:
             self._leave_out(path, failure)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gcushare.cli.doctor.programs import VENDOR_LABEL, Program
 from gcushare.cli.support_bundle.shapes import (
     ADDRESS,
     AMOUNTS,
@@ -31,6 +30,7 @@ from gcushare.cli.support_bundle.shapes import (
     one_of,
     text,
 )
+from gcushare.cluster.programs import VENDOR_LABEL, Program
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations import keys

@@ -56,5 +56,5 @@ def show_amount(amount: Fraction) -> str:
 
 
 def percent_of(part: Fraction | int, whole: Fraction | int) -> int:
-    """The whole percents, cut and not rounded, as the seeds' tables show them; 0 of nothing."""
+    """The whole percents, cut and not rounded, as upstream gpushare's table shows them; 0 of nothing."""
     return int(part * 100 / whole) if whole else 0

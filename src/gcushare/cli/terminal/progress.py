@@ -6,7 +6,8 @@ import asyncio
 from types import TracebackType
 from typing import Self, TextIO
 
-QUIET_S = 2.0
+PATIENCE_S = 2.0
+"""Work that takes longer is reported, on terminals."""
 _EVERY_S = 0.2
 _CLEAR = "\r\x1b[K"
 _WIDEST = 79
@@ -15,16 +16,22 @@ _WIDEST = 79
 class Progress:
     """One line that is written over itself. Call it with what is being done; use it as a context manager."""
 
-    def __init__(self, stream: TextIO, *, terminal: str, quiet_s: float = QUIET_S) -> None:
+    def __init__(self, stream: TextIO, *, terminal: str, patience_s: float = PATIENCE_S) -> None:
         self._stream = stream
         self._is_shown = stream.isatty() and terminal not in ("", "dumb")
-        self._quiet_s = quiet_s
+        self._patience_s = patience_s
         self._doing = ""
+        self._counts: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     def __call__(self, doing: str) -> None:
         """Say what is being done."""
         self._doing = doing
+
+    def count(self, what: str, count: int) -> None:
+        """Say how much of something was read: ``reading nodes: 500, pods: 12000``."""
+        self._counts[what] = count
+        self._doing = "reading " + ", ".join(f"{each}: {number}" for each, number in self._counts.items())
 
     async def __aenter__(self) -> Self:
         if self._is_shown:
@@ -40,7 +47,7 @@ class Progress:
             await asyncio.wait((task,))
 
     async def _show(self) -> None:
-        await asyncio.sleep(self._quiet_s)
+        await asyncio.sleep(self._patience_s)
         try:
             while True:
                 self._write(_CLEAR + f"{self._doing} ..."[:_WIDEST])

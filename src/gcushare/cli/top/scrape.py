@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from gcushare.cli.top.card_use import CardKey, CardReadings, parse_metrics
-from gcushare.cluster.plugin_pods import PluginPlace, PluginPod, fetch_from_plugin, list_plugin_pods
+from gcushare.cli.top.memory_use import CardKey, CardReadings, parse_metrics
+from gcushare.cluster.plugin_pods import fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.program_pods import SeenPod
 from gcushare.cluster.reading import Progress
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
@@ -26,7 +28,7 @@ class Scraped:
 
 
 async def scrape_plugins(
-    api: KubeClient, vendor: Vendor, place: PluginPlace, nodes: frozenset[str], progress: Progress
+    api: KubeClient, vendor: Vendor, place: PluginPodSettings, nodes: frozenset[str], progress: Progress
 ) -> Scraped:
     """Ask the plugins of these nodes.
 
@@ -37,7 +39,7 @@ async def scrape_plugins(
     gate = asyncio.Semaphore(_AT_ONCE)
     scraped = Scraped({}, {}, len(plugins))
 
-    async def scrape(pod: PluginPod) -> None:
+    async def scrape(pod: SeenPod) -> None:
         try:
             async with gate:
                 scraped.readings.update(await _scrape_one(api, vendor, place, pod))
@@ -52,7 +54,7 @@ async def scrape_plugins(
 
 
 async def _scrape_one(
-    api: KubeClient, vendor: Vendor, place: PluginPlace, pod: PluginPod
+    api: KubeClient, vendor: Vendor, place: PluginPodSettings, pod: SeenPod
 ) -> dict[CardKey, CardReadings]:
     body = await fetch_from_plugin(api, place, pod, "metrics")
     try:

@@ -11,12 +11,11 @@ from rich.text import Text
 
 from gcushare.cli.inspect.summary import Summary
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
-from gcushare.cli.top.card_use import POWER, TEMPERATURE, UNATTRIBUTED, UTILIZATION, CardUseRow
-from gcushare.cli.top.pod_use import PodUseRow
+from gcushare.cli.top.memory_use import POWER, TEMPERATURE, UNATTRIBUTED, UTILIZATION, CardUseRow, PodUseRow
 from gcushare.core.units import GIB
 from gcushare.core.wording import some_names
 
-_UNTOLD = "-"
+_UNKNOWN = "-"
 _MAX_PODS = 4
 
 
@@ -66,7 +65,7 @@ def use_report(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], unread: Ma
         )
         for row in rows
     ]
-    told = [
+    reported = [
         PodUseReport(
             node=row.node,
             index=row.index,
@@ -77,7 +76,7 @@ def use_report(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], unread: Ma
         )
         for row in pods
     ]
-    return UseReport(version=1, cards=cards, pods=told, problems=dict(unread))
+    return UseReport(version=1, cards=cards, pods=reported, problems=dict(unread))
 
 
 def use_csv(report: UseReport) -> str:
@@ -169,7 +168,7 @@ def _pod_row(row: PodUseRow) -> Row:
 
 def _words(summary: Summary) -> tuple[str, str]:
     """What amounts and cards are called."""
-    return "GiB" if summary.scale.label.endswith("iB") else "GB", summary.picture.vendor.device_word
+    return "GiB" if summary.scale.label.endswith("iB") else "GB", summary.snapshot.vendor.device_word
 
 
 def _bytes(value: float | None) -> int | None:
@@ -179,7 +178,7 @@ def _bytes(value: float | None) -> int | None:
 def _note(row: CardUseRow) -> str:
     if not row.is_over:
         return ""
-    return f"over by {_gib(row.excess_bytes)}: {_pods(row) or 'nobody holds this card'}"
+    return f"over by {_gib(row.excess_bytes)}: {_pods(row) or 'no pod holds this card'}"
 
 
 def _pods(row: CardUseRow) -> str:
@@ -187,11 +186,11 @@ def _pods(row: CardUseRow) -> str:
 
 
 def _gib(size: int | None) -> str:
-    return _UNTOLD if size is None else f"{size / GIB:.1f}"
+    return _UNKNOWN if size is None else f"{size / GIB:.1f}"
 
 
 def _figure(value: float | None, unit: str) -> str:
-    return _UNTOLD if value is None else f"{value:.0f}{unit}"
+    return _UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def _count(number: int, word: str) -> str:

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gcushare.cli.inspect.commands import MAX_WARNINGS, Session, no_cards, require_cards, warn
+from gcushare.cli.inspect.commands import no_cards, require_cards
 from gcushare.cli.inspect.documents import to_json, to_yaml
-from gcushare.cli.inspect.gather import Wanted, gather_from_api
-from gcushare.cli.inspect.options import Output, SourceChoice, SourceFlags, TopSettings
+from gcushare.cli.inspect.options import Output, TopSettings
+from gcushare.cli.inspect.session import MAX_WARNINGS, Session, warn
 from gcushare.cli.inspect.summary import Summary, summarise
-from gcushare.cli.top.card_use import CardKey, CardReadings, nodes_without_readings, use_rows
-from gcushare.cli.top.pod_use import how_to_tell, pod_use_rows
+from gcushare.cli.top.memory_use import (
+    CardKey,
+    CardReadings,
+    nodes_without_readings,
+    pod_use_hint,
+    pod_use_rows,
+    use_rows,
+)
 from gcushare.cli.top.scrape import Scraped, scrape_plugins
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_lines, use_report
+from gcushare.cluster.gather import SnapshotRequest, gather_from_api
 from gcushare.cluster.reading import Scope
+from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.core.wording import some_names
-from gcushare.runtime.screen import Tracker
 
 Readings = Mapping[CardKey, CardReadings]
 
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted beside what is used."""
-    tracker = Tracker()
     scope = Scope(settings.node, settings.selector or "")
     figures = SourceFlags(source=SourceChoice.API)
-    wanted = Wanted(vendor=session.vendor, scope=scope, figures=figures)
-    async with session.connect(settings.at) as api, session.screen.progress(tracker):
-        picture = await gather_from_api(api, wanted, tracker)
+    request = SnapshotRequest(vendor=session.vendor, scope=scope, figures=figures)
+    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+        snapshot = await gather_from_api(api, request, progress.count)
         if settings.node is not None:
-            require_cards(picture, settings.node)
-        summary = summarise(picture)
+            require_cards(snapshot, settings.node)
+        summary = summarise(snapshot)
         nodes = frozenset(node.name for node in summary.nodes)
-        scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, tracker)
+        scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, progress.count)
     problems = _use_problems(summary, scraped, settings)
     _print(session, settings.show.output, summary, scraped.readings, problems)
-    return warn(session.screen, [*picture.problems, *(f"{what}: {why}" for what, why in problems.items())])
+    return warn(session.screen, [*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
 
 
 def _print(session: Session, output: Output, summary: Summary, readings: Readings, problems: dict[str, str]) -> None:
@@ -50,12 +56,12 @@ def _print(session: Session, output: Output, summary: Summary, readings: Reading
             session.screen.print_text(use_csv(report))
         case Output.TABLE | Output.WIDE:
             if not rows:
-                session.screen.tell("note", no_cards(summary.picture))
+                session.screen.say("note", no_cards(summary.snapshot))
             width = session.screen.width
             lines = use_lines(summary, rows, width, is_wide=output is Output.WIDE)
             session.screen.print_lines([*lines, *pod_use_lines(summary, pods, width)])
-            if hint := how_to_tell(summary, readings):
-                session.screen.tell("note", hint)
+            if hint := pod_use_hint(summary, readings):
+                session.screen.say("note", hint)
 
 
 def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict[str, str]:
@@ -66,7 +72,7 @@ def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> 
         namespace = settings.plugins.plugin_namespace
         subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"
         problems[subject] = (
-            f"no device plugin in namespace {namespace!r} tells what is in use there; --plugin-namespace and "
+            f"no device plugin in namespace {namespace!r} reports what is in use there; --plugin-namespace and "
             "--plugin-selector say where the plugins are"
         )
     return problems

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from gcushare._version import __version__
-from gcushare.cli.uninstall.clean import Cleaner, Wish
-from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import find_api_server
+from gcushare.cli.uninstall.leftovers import Cleanup
 from gcushare.runtime.entry import Surroundings, run_program
-from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.start import load
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
 NAME = "gcushare-uninstall"
@@ -52,24 +47,13 @@ PROGRAM = Program(
 )
 
 
-async def clean(found: UninstallSettings, around: Surroundings) -> int:
-    """Clean every Node; returns the exit code."""
-    vendors = VENDORS if found.vendor == BOTH else (VENDORS_BY_NAME[found.vendor],)
-    wish = Wish(vendors=vendors, with_labels=found.remove_node_label, wait_s=found.wait_for_kubelet)
-    config = find_api_server(found.kube.kubeconfig, found.kube.kube_context)
-
-    def say(line: str) -> None:
-        around.stdout.write(line + "\n")
-        around.stdout.flush()
-
-    async with KubeClient(config, program=NAME) as client:
-        remembering = await Cleaner(client, wish, SystemClock(), say).run()
-    for name in sorted(remembering):
-        say(f"node/{name}: its kubelet shows the memory, not to be had, until 5 minutes after the plugin's end")
-    return DONE
-
-
 def main(surroundings: Surroundings | None = None) -> int:
     """Run the command; returns its exit code."""
     around = surroundings or Surroundings()
-    return run_program(PROGRAM, lambda found: asyncio.run(clean(found, around)), surroundings=around)
+
+    def run(found: UninstallSettings) -> int:
+        vendors = VENDORS if found.vendor == BOTH else (VENDORS_BY_NAME[found.vendor],)
+        cleanup = Cleanup(vendors=vendors, with_labels=found.remove_node_label, wait_s=found.wait_for_kubelet)
+        return load("gcushare.cli.uninstall.clean", "run")(cleanup, found.kube, around)
+
+    return run_program(PROGRAM, run, surroundings=around)

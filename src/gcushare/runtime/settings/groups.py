@@ -8,7 +8,6 @@ from pathlib import Path
 
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
-from gcushare.wire.contracts import NAMESPACE, PLUGIN_PORT
 
 
 class LogLevel(enum.Enum):
@@ -83,28 +82,6 @@ class KubeSettings:
         default=10.0,
         help="How long one request to the API server may take; lists and watches have their own times. A healthy "
         "server answers in milliseconds.",
-    )
-
-
-@settings
-class PluginPodSettings:
-    """Device plugins in the cluster."""
-
-    plugin_namespace: str = setting(parsers.text("NAME"), default=NAMESPACE, help="Where the device plugins' pods are.")
-    plugin_port: int | None = setting(
-        parsers.optional(parsers.integer(1, 65535, "PORT"), f"the one that each pod declares, or {PLUGIN_PORT}"),
-        default=None,
-        help="Port on which they answer HTTP.",
-    )
-    plugin_tls: bool | None = setting(
-        parsers.maybe_boolean(),
-        default=None,
-        help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
-    )
-    plugin_selector: str | None = setting(
-        parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),
-        default=None,
-        help="Labels of the device plugins' pods.",
     )
 
 

@@ -1,1 +1,1 @@
-"""The checks: pure functions from a snapshot to findings, one module per subject. ``table`` lists them."""
+"""The checks: pure functions from a snapshot to findings, one module per subject. ``registry`` lists them."""

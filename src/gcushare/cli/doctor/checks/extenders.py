@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gcushare.cli.doctor.checks.views import needs_extender, span
-from gcushare.cli.doctor.facts import Facts, Part
+from gcushare.cli.doctor.facts import Area, Facts
 from gcushare.cli.doctor.findings import Finding, error, info, warning
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_words
 
@@ -19,7 +19,7 @@ _INSTALL = "install the chart gcushare-scheduler-extender-chart, or say where it
 
 def check_presence(facts: Facts) -> Iterator[Finding]:
     """There must be an extender that answers."""
-    if not facts.knows(Part.PODS, Part.SERVICE):
+    if not facts.knows(Area.PODS, Area.SERVICE):
         return
     extender = facts.extender
     if not facts.vendors() and not extender.replicas:
@@ -38,7 +38,7 @@ def check_answers(facts: Facts) -> Iterator[Finding]:
     """Every replica and the Service must answer."""
     extender = facts.extender
     for replica in extender.replicas:
-        if replica.problem and facts.knows(Part.EXTENDER, Part.PLUGINS):
+        if replica.problem and facts.knows(Area.EXTENDER, Area.PLUGINS):
             yield error(
                 "extender-unreachable",
                 f"extender {replica.name}",
@@ -49,20 +49,20 @@ def check_answers(facts: Facts) -> Iterator[Finding]:
         yield error(
             "extender-unreachable",
             f"Service {extender.service_name}",
-            f"nobody answers behind it: {extender.service_problem}",
+            f"nothing answers behind it: {extender.service_problem}",
             "a replica is ready once it leads: see the other findings, and the Service's selector",
         )
 
 
 def check_leader(facts: Facts) -> Iterator[Finding]:
     """Exactly one replica serves."""
-    told = [each for each in facts.extender.replicas if each.figures]
-    leaders = [each.name for each in told if each.is_leader]
-    if told and not leaders:
+    reported = [each for each in facts.extender.replicas if each.figures]
+    leaders = [each.name for each in reported if each.is_leader]
+    if reported and not leaders:
         yield error(
             "no-leader",
             "scheduler extender",
-            f"none of {len(told)} replicas serves; {_lease_words(facts)}",
+            f"none of {len(reported)} replicas serves; {_lease_words(facts)}",
             "see in the replicas' logs why the Lease cannot be renewed: rights, another namespace, no API server",
         )
     if len(leaders) > 1:
@@ -74,7 +74,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_picture(facts: Facts) -> Iterator[Finding]:
+def check_watches(facts: Facts) -> Iterator[Finding]:
     """A serving replica follows the cluster and counts right."""
     for replica in facts.extender.replicas:
         age_s = replica.figures.most("gcushare_watch_age_seconds")
@@ -97,11 +97,13 @@ def check_picture(facts: Facts) -> Iterator[Finding]:
 
 def check_versions(facts: Facts) -> Iterator[Finding]:
     """Extender, plugins and this program must be of one release."""
-    told = [(f"extender {each.name}", each.version) for each in facts.extender.replicas if each.version]
-    reference = told[0][1] if told else facts.own_version
-    told += [(f"plugin of node {each.node}", each.status.version) for each in facts.plugins if each.status is not None]
-    told.append(("gcushare doctor", facts.own_version))
-    for subject, version in told:
+    reported = [(f"extender {each.name}", each.version) for each in facts.extender.replicas if each.version]
+    reference = reported[0][1] if reported else facts.own_version
+    reported += [
+        (f"plugin of node {each.node}", each.status.version) for each in facts.plugins if each.status is not None
+    ]
+    reported.append(("gcushare doctor", facts.own_version))
+    for subject, version in reported:
         if _release(version) != _release(reference):
             yield warning(
                 "versions-differ",
@@ -128,8 +130,8 @@ def _release(version: str) -> tuple[int, int] | None:
 def _lease_words(facts: Facts) -> str:
     lease = facts.extender.lease
     if lease is None:
-        return "there is no Lease" if facts.knows(Part.LEASES) else "their Lease could not be read"
-    holder = lease.spec.holder_identity or "nobody"
+        return "there is no Lease" if facts.knows(Area.LEASES) else "their Lease could not be read"
+    holder = lease.spec.holder_identity or "no one"
     age_s = facts.age_s(lease.spec.renew_time)
     renewed = f", renewed {span(age_s)} ago" if age_s is not None else ""
     return f"the Lease {lease.metadata.namespace}/{lease.metadata.name} is held by {holder}{renewed}"

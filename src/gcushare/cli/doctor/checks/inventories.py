@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gcushare.cli.doctor.checks.views import inventory_of, plugins_by_node
 from gcushare.cli.doctor.facts import Facts, PluginFacts, has_label
 from gcushare.cli.doctor.findings import Finding, RemoveAnnotation, ReplaceAnnotation, error, warning
-from gcushare.cli.doctor.programs import flag
+from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
@@ -32,7 +32,7 @@ def check_readable(facts: Facts) -> Iterator[Finding]:
                     "inventory-unreadable",
                     f"node {node.metadata.name}",
                     f"annotation {vendor.inventory_annotation}: {failure}",
-                    "restart the node's plugin, which writes it anew; nothing else may write it",
+                    "restart the node's plugin, which writes it again; nothing else may write it",
                 )
 
 
@@ -113,7 +113,7 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
                 yield warning(
                     "sick-card",
                     f"node {node.metadata.name} card {card.index}",
-                    f"{card.reason or 'no reason is told'}; its {card.units} units take no new pods",
+                    f"{card.reason or 'no reason is reported'}; its {card.units} units take no new pods",
                     "pods on it go on as far as the hardware lets them: move them, and have the card looked after",
                 )
 

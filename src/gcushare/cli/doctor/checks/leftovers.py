@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gcushare.cli.doctor.checks.views import plugins_by_node
-from gcushare.cli.doctor.facts import Facts, Part, has_label
+from gcushare.cli.doctor.facts import Area, Facts, has_label
 from gcushare.cli.doctor.findings import Finding, RemoveAnnotation, RemoveCapacity, warning
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.annotations.record import record_keys
@@ -15,7 +15,7 @@ from gcushare.wire.pods import is_finished
 
 def check_leftovers(facts: Facts) -> Iterator[Finding]:
     """Inventories and counts on nodes without label and plugin."""
-    if not facts.knows(Part.PODS):
+    if not facts.knows(Area.PODS):
         return  # a plugin may be there unseen
     for vendor in VENDORS:
         plugins = plugins_by_node(facts, vendor)

@@ -132,5 +132,5 @@ def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:
                 "foreign-device-ids",
                 f"node {plugin.node}",
                 f"{count} containers hold device ids of another plugin: their memory is not counted",
-                "the node's events name them (ForeignDeviceIds): delete those pods, their controllers start them anew",
+                "the node's events name them (ForeignDeviceIds): delete those pods, their controllers start them again",
             )

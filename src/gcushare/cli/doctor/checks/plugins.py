@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gcushare.cli.doctor.checks.views import inventory_of, plugins_by_node
-from gcushare.cli.doctor.facts import Facts, Part, PluginFacts, has_label
+from gcushare.cli.doctor.facts import Area, Facts, PluginFacts, has_label
 from gcushare.cli.doctor.findings import Finding, error, warning
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.vendors import Vendor
@@ -25,7 +25,7 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
             plugin = plugins.get(node.metadata.name)
             if plugin is not None:
                 yield from _check_pod(plugin)
-            elif facts.knows(Part.PODS):
+            elif facts.knows(Area.PODS):
                 yield _without_plugin(node, vendor)
 
 
@@ -67,7 +67,7 @@ def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
         yield error(
             "plugin-unreachable",
             subject,
-            f"the plugin {plugin.pod.key} does not tell its state: {plugin.problem}",
+            f"the plugin {plugin.pod.key} does not report its state: {plugin.problem}",
             "see its log; a network policy may keep the API server away from its port; another system's plugin has no "
             "/status",
         )
@@ -81,7 +81,7 @@ def _check_problems(plugin: PluginFacts) -> Iterator[Finding]:
         kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
         yield make(
             kind, f"node {plugin.node}", f"the plugin says of its {part}: {problem}",
-            f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} tells what it tried",
+            f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} says what it tried",
         )  # fmt: skip
 
 

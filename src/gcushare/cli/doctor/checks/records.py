@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from gcushare.cli.doctor.checks.views import RequestingPod, asking, asks_for, bound_for_s, inventory_of, span, words_of
+from gcushare.cli.doctor.checks.views import (
+    RequestingPod,
+    asks_for,
+    bound_for_s,
+    inventory_of,
+    requesting_pods,
+    span,
+    words_of,
+)
 from gcushare.cli.doctor.facts import Facts, PluginFacts, parse_time
 from gcushare.cli.doctor.findings import Finding, error, warning
-from gcushare.cli.doctor.objects import SeenPod
-from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.ledger import Ledger
+from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare.wire.documents.node_status import PodStatus
-from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node
-from gcushare.wire.pods import is_finished, pod_assignment
+from gcushare.wire.pods import is_finished
 
 STALE_AFTER_S = 120.0
 """A pod is admitted within seconds of its binding: its image is pulled afterwards."""
@@ -29,7 +36,7 @@ _POLICY = "have records protected (chart value admission.protectRecords), and de
 def check_requests(facts: Facts) -> Iterator[Finding]:
     """Requests that nobody can read are never granted."""
     for vendor in facts.vendors():
-        for each in asking(facts, vendor):
+        for each in requesting_pods(facts, vendor):
             if each.problem:
                 yield warning("request-unreadable", f"pod {each.pod.key}", each.problem, "correct the pod's manifest")
 
@@ -38,7 +45,7 @@ def check_reservations(facts: Facts) -> Iterator[Finding]:
     """Bound pods that were never confirmed, and bound pods that nobody recorded."""
     for vendor in facts.vendors():
         offering = {node.metadata.name for node in facts.nodes if inventory_of(node, vendor) is not None}
-        for each in asking(facts, vendor):
+        for each in requesting_pods(facts, vendor):
             age_s = bound_for_s(facts, each.pod)
             if each.pod.spec.node_name in offering and age_s > STALE_AFTER_S:
                 yield from _check_confirmed(each, vendor, age_s)
@@ -74,7 +81,7 @@ def check_forgeries(facts: Facts) -> Iterator[Finding]:
     """Records that our programs would not have written."""
     nodes = {node.metadata.name: node for node in facts.nodes}
     for vendor in facts.vendors():
-        asked = {each.pod.key: each for each in asking(facts, vendor)}
+        asked = {each.pod.key: each for each in requesting_pods(facts, vendor)}
         for pod in facts.pods:
             if is_finished(pod) or vendor.record.card_index not in pod.metadata.annotations:
                 continue
@@ -129,19 +136,19 @@ def check_kubelet_ids(facts: Facts) -> Iterator[Finding]:
     """The card of the record must be the card of the ids that the kubelet gave."""
     pods = {pod.metadata.uid: pod for pod in facts.pods}
     for plugin in facts.plugins:
-        for told in plugin.status.pods if plugin.status is not None else ():
-            pod = pods.get(told.uid)
+        for reported in plugin.status.pods if plugin.status is not None else ():
+            pod = pods.get(reported.uid)
             if pod is not None:
-                yield from _compare(facts, plugin, told, pod)
+                yield from _compare(facts, plugin, reported, pod)
 
 
-def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -> Iterator[Finding]:
+def _compare(facts: Facts, plugin: PluginFacts, reported: PodStatus, pod: SeenPod) -> Iterator[Finding]:
     record = _record(pod, plugin.vendor)
     # The pod was read before the plugin was asked: a correction in between shows in only one of them.
-    held = set(told.held_by_card)
-    if not held or told.unconfirmed or record is None or told.recorded_cards is None:
+    held = set(reported.held_by_card)
+    if not held or reported.unconfirmed or record is None or reported.recorded_cards is None:
         return
-    if set(record.card_indexes) == held or set(told.recorded_cards) == held:
+    if set(record.card_indexes) == held or set(reported.recorded_cards) == held:
         return
     if bound_for_s(facts, pod) <= SETTLED_AFTER_S:
         return
@@ -149,7 +156,7 @@ def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -
         "record-differs",
         f"pod {pod.key}",
         f"its record says card {_cards(record.card_indexes)} of {plugin.node}, and the kubelet gave it ids of card "
-        f"{_cards(sorted(held))}: the scheduler counts its {told.units} units on the wrong card",
+        f"{_cards(sorted(held))}: the scheduler counts its {reported.units} units on the wrong card",
         f"the plugin of {plugin.node} corrects this within a second: see its log for why it may not write pods",
     )
 
@@ -157,8 +164,13 @@ def _compare(facts: Facts, plugin: PluginFacts, told: PodStatus, pod: SeenPod) -
 def check_totals(facts: Facts) -> Iterator[Finding]:
     """No card holds more than it has, counted by the scheduler's own ledger."""
     for vendor in facts.vendors():
-        ledger = _ledger(facts, vendor)
-        for name, node in sorted(ledger.nodes.items()):
+        # What cannot be read is reported by the checks of inventories, requests and records.
+        snapshot = ClusterSnapshot(vendor)
+        for each in facts.nodes:
+            snapshot.see_node(each)
+        for pod in facts.pods:
+            snapshot.see_pod(pod)
+        for name, node in sorted(snapshot.ledger.nodes.items()):
             for index, card in sorted(node.cards.items()):
                 if node.known and card.card is not None and card.used > card.total:
                     pods = [str(a.pod) for a in node.assignments.values() if any(g.index == index for g in a.grants)]
@@ -169,25 +181,6 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
                         "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
                         "kubectl inspect, and delete the pods that hold nothing",
                     )
-
-
-def _ledger(facts: Facts, vendor: Vendor) -> Ledger:
-    ledger = Ledger()
-    for node in facts.nodes:
-        try:
-            found = node_cards(vendor, node.metadata.annotations, node.status.capacity)
-        except RemoteContractError:
-            continue  # told by the check of inventories
-        if found is not None:
-            ledger.set_node(node.metadata.name, found.cards, found.unit, found.modes, found.unrecorded)
-    for pod in facts.pods:
-        try:
-            assignment = pod_assignment(pod, vendor)
-        except (RemoteContractError, Refused):
-            continue  # told by the checks of requests and records
-        if assignment is not None:
-            ledger.apply(assignment)
-    return ledger
 
 
 def _record(pod: SeenPod, vendor: Vendor) -> PodRecord | None:

@@ -22,7 +22,7 @@ CHECKS: tuple[Check, ...] = (
     extenders.check_presence,
     extenders.check_answers,
     extenders.check_leader,
-    extenders.check_picture,
+    extenders.check_watches,
     extenders.check_versions,
     plugins.check_plugins,
     plugins.check_registration,

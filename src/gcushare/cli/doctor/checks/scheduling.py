@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cli.doctor.checks.views import asking, needs_extender, span, words_of
-from gcushare.cli.doctor.facts import Facts, Part
+from gcushare.cli.doctor.checks.views import needs_extender, requesting_pods, span, words_of
+from gcushare.cli.doctor.facts import Area, Facts
 from gcushare.cli.doctor.findings import Finding, error, info
-from gcushare.cli.doctor.objects import Service
-from gcushare.cli.doctor.programs import EXTENDER_PORT, port_of
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
+from gcushare.cluster.program_pods import Service
+from gcushare.cluster.programs import EXTENDER_PORT, port_of
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import VERBS_PORT
 from gcushare.wire.objects import Condition
@@ -65,7 +65,7 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:
     """Where no scheduler can be seen, only the extender's calls tell."""
-    is_unseen = facts.knows(Part.PODS) and not facts.schedulers and facts.scope is None and needs_extender(facts)
+    is_unseen = facts.knows(Area.PODS) and not facts.schedulers and facts.scope is None and needs_extender(facts)
     if is_unseen and facts.vendors() and not facts.extender.calls("filter"):
         yield info(
             "scheduler-unseen",
@@ -82,7 +82,7 @@ def check_calls(facts: Facts) -> Iterator[Finding]:
     started = max((each.started for each in facts.extender.replicas), default=0.0)
     waiting: dict[str, float] = {}
     for vendor in facts.vendors():
-        for each in asking(facts, vendor):
+        for each in requesting_pods(facts, vendor):
             age_s = facts.age_s(each.pod.metadata.creation_timestamp) or 0.0
             is_later = facts.now.timestamp() - age_s >= started
             if not each.pod.is_bound and age_s >= WAITED_S and is_later and not _is_gated(each.pod.status.conditions):

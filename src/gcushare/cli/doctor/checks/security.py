@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gcushare.cli.doctor.checks.views import span
-from gcushare.cli.doctor.facts import Facts, Part, PolicyFacts
+from gcushare.cli.doctor.facts import Area, Facts, PolicyFacts
 from gcushare.cli.doctor.findings import Finding, error, warning
 
 FIRST_WITH_POLICIES = (1, 30)
@@ -24,7 +24,7 @@ def check_policy(facts: Facts) -> Iterator[Finding]:
     """Pods' authors must not be able to write records."""
     match = _VERSION.match(facts.server_version)
     is_served = match is not None and (int(match[1]), int(match[2])) >= FIRST_WITH_POLICIES
-    if not is_served or not facts.knows(Part.POLICIES) or facts.scope is not None:
+    if not is_served or not facts.knows(Area.POLICIES) or facts.scope is not None:
         return
     for vendor in facts.vendors():
         key = vendor.record.card_index

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gcushare.cli.doctor.facts import Facts, PluginFacts, has_label, has_trace
-from gcushare.cli.doctor.objects import SeenPod
+from gcushare.cluster.program_pods import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest
@@ -25,7 +25,7 @@ class RequestingPod:
     problem: str = ""
 
 
-def asking(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
+def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
     """The unfinished pods that ask for this vendor's shared memory, or for whole cards where our plugin serves them."""
     serving = {node.metadata.name for node in facts.nodes if _serves_whole(node, vendor)}
     for pod in facts.pods:

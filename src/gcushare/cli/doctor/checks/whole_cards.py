@@ -67,7 +67,7 @@ def _check_unmanaged(scheduler: SchedulerFacts, vendor: Vendor, both: list[str])
             f"{scheduler.source} does not manage {resource}, and {words_of(both)} serve whole cards beside memory: the "
             "scheduler counts cards, but not which of them are shared at that moment",
             f"add {resource} to managedResources: chart value wholeCards: true, or gcushare-config-manager "
-            "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be made anew",
+            "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created again",
         )
 
 

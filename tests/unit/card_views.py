@@ -1,4 +1,4 @@
-"""Statuses of device plugins for the tests of the picture, and how it is drawn without colours."""
+"""Statuses of device plugins for the tests of the cards, and how it is drawn without colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from gcushare.cli.cards.draw import picture_lines
+from gcushare.cli.cards.draw import view_lines
 from gcushare.cli.cards.view import CardsView, Owners, view_status
 from gcushare.core.units import GIB
 from gcushare.wire.documents.node_status import CardStatus, NodeStatus, PodStatus, UseStatus
@@ -51,14 +51,14 @@ def status(*cards: CardStatus, pods: tuple[PodStatus, ...] = (), **changes: Any)
     return NodeStatus(**(facts | changes))
 
 
-def picture(*statuses: NodeStatus, owners: Owners = NO_OWNERS) -> CardsView:
-    """The picture of some plugins' statuses."""
+def cards(*statuses: NodeStatus, owners: Owners = NO_OWNERS) -> CardsView:
+    """The cards of some plugins' statuses."""
     return CardsView(nodes=tuple(view_status(each, "plugin.example", owners) for each in statuses), failures={})
 
 
 def drawn(found: CardsView, width: int | None = 80, *, is_wide: bool = False) -> list[str]:
     """The lines as a screen without colours shows them; none is longer than the terminal."""
-    lines = [line.plain for line in picture_lines(found, width, is_wide=is_wide)]
+    lines = [line.plain for line in view_lines(found, width, is_wide=is_wide)]
     if width is not None:
         assert [line for line in lines if cell_len(line) > width] == []
     return lines

@@ -1,24 +1,18 @@
-"""Where output goes: how wide it is, whether it takes colours, and the line that tells of long work."""
+"""Where output goes: how wide it is, whether it takes colours, and what stands beside it on stderr."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
+from gcushare.cli.terminal.progress import PATIENCE_S, Progress
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.log_lines import escape
 from gcushare.runtime.pipes import until_closed
-
-PATIENCE_S = 2.0
-"""Work that takes longer is reported, on terminals."""
-_TICK_S = 0.2
 
 
 class Screen:
@@ -35,6 +29,11 @@ class Screen:
     def width(self) -> int | None:
         """Columns of the terminal, None where it is none: a pipe takes lines of any length."""
         return _size(self._around.stdout, self.environ)[0] if self.is_terminal else None
+
+    @property
+    def text_width(self) -> int | None:
+        """As ``width``, and on a pipe what COLUMNS insists on: for prose, which may be wrapped anywhere."""
+        return self.width or _number(self.environ.get("COLUMNS"), 0) or None
 
     @property
     def height(self) -> int:
@@ -72,51 +71,14 @@ class Screen:
         """Wait until no one reads the output any more; see `pipes.until_closed`."""
         await until_closed(self._around.stdout)
 
-    def tell(self, kind: str, line: str) -> None:
+    def say(self, kind: str, line: str) -> None:
         """Say something beside the output: a warning, a hint, a source."""
         self._around.stderr.write(f"{kind}: {escape(line)}\n")
         self._around.stderr.flush()
 
-    @asynccontextmanager
-    async def progress(self, tracker: Tracker, patience_s: float = PATIENCE_S) -> AsyncIterator[None]:
-        """Tell on stderr what is being done, once it takes long; on terminals only, and gone at the end."""
-        if not self._around.stderr.isatty():
-            yield
-            return
-        task = asyncio.create_task(_tell_progress(self._around.stderr, tracker, patience_s), name="tell the progress")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
-class Tracker:
-    """What is being done now; call it with a word and a count."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def __call__(self, what: str, count: int) -> None:
-        self._counts[what] = count
-
-    @property
-    def words(self) -> str:
-        """For people: ``reading nodes: 500, pods: 12000``."""
-        return "reading " + (", ".join(f"{what}: {count}" for what, count in self._counts.items()) or "…")
-
-
-async def _tell_progress(stream: TextIO, tracker: Tracker, patience_s: float) -> None:
-    await asyncio.sleep(patience_s)
-    try:
-        while True:
-            stream.write(f"\r\x1b[K{tracker.words}")
-            stream.flush()
-            await asyncio.sleep(_TICK_S)
-    finally:
-        stream.write("\r\x1b[K")
-        stream.flush()
+    def progress(self, *, patience_s: float = PATIENCE_S) -> Progress:
+        """The line on stderr that says what is being done, once it takes long."""
+        return Progress(self._around.stderr, terminal=self.environ.get("TERM", ""), patience_s=patience_s)
 
 
 def _size(stream: TextIO, environ: dict[str, str]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Pods as this program reads them: what ``wire.objects`` has, and what tells a program and its settings."""
+"""Pods and Services with what says which program runs there, how it was started, and where it answers."""
 
 from __future__ import annotations
 
@@ -41,6 +41,13 @@ class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     secret: _SecretSource | None = None
 
 
+class Variable(msgspec.Struct, frozen=True, gc=False):
+    """An environment variable with a value of its own; one that comes from elsewhere has none here."""
+
+    name: str = ""
+    value: str = ""
+
+
 class SeenContainer(Container, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A container with its command line."""
 
@@ -48,6 +55,7 @@ class SeenContainer(Container, frozen=True, gc=False, kw_only=True, rename="came
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
+    env: tuple[Variable, ...] = ()
     volume_mounts: tuple[Mount, ...] = ()
 
     @property

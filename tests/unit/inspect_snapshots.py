@@ -17,19 +17,19 @@ def picture_of(
     modes: Sequence[str] = (SERVES_MEMORY,),
 ) -> ClusterSnapshot:
     """Nodes by name, cards and unit; each with its own address, and all with a plugin that serves this."""
-    picture = ClusterSnapshot(vendor)
+    snapshot = ClusterSnapshot(vendor)
     for number, (name, offered, unit) in enumerate(nodes, start=1):
-        picture.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, modes)
-        picture.nodes[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
-    return picture
+        snapshot.ledger.set_node(name, offered, parse_memory_unit(unit) if unit else None, modes)
+        snapshot.nodes[name] = NodeFacts(name=name, address=f"10.0.0.{number}")
+    return snapshot
 
 
 def give(
-    picture: ClusterSnapshot, *assignments: Assignment, corrected: str = "", state: str = "Running"
+    snapshot: ClusterSnapshot, *assignments: Assignment, corrected: str = "", state: str = "Running"
 ) -> ClusterSnapshot:
     for each in assignments:
-        picture.ledger.apply(each)
-        picture.pods[each.pod.uid] = PodFacts(
+        snapshot.ledger.apply(each)
+        snapshot.pods[each.pod.uid] = PodFacts(
             ref=each.pod, state=state, node=each.node, units=each.units, corrected=corrected
         )
-    return picture
+    return snapshot

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gcushare.cli.cordon.annotation import Wish, decide_marking
-from gcushare.cli.cordon.write import ATTEMPTS, mark_card
+from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
+from gcushare.cli.cordon.write import ATTEMPTS, set_cordon
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit
@@ -28,12 +28,12 @@ def inventory(vendor: Vendor, *uuids: str) -> dict[str, str]:
 NODE = inventory(ENFLAME, "GCU-a", "GCU-b", "GCU-c")
 
 
-def cordon(card: str, annotations: Mapping[str, str] = NODE, **changes: object) -> Wish:
-    return Wish("n", card, is_cordon=True, **changes)  # type: ignore[arg-type]  # a test's shorthand
+def cordon(card: str, annotations: Mapping[str, str] = NODE, **changes: object) -> CordonRequest:
+    return CordonRequest("n", card, is_cordon=True, **changes)  # type: ignore[arg-type]  # a test's shorthand
 
 
-def uncordon(card: str) -> Wish:
-    return Wish("n", card, is_cordon=False)
+def uncordon(card: str) -> CordonRequest:
+    return CordonRequest("n", card, is_cordon=False)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def uncordon(card: str) -> Wish:
     ],
 )
 def test_a_cordon_adds_the_word_that_was_given(before: str, card: str, after: str) -> None:
-    marking = decide_marking(cordon(card), NODE | {CORDONED: before})
+    marking = decide_annotation(cordon(card), NODE | {CORDONED: before})
     assert (marking.annotation, marking.value) == (CORDONED, after)
-    assert marking.told == "card 1 (GCU-b) of node n cordoned: no new pods, running ones stay"
+    assert marking.message == "card 1 (GCU-b) of node n cordoned: no new pods, running ones stay"
 
 
 @pytest.mark.parametrize("before", ["1", "GCU-b", "0,GCU-b"])
 def test_a_card_that_is_cordoned_by_any_name_is_not_cordoned_twice(before: str) -> None:
-    marking = decide_marking(cordon("1"), NODE | {CORDONED: before})
+    marking = decide_annotation(cordon("1"), NODE | {CORDONED: before})
     assert not marking.is_change
-    assert marking.told == "card 1 (GCU-b) of node n is cordoned already"
+    assert marking.message == "card 1 (GCU-b) of node n is cordoned already"
 
 
 @pytest.mark.parametrize(
@@ -68,36 +68,36 @@ def test_a_card_that_is_cordoned_by_any_name_is_not_cordoned_twice(before: str) 
     ],
 )
 def test_an_uncordon_removes_every_word_that_names_the_card(before: str, card: str, after: str | None) -> None:
-    marking = decide_marking(uncordon(card), NODE | {CORDONED: before})
+    marking = decide_annotation(uncordon(card), NODE | {CORDONED: before})
     assert (marking.annotation, marking.value) == (CORDONED, after)
 
 
 def test_uncordoning_what_is_not_cordoned_changes_nothing() -> None:
-    marking = decide_marking(uncordon("2"), NODE | {CORDONED: "1"})
-    assert (marking.is_change, marking.told) == (False, "card 2 (GCU-c) of node n is not cordoned")
+    marking = decide_annotation(uncordon("2"), NODE | {CORDONED: "1"})
+    assert (marking.is_change, marking.message) == (False, "card 2 (GCU-c) of node n is not cordoned")
 
 
 def test_a_card_that_the_node_has_not_is_refused_with_those_that_it_has() -> None:
     with pytest.raises(Refused, match=r"node n has no card '7'; its cards are 0 \(GCU-a\), 1 \(GCU-b\), 2 \(GCU-c\)"):
-        decide_marking(cordon("7"), NODE)
+        decide_annotation(cordon("7"), NODE)
 
 
 def test_a_node_without_an_inventory_is_refused_with_the_label_that_brings_one() -> None:
     with pytest.raises(Refused, match=r"shares no cards.*enflame.com/gcushare=true or gpushare=true"):
-        decide_marking(cordon("0"), {})
+        decide_annotation(cordon("0"), {})
 
 
 def test_an_inventory_that_cannot_be_read_is_named() -> None:
     with pytest.raises(RemoteContractError, match=r"gcushare.io/enflame-inventory of node n: .*cannot be read"):
-        decide_marking(cordon("0"), {ENFLAME.inventory_annotation: "{"})
+        decide_annotation(cordon("0"), {ENFLAME.inventory_annotation: "{"})
 
 
 def test_a_card_that_two_vendors_have_needs_the_vendors_name() -> None:
     both = NODE | inventory(ALIYUN, "GPU-a")
     with pytest.raises(Refused, match="enflame and aliyun: say which with --vendor"):
-        decide_marking(cordon("0"), both)
-    assert decide_marking(cordon("0", vendor=ALIYUN), both).annotation == ALIYUN.cordon_annotation
-    assert decide_marking(cordon("GPU-a"), both).annotation == ALIYUN.cordon_annotation
+        decide_annotation(cordon("0"), both)
+    assert decide_annotation(cordon("0", vendor=ALIYUN), both).annotation == ALIYUN.cordon_annotation
+    assert decide_annotation(cordon("GPU-a"), both).annotation == ALIYUN.cordon_annotation
 
 
 class BusyNode:
@@ -125,7 +125,7 @@ class BusyNode:
 
 def test_a_collision_is_decided_anew_on_what_the_other_wrote() -> None:
     node = BusyNode(collisions=3)
-    told = asyncio.run(mark_card(cordon("2"), node))
+    told = asyncio.run(set_cordon(cordon("2"), node))
     assert told.startswith("card 2 (GCU-c) of node n cordoned")
     assert node.annotations[CORDONED] == "0,2"
 
@@ -133,10 +133,10 @@ def test_a_collision_is_decided_anew_on_what_the_other_wrote() -> None:
 def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
     node = BusyNode(collisions=ATTEMPTS)
     with pytest.raises(RetryableError, match="changed by others 5 times in a row; nothing was written"):
-        asyncio.run(mark_card(cordon("2"), node))
+        asyncio.run(set_cordon(cordon("2"), node))
     assert "2" not in node.annotations[CORDONED]
 
 
 def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:
     with pytest.raises(Refused, match="there is no node 'm'; `kubectl get nodes` lists them"):
-        asyncio.run(mark_card(Wish("m", "0", is_cordon=True), BusyNode(0)))
+        asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), BusyNode(0)))

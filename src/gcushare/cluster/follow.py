@@ -1,4 +1,4 @@
-"""Follows a cluster: pictures as it changes, from the API server's watches or by asking the extender again."""
+"""Follows a cluster: snapshots as it changes, from the API server's watches or by asking the extender again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gcushare.cli.inspect.gather import Wanted, gather, gather_from_api
-from gcushare.cli.inspect.options import SourceChoice
+from gcushare.cluster.gather import SnapshotRequest, gather, gather_from_api
 from gcushare.cluster.reading import UNFINISHED, Scope, asking_words, may_ask
+from gcushare.cluster.settings import SourceChoice
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
@@ -25,10 +25,10 @@ PAUSE_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LiveSnapshot:
     """A cluster at one moment. ``trouble`` says why it may be old, empty while it is current."""
 
-    picture: ClusterSnapshot
+    snapshot: ClusterSnapshot
     trouble: str = ""
 
 
@@ -62,78 +62,78 @@ class Connection:
 
 @asynccontextmanager
 async def follow(
-    api: KubeClient, connection: Connection, wanted: Wanted, interval_s: float
-) -> AsyncIterator[AsyncGenerator[View, None]]:
-    """Yield views without end: one now, then one after each change.
+    api: KubeClient, connection: Connection, request: SnapshotRequest, interval_s: float
+) -> AsyncIterator[AsyncGenerator[LiveSnapshot, None]]:
+    """Yield snapshots without end: one now, then one after each change.
 
     The API server's watches are followed unless the extender is asked for by name: its figures are the same, and a
     watch tells at once.
 
     Raises:
-        GcushareError: the first picture cannot be had; later failures become a view's trouble.
+        GcushareError: the first snapshot cannot be read; later failures become a snapshot's trouble.
     """
-    if wanted.figures.source is SourceChoice.EXTENDER:
-        views = _poll(api, wanted, interval_s)
+    if request.figures.source is SourceChoice.EXTENDER:
+        snapshots = _poll(api, request, interval_s)
         try:
-            yield views
+            yield snapshots
         finally:
-            await views.aclose()
+            await snapshots.aclose()
         return
     # A list that fails is told at once; a reflector would try for ever.
-    await gather_from_api(api, wanted, lambda _what, _count: None)
-    picture = ClusterSnapshot(wanted.vendor, is_partial=wanted.scope.is_partial)
-    picture.source = Source("api", "the API server's watches")
-    nodes, pods = _reflectors(api, wanted, picture, connection.changed)
+    await gather_from_api(api, request, lambda _what, _count: None)
+    snapshot = ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
+    snapshot.source = Source("api", "the API server's watches")
+    nodes, pods = _reflectors(api, request, snapshot, connection.changed)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(nodes.run(), name="follow the nodes"),
             group.create_task(pods.run(), name="follow the pods"),
         ]
-        views = _after_changes(picture, connection, (nodes.synced, pods.synced))
+        snapshots = _after_changes(snapshot, connection, (nodes.synced, pods.synced))
         try:
-            yield views
+            yield snapshots
         finally:
-            await views.aclose()
+            await snapshots.aclose()
             for task in tasks:
                 task.cancel()
 
 
-async def _poll(api: KubeClient, wanted: Wanted, interval_s: float) -> AsyncGenerator[View, None]:
-    picture = await gather(api, wanted, lambda _what, _count: None)
+async def _poll(api: KubeClient, request: SnapshotRequest, interval_s: float) -> AsyncGenerator[LiveSnapshot, None]:
+    snapshot = await gather(api, request, lambda _what, _count: None)
     trouble = ""
     while True:
-        yield View(picture, trouble)
+        yield LiveSnapshot(snapshot, trouble)
         await asyncio.sleep(interval_s)
         try:
-            picture, trouble = await gather(api, wanted, lambda _what, _count: None), ""
+            snapshot, trouble = await gather(api, request, lambda _what, _count: None), ""
         except RetryableError as error:
             trouble = str(error)
 
 
 async def _after_changes(
-    picture: ClusterSnapshot, connection: Connection, synced: tuple[asyncio.Event, ...]
-) -> AsyncGenerator[View, None]:
+    snapshot: ClusterSnapshot, connection: Connection, synced: tuple[asyncio.Event, ...]
+) -> AsyncGenerator[LiveSnapshot, None]:
     for each in synced:
         await each.wait()
     while True:
         connection.changed.clear()
-        yield View(picture, connection.trouble)
+        yield LiveSnapshot(snapshot, connection.trouble)
         await connection.changed.wait()
         await asyncio.sleep(PAUSE_S)
 
 
 def _reflectors(
-    api: KubeClient, wanted: Wanted, picture: ClusterSnapshot, changed: asyncio.Event
+    api: KubeClient, request: SnapshotRequest, snapshot: ClusterSnapshot, changed: asyncio.Event
 ) -> tuple[Reflector[Node], Reflector[_SeenPod]]:
-    words = asking_words(wanted.vendor)
+    words = asking_words(request.vendor)
 
     def decode_pod(raw: msgspec.Raw) -> _SeenPod:
         pod = POD.read(raw) if may_ask(raw, words) else None
         return _SeenPod(pod.metadata.uid if pod is not None else HEAD.read(raw).metadata.uid, pod)
 
-    node_selector, pod_selector = _selectors(wanted.scope)
-    nodes = Reflector(api, NODES, _NodeSink(picture, changed), decode=NODE.read, selector=node_selector)
-    pods = Reflector(api, PODS, _PodSink(picture, changed), decode=decode_pod, selector=pod_selector)
+    node_selector, pod_selector = _selectors(request.scope)
+    nodes = Reflector(api, NODES, _NodeSink(snapshot, changed), decode=NODE.read, selector=node_selector)
+    pods = Reflector(api, PODS, _PodSink(snapshot, changed), decode=decode_pod, selector=pod_selector)
     return nodes, pods
 
 
@@ -152,50 +152,50 @@ class _SeenPod:
 
 
 class _NodeSink:
-    """Keeps the picture's nodes."""
+    """Keeps the snapshot's nodes."""
 
-    def __init__(self, picture: ClusterSnapshot, changed: asyncio.Event) -> None:
-        self._picture = picture
+    def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
+        self._snapshot = snapshot
         self._changed = changed
         self._names: dict[str, str] = {}
 
     def applied(self, obj: Node) -> None:
         self._names[obj.metadata.uid] = obj.metadata.name
-        self._picture.see_node(obj)
+        self._snapshot.see_node(obj)
         self._changed.set()
 
     def deleted(self, obj: Node) -> None:
         self._names.pop(obj.metadata.uid, None)
-        self._picture.lose_node(obj.metadata.name)
+        self._snapshot.lose_node(obj.metadata.name)
         self._changed.set()
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         gone = {self._names.pop(uid) for uid in self._names.keys() - uids}
         for name in gone - set(self._names.values()):
-            self._picture.lose_node(name)
+            self._snapshot.lose_node(name)
         self._changed.set()
 
 
 class _PodSink:
-    """Keeps the picture's pods."""
+    """Keeps the snapshot's pods."""
 
-    def __init__(self, picture: ClusterSnapshot, changed: asyncio.Event) -> None:
-        self._picture = picture
+    def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
+        self._snapshot = snapshot
         self._changed = changed
 
     def applied(self, obj: _SeenPod) -> None:
         if obj.pod is not None:
-            self._picture.see_pod(obj.pod)
+            self._snapshot.see_pod(obj.pod)
             self._changed.set()
-        elif obj.uid in self._picture.pods:
+        elif obj.uid in self._snapshot.pods:
             self.deleted(obj)
 
     def deleted(self, obj: _SeenPod) -> None:
-        if obj.uid in self._picture.pods:
-            self._picture.lose_pod(obj.uid)
+        if obj.uid in self._snapshot.pods:
+            self._snapshot.lose_pod(obj.uid)
             self._changed.set()
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        for uid in self._picture.pods.keys() - uids:
-            self._picture.lose_pod(uid)
+        for uid in self._snapshot.pods.keys() - uids:
+            self._snapshot.lose_pod(uid)
         self._changed.set()

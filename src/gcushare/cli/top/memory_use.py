@@ -1,4 +1,4 @@
-"""What cards are really doing, read from the device plugins' metrics and set beside what was granted."""
+"""What cards and pods really use, read from the device plugins' metrics and set beside what was granted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from gcushare.cli.inspect.summary import NodeSummary, Summary
+from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import CardState
 
@@ -39,7 +38,7 @@ class CardReadings:
     pods: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
-    def tells_pods(self) -> bool:
+    def reports_pods(self) -> bool:
         """Whether the plugin tells what each pod uses of this card."""
         return UNATTRIBUTED in self.values
 
@@ -50,26 +49,23 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
     Raises:
         RemoteContractError: this is not what a device plugin serves.
     """
-    found: dict[CardKey, CardReadings] = {}
-    is_plugin = False
-    try:
-        for family in text_string_to_metric_families(text):
-            is_plugin = is_plugin or family.name == _MARKER
-            if family.name not in _CARD_FIGURES | _POD_FIGURES:
-                continue
-            for sample in family.samples:
-                labels = sample.labels
-                if labels.get("vendor") != vendor or math.isnan(sample.value):
-                    continue
-                readings = found.setdefault((labels["node"], int(labels["card"])), CardReadings())
-                figures = readings.values
-                if family.name in _POD_FIGURES:
-                    figures = readings.pods.setdefault(f"{labels['pod_namespace']}/{labels['pod_name']}", {})
-                figures[family.name] = sample.value
-    except (ValueError, KeyError) as error:
-        raise RemoteContractError(f"the metrics cannot be read: {type(error).__name__}: {error}") from error
-    if not is_plugin:
+    figures = parse_figures(text)
+    if _MARKER not in figures.families:
         raise RemoteContractError(f"the metrics have no {_MARKER}: this is no device plugin")
+    found: dict[CardKey, CardReadings] = {}
+    for sample in figures.samples:
+        labels = dict(sample.labels)
+        is_ours = sample.name in _CARD_FIGURES | _POD_FIGURES and labels.get("vendor") == vendor
+        if not is_ours or math.isnan(sample.value):
+            continue
+        try:
+            readings = found.setdefault((labels["node"], int(labels["card"])), CardReadings())
+            values = readings.values
+            if sample.name in _POD_FIGURES:
+                values = readings.pods.setdefault(f"{labels['pod_namespace']}/{labels['pod_name']}", {})
+        except (ValueError, KeyError) as error:
+            raise RemoteContractError(f"the metrics cannot be read: {type(error).__name__}: {error}") from error
+        values[sample.name] = sample.value
     return found
 
 
@@ -110,8 +106,8 @@ def use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> list
 
 def nodes_without_readings(summary: Summary, readings: Iterable[CardKey]) -> list[str]:
     """Nodes of which no plugin told anything."""
-    told = {node for node, _ in readings}
-    return [node.name for node in summary.nodes if node.name not in told]
+    reported = {node for node, _ in readings}
+    return [node.name for node in summary.nodes if node.name not in reported]
 
 
 def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mapping[CardKey, CardReadings]) -> CardUseRow:
@@ -127,3 +123,57 @@ def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mappin
         readings=found.values if found is not None else {},
         pods=tuple(str(each.pod) for each in pods),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodUseRow:
+    """One pod on one card, in bytes; ``granted_bytes`` is 0 for a pod that uses a card without holding it."""
+
+    node: str
+    index: int
+    pod: str
+    granted_bytes: int
+    used_bytes: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it uses more than was granted: what a driver takes for itself belongs to no process."""
+        return self.excess_bytes > 0
+
+    @property
+    def excess_bytes(self) -> int:
+        return max(0, self.used_bytes - self.granted_bytes)
+
+
+def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> list[PodUseRow]:
+    """The pods on each card of which a plugin tells: as nodes and cards are ordered, then by name."""
+    return [
+        PodUseRow(
+            node=node.name,
+            index=index,
+            pod=pod,
+            granted_bytes=int(figures.get(POD_GRANTED, 0)),
+            used_bytes=int(figures.get(POD_USED, 0)),
+        )
+        for node in summary.nodes
+        for index in node.state.cards
+        for pod, figures in sorted(_readings(readings, node.name, index).pods.items())
+    ]
+
+
+def pod_use_hint(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> str:
+    """What to do where plugins do not tell what pods use; empty where all do, or where none could be asked."""
+    asked = {node.name for node in summary.nodes} & {node for node, _ in readings}
+    telling = {node for (node, _), found in readings.items() if found.reports_pods}
+    silent = len(asked - telling)
+    if not silent:
+        return ""
+    where = f" on {silent} of {len(asked)} nodes" if asked & telling else ""
+    return (
+        f"what each pod uses is not reported{where}: --pod-use of the device plugin reports it "
+        "(podUse: true in its chart), by the host's process ids"
+    )
+
+
+def _readings(readings: Mapping[CardKey, CardReadings], node: str, index: int) -> CardReadings:
+    return readings.get((node, index)) or CardReadings()

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gcushare.cli.inspect.options import SourceFlags
+from gcushare.cluster.endpoints import Endpoint, at_address, named_service
 from gcushare.cluster.extender_document import ExtenderNode, decode_document
+from gcushare.cluster.settings import SourceFlags
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import EXPLANATION, ExplainDocument
 
@@ -21,12 +21,11 @@ QUICK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Extender:
-    """The extender as one vendor's pods see it. ``prefixes`` are tried in turn until one answers."""
+    """The extender as one vendor's pods see it. ``endpoints`` are tried in turn until one answers."""
 
-    client: KubeClient
     vendor: Vendor
     words: str
-    prefixes: tuple[str, ...]
+    endpoints: tuple[Endpoint, ...]
     timeout_s: float | None = None
 
     async def inspect(self, node: str | None) -> list[ExtenderNode]:
@@ -49,19 +48,16 @@ class Extender:
         return EXPLANATION.read(body)
 
     async def _get(self, path: str) -> bytes:
-        *first, last = self.prefixes
-        for prefix in first:
+        path = f"{self.vendor.url_prefix}{path}"
+        *first, last = self.endpoints
+        for endpoint in first:
             try:
-                return await self._get_at(prefix, path)
+                return await endpoint.get(path, timeout_s=self.timeout_s)
             except (RetryableError, RemoteContractError) as error:
-                # It may speak TLS, as the next prefix does; but then it would have closed the connection at once.
+                # It may speak TLS, as the next endpoint does; but then it would have closed the connection at once.
                 if isinstance(error.__cause__, TimeoutError):
                     raise
-        return await self._get_at(last, path)
-
-    async def _get_at(self, prefix: str, path: str) -> bytes:
-        whole = f"{prefix}{self.vendor.url_prefix}{path}"
-        return await self.client.get_raw(whole, "services/proxy", timeout_s=self.timeout_s)
+        return await last.get(path, timeout_s=self.timeout_s)
 
 
 @asynccontextmanager
@@ -70,13 +66,12 @@ async def open_extender(
 ) -> AsyncIterator[Extender]:
     """Yield the way to the extender; nothing is asked yet."""
     if flags.extender_url is not None:
-        url = flags.extender_url.rstrip("/")
-        async with KubeClient(KubeConfig(server=url, source="--extender-url"), program="kubectl-inspect") as direct:
-            yield Extender(direct, vendor, f"the scheduler extender at {url}", ("",), timeout_s)
+        async with at_address(flags.extender_url) as endpoint:
+            yield Extender(
+                vendor, f"the scheduler extender at {flags.extender_url.rstrip('/')}", (endpoint,), timeout_s
+            )
         return
     namespace, _, service = flags.extender_service.partition("/")
     ways = (service,) if service.startswith("https:") else (f"http:{service}", f"https:{service}")
-    proxies = tuple(
-        f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{quote(way, safe=':')}/proxy" for way in ways
-    )
-    yield Extender(api, vendor, f"the scheduler extender ({flags.extender_service})", proxies, timeout_s)
+    endpoints = tuple(named_service(api, namespace, way) for way in ways)
+    yield Extender(vendor, f"the scheduler extender ({flags.extender_service})", endpoints, timeout_s)

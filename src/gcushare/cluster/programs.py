@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import posixpath
 
-from gcushare.cli.doctor.objects import SeenContainer, SeenPod
+from gcushare.cluster.program_pods import SeenContainer, SeenPod
 from gcushare.vendors import ENFLAME, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
 from gcushare.wire.command_lines import flag_of
@@ -17,6 +17,10 @@ VENDOR_LABEL = "gcushare.io/vendor"
 STATUS_PORT = contracts.PLUGIN_PORT
 """Where a plugin answers unless its pod says otherwise."""
 EXTENDER_PORT = contracts.EXTENDER_PORT
+_PORT_NAME = "status"
+"""The plugin's port in the charts' DaemonSet."""
+_CERTIFICATE_FLAG = "tls-cert-file"
+_CERTIFICATE_VARIABLE = "GCUSHARE_TLS_CERT_FILE"
 
 
 class Program(enum.Enum):
@@ -68,15 +72,25 @@ def vendor_of_plugin(pod: SeenPod) -> Vendor:
 
 
 def port_of(pod: SeenPod, default: int) -> int:
-    """The port on which a program's pod answers HTTP."""
-    container = main_container(pod)
-    declared = container.ports if container is not None else ()
-    told = flag(pod, "listen-port") or ""
-    if told.isdecimal() and int(told):
-        return int(told)
-    return declared[0].container_port if declared else default
+    """The port where a program's pod answers HTTP: by its flag, else the port named as in the charts, or the first."""
+    reported = flag(pod, "listen-port") or ""
+    if reported.isdecimal() and int(reported):
+        return int(reported)
+    ports = [port for container in _containers_of(pod) for port in container.ports]
+    named = [port.container_port for port in ports if port.name == _PORT_NAME]
+    return next(iter([*named, *(port.container_port for port in ports)]), default)
 
 
 def has_tls(pod: SeenPod) -> bool:
-    """Whether a program's pod answers HTTPS."""
-    return bool(flag(pod, "tls-cert-file"))
+    """Whether a program's pod answers HTTPS: it does where it is given a certificate, by flag or by variable."""
+    return any(
+        flag_of(container.words, _CERTIFICATE_FLAG)
+        or any(variable.name == _CERTIFICATE_VARIABLE and variable.value for variable in container.env)
+        for container in _containers_of(pod)
+    )
+
+
+def _containers_of(pod: SeenPod) -> tuple[SeenContainer, ...]:
+    """The program's own container; all of them where its command and image say nothing."""
+    container = main_container(pod)
+    return pod.spec.containers if container is None else (container,)

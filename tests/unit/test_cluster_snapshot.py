@@ -1,4 +1,4 @@
-"""Objects of the API server and documents of the extender become one picture over one ledger."""
+"""Objects of the API server and documents of the extender become one snapshot over one ledger."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from tests.extender_objects import a_node, a_pod, on_card, pod_document
 
 
 def seen(vendor: Vendor = ENFLAME) -> ClusterSnapshot:
-    picture = ClusterSnapshot(vendor)
-    picture.see_node(a_node("node-1", 16, 16, vendor=vendor))
-    return picture
+    snapshot = ClusterSnapshot(vendor)
+    snapshot.see_node(a_node("node-1", 16, 16, vendor=vendor))
+    return snapshot
 
 
-def figures(picture: ClusterSnapshot) -> dict[tuple[str, int], tuple[int, int]]:
-    nodes = picture.ledger.nodes
+def figures(snapshot: ClusterSnapshot) -> dict[tuple[str, int], tuple[int, int]]:
+    nodes = snapshot.ledger.nodes
     return {(name, i): (s.held, s.total) for name, node in nodes.items() for i, s in node.cards.items()}
 
 
 def test_a_pod_counts_from_binding_to_its_end_and_seeing_it_again_changes_nothing() -> None:
-    picture = seen()
+    snapshot = seen()
     bound = a_pod("a", 4, node="node-1", record=on_card(1, 4), phase="Running")
     for _ in range(2):
-        picture.see_pod(bound)
-    assert figures(picture) == {("node-1", 0): (0, 16), ("node-1", 1): (4, 16)}
-    picture.see_pod(a_pod("a", 4, node="node-1", record=on_card(1, 4), phase="Succeeded"))
-    assert figures(picture)["node-1", 1] == (0, 16)
-    assert picture.pods == {}
+        snapshot.see_pod(bound)
+    assert figures(snapshot) == {("node-1", 0): (0, 16), ("node-1", 1): (4, 16)}
+    snapshot.see_pod(a_pod("a", 4, node="node-1", record=on_card(1, 4), phase="Succeeded"))
+    assert figures(snapshot)["node-1", 1] == (0, 16)
+    assert snapshot.pods == {}
 
 
 def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_its_problem() -> None:
-    picture = seen()
+    snapshot = seen()
     key = ENFLAME.record.card_index
-    picture.see_pod(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
-    assert "is not a whole number" in picture.pods["uid-broken"].problem
-    assert picture.without_card() == {}, "it waits for nothing: it has something, and nobody can tell what"
-    assert [(facts.ref.name, facts.units) for facts in picture.untold()["node-1"]] == [("broken", 4)]
-    assert figures(picture)["node-1", 0] == (0, 16)
+    snapshot.see_pod(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
+    assert "is not a whole number" in snapshot.pods["uid-broken"].problem
+    assert snapshot.without_card() == {}, "it waits for nothing: it has something, and nobody can tell what"
+    assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 4)]
+    assert figures(snapshot)["node-1", 0] == (0, 16)
 
 
 def test_a_pod_whose_request_cannot_be_read_either_is_told_without_an_amount() -> None:
-    picture = seen()
-    picture.see_pod(a_pod("broken", "many", node="node-1", phase="Running"))
-    assert [(facts.ref.name, facts.units) for facts in picture.untold()["node-1"]] == [("broken", 0)]
-    picture.see_pod(a_pod("broken", 4, node="node-1", record=on_card(1, 4), phase="Running"))
-    assert picture.untold() == {}
-    assert figures(picture)["node-1", 1] == (4, 16)
+    snapshot = seen()
+    snapshot.see_pod(a_pod("broken", "many", node="node-1", phase="Running"))
+    assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 0)]
+    snapshot.see_pod(a_pod("broken", 4, node="node-1", record=on_card(1, 4), phase="Running"))
+    assert snapshot.unplaced() == {}
+    assert figures(snapshot)["node-1", 1] == (4, 16)
 
 
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
@@ -67,28 +67,28 @@ def test_a_pod_whose_cards_cannot_be_told_is_known_from_the_extenders_document_a
     ledger.set_node("node-1", cards(16, 16), None)
     ledger.apply(held("a", "node-1", (0, 4)))
     ledger.apply(held("broken", "node-1"))
-    picture = seen(vendor)
-    adopt_document(picture, decode_document(OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING))
-    assert [str(facts.ref) for facts in picture.untold()["node-1"]] == ["default/broken"]
-    assert summarise(picture).nodes[0].untold_pods[0].node == "node-1"
+    snapshot = seen(vendor)
+    adopt_document(snapshot, decode_document(OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING))
+    assert [str(facts.ref) for facts in snapshot.unplaced()["node-1"]] == ["default/broken"]
+    assert summarise(snapshot).nodes[0].unplaced_pods[0].node == "node-1"
 
 
 def test_a_pod_nominated_for_a_node_is_pending_there_and_waits() -> None:
-    picture = seen()
+    snapshot = seen()
     document = pod_document("next", 6)
     document["status"]["nominatedNodeName"] = "node-1"
-    picture.see_pod(msgspec.convert(document, type(a_pod("x"))))
-    assert [facts.units for facts in picture.without_card()["node-1"]] == [6]
-    assert [facts.ref.name for facts in picture.waiting()] == ["next"]
+    snapshot.see_pod(msgspec.convert(document, type(a_pod("x"))))
+    assert [facts.units for facts in snapshot.without_card()["node-1"]] == [6]
+    assert [facts.ref.name for facts in snapshot.waiting()] == ["next"]
 
 
 def test_a_node_that_cannot_be_read_is_kept_with_its_problem_and_one_without_cards_is_not() -> None:
-    picture = ClusterSnapshot(ENFLAME)
-    picture.see_node(a_node("bad", 16, annotations={ENFLAME.inventory_annotation: "{"}))
-    picture.see_node(a_node("other", 16, vendor=ALIYUN))
-    assert "cannot be read" in picture.nodes["bad"].problem
-    assert set(picture.nodes) == {"bad"}
-    assert picture.nodes_with_cards() == []
+    snapshot = ClusterSnapshot(ENFLAME)
+    snapshot.see_node(a_node("bad", 16, annotations={ENFLAME.inventory_annotation: "{"}))
+    snapshot.see_node(a_node("other", 16, vendor=ALIYUN))
+    assert "cannot be read" in snapshot.nodes["bad"].problem
+    assert set(snapshot.nodes) == {"bad"}
+    assert snapshot.nodes_with_cards() == []
 
 
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
@@ -98,10 +98,10 @@ def test_the_extenders_own_document_gives_its_ledger_back(vendor: Vendor) -> Non
     for assignment in (held("a", "node-1", (0, 4), (1, 2)), held("b", "node-1", (0, 5)), held("c", "node-1", (7, 1))):
         ledger.apply(assignment)
     body = OPENING + encode_node(vendor, ledger.nodes["node-1"]) + CLOSING
-    picture = seen(vendor)
-    adopt_document(picture, decode_document(body))
-    assert figures(picture) == {("node-1", 0): (9, 16), ("node-1", 1): (2, 16), ("node-1", 7): (1, 0)}
-    state = picture.ledger.nodes["node-1"]
+    snapshot = seen(vendor)
+    adopt_document(snapshot, decode_document(body))
+    assert figures(snapshot) == {("node-1", 0): (9, 16), ("node-1", 1): (2, 16), ("node-1", 7): (1, 0)}
+    state = snapshot.ledger.nodes["node-1"]
     assert [c.card.is_usable for c in state.cards.values() if c.card is not None] == [True, False]
     assert state.unit is not None
     assert state.unit.name == "1"
@@ -117,9 +117,9 @@ def test_a_document_of_the_go_extender_is_read_with_its_nulls() -> None:
             ]}
         ]
     }  # fmt: skip
-    picture = seen(ALIYUN)
-    adopt_document(picture, decode_document(json.dumps(body).encode()))
-    assert summarise(picture).percent == 12
+    snapshot = seen(ALIYUN)
+    adopt_document(snapshot, decode_document(json.dumps(body).encode()))
+    assert summarise(snapshot).percent == 12
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"nodes": 3}', b'{"nodes": [], "error": "not synced"}'])
@@ -129,24 +129,24 @@ def test_what_is_no_document_is_refused(body: bytes) -> None:
 
 
 def test_a_node_that_the_extender_does_not_show_is_left_out_and_told() -> None:
-    picture = seen()
-    picture.see_node(a_node("new", 16))
+    snapshot = seen()
+    snapshot.see_node(a_node("new", 16))
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), None)
-    adopt_document(picture, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
-    assert [node.name for node in summarise(picture).nodes] == ["node-1"]
-    assert picture.problems == ["node new is not known to the scheduler extender (yet?): left out"]
+    adopt_document(snapshot, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
+    assert [node.name for node in summarise(snapshot).nodes] == ["node-1"]
+    assert snapshot.problems == ["node new is not known to the scheduler extender (yet?): left out"]
 
 
 def test_a_pod_that_the_extender_is_binding_waits_no_more() -> None:
-    picture = seen()
-    picture.see_pod(a_pod("a", 4))
-    assert [facts.ref.name for facts in picture.waiting()] == ["a"]
+    snapshot = seen()
+    snapshot.see_pod(a_pod("a", 4))
+    assert [facts.ref.name for facts in snapshot.waiting()] == ["a"]
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), None)
     ledger.apply(held("a", "node-1", (0, 4)))
-    adopt_document(picture, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
-    assert picture.waiting() == []
+    adopt_document(snapshot, decode_document(OPENING + encode_node(ENFLAME, ledger.nodes["node-1"]) + CLOSING))
+    assert snapshot.waiting() == []
 
 
 def test_the_search_before_decoding_misses_no_pod_that_asks() -> None:

@@ -1,5 +1,0 @@
-"""``gcushare cordon-card``, as the umbrella command finds it."""
-
-from gcushare.cli.cordon.command import cordon_main as main
-
-__all__ = ["main"]

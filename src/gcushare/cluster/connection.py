@@ -1,0 +1,54 @@
+"""Opens the API server that a command's settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gcushare.cluster.settings import ClusterFlags
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, Limits, find_api_server
+from gcushare.kube.connection.overrides import Overrides
+from gcushare.runtime.settings.groups import KubeSettings
+
+
+def open_cluster(kube: KubeSettings, environ: Mapping[str, str], *, program: str) -> KubeClient:
+    """A client, which is to be entered; ``program`` is how the API server's log calls it. Nothing is asked yet.
+
+    Raises:
+        ConfigError: the kubeconfig cannot be used.
+    """
+    config = find_api_server(kube.kubeconfig, kube.kube_context, environ)
+    return KubeClient(config, program=program, limits=Limits(request_s=kube.kube_api_timeout))
+
+
+def sources_of(flags: ClusterFlags, environ: Mapping[str, str]) -> ConfigSources:
+    """Where the API server is, by kubectl's own flags."""
+    found = dict(environ)
+    if flags.kubeconfig is not None:
+        found["KUBECONFIG"] = flags.kubeconfig
+    return ConfigSources(
+        context=flags.context,
+        environ=found,
+        home=Path(environ["HOME"]) if environ.get("HOME") else Path.home(),
+        overrides=Overrides(
+            cluster=flags.cluster,
+            user=flags.user,
+            server=flags.server,
+            tls_server_name=flags.tls_server_name,
+            certificate_authority=flags.certificate_authority,
+            insecure_skip_tls_verify=flags.insecure_skip_tls_verify,
+            token=flags.token,
+            client_certificate=flags.client_certificate,
+            client_key=flags.client_key,
+            impersonate=flags.act_as,
+            impersonate_groups=flags.act_as_group,
+        ),
+    )
+
+
+def limits_of(flags: ClusterFlags) -> Limits:
+    """Deadlines of requests, in seconds; the usual ones where the flag is 0."""
+    if not flags.request_timeout:
+        return Limits()
+    return Limits(request_s=flags.request_timeout, list_page_s=flags.request_timeout, connect_s=flags.request_timeout)

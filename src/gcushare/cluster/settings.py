@@ -1,0 +1,129 @@
+"""The flags of commands that read a cluster: which one, as whom, whose figures, and where the device plugins are."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from pathlib import Path
+
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting, settings
+from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
+
+
+class SourceChoice(enum.Enum):
+    """Whose figures are shown."""
+
+    AUTO = "auto"
+    EXTENDER = "extender"
+    API = "api"
+
+
+def _text(metavar: str, unset: str) -> parsers.Parser[str | None]:
+    return parsers.optional(parsers.text(metavar, accepted="any text that is not empty"), unset)
+
+
+def _file(unset: str) -> parsers.Parser[Path | None]:
+    return parsers.optional(parsers.path("FILE"), unset)
+
+
+@settings
+class ClusterFlags:
+    """Which cluster, and who asks."""
+
+    kubeconfig: str | None = setting(
+        parsers.optional(parsers.text("FILE", accepted="a kubeconfig file, or several joined by colons"), "as kubectl"),
+        default=None,
+        env="KUBECONFIG",
+        help="How to reach the API server; without it ~/.kube/config, or in a pod its service account.",
+    )
+    context: str | None = setting(
+        _text("NAME", "the current context"), default=None, help="Which of the kubeconfig's contexts to use."
+    )
+    cluster: str | None = setting(
+        _text("NAME", "the context's"), default=None, help="Which of the kubeconfig's clusters to use."
+    )
+    user: str | None = setting(_text("NAME", "the context's"), default=None, help="Which of its users to use.")
+    server: str | None = setting(
+        _text("URL", "the cluster's"), default=None, short="-s", help="The API server's address instead of the file's."
+    )
+    token: str | None = setting(
+        _text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
+    )
+    act_as: str | None = setting(
+        _text("USER", "no one else"), default=None, help="Act as this user: what would they see? kubectl's --as."
+    )
+    act_as_group: tuple[str, ...] = setting(
+        parsers.comma_list(parsers.text("GROUP")), default=(), help="Groups to act in, with --act-as."
+    )
+    certificate_authority: Path | None = setting(_file("the cluster's"), default=None, help="Whom to trust, in PEM.")
+    client_certificate: Path | None = setting(_file("the user's"), default=None, help="Certificate to show, in PEM.")
+    client_key: Path | None = setting(_file("the user's"), default=None, help="Its private key, in PEM.")
+    tls_server_name: str | None = setting(
+        _text("NAME", "the address's"),
+        default=None,
+        env="GCUSHARE_KUBE_TLS_SERVER_NAME",
+        help="Name to expect in the server's certificate.",
+    )
+    insecure_skip_tls_verify: bool = setting(
+        parsers.boolean(), default=False, help="Trust any certificate: anybody in between can read and answer."
+    )
+    request_timeout: float = setting(
+        parsers.duration_s(0, 3600),
+        default=0.0,
+        env="GCUSHARE_KUBE_REQUEST_TIMEOUT",  # without KUBE it is a server's limit
+        help="How long one request may take; 0 leaves 10s for an object and 60s for a page of a list.",
+    )
+
+
+@settings
+class SourceFlags:
+    """Whose figures."""
+
+    source: SourceChoice = setting(
+        parsers.choice(SourceChoice),
+        default=SourceChoice.AUTO,
+        help="extender: the scheduler's own ledger, bindings under way included. api: counted here from nodes and pods "
+        "by the same ledger. auto: the extender where it answers, else the API server; stderr says which.",
+    )
+    extender_url: str | None = setting(
+        _text("URL", "through the API server"),
+        default=None,
+        help="Ask the extender here, such as http://127.0.0.1:32766, instead of through the API server's proxy.",
+    )
+    extender_service: str = setting(
+        parsers.text("NAMESPACE/NAME:PORT", accepted="NAMESPACE/NAME:PORT, with https: before a NAME that speaks TLS"),
+        default=f"{NAMESPACE}/{EXTENDER}:{EXTENDER_PORT}",
+        help="The extender's Service. The proxy needs the right to get services/proxy.",
+    )
+
+    def find_conflicts(self) -> Iterator[str]:
+        """The Service has three parts."""
+        namespace, _, rest = self.extender_service.partition("/")
+        name, _, port = rest.removeprefix("https:").partition(":")
+        if not (namespace and name and port) or "/" in rest:
+            yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME:PORT, https: before NAME for TLS"
+        if self.extender_url is not None and not self.extender_url.startswith(("http://", "https://")):
+            yield f"extender-url {self.extender_url!r} must begin with http:// or https://"
+
+
+@settings
+class PluginPodSettings:
+    """Device plugins in the cluster."""
+
+    plugin_namespace: str = setting(parsers.text("NAME"), default=NAMESPACE, help="Where the device plugins' pods are.")
+    plugin_port: int | None = setting(
+        parsers.optional(parsers.integer(1, 65535, "PORT"), f"the one that each pod declares, or {PLUGIN_PORT}"),
+        default=None,
+        help="Port on which they answer HTTP.",
+    )
+    plugin_tls: bool | None = setting(
+        parsers.maybe_boolean(),
+        default=None,
+        help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
+    )
+    plugin_selector: str | None = setting(
+        parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),
+        default=None,
+        help="Labels of the device plugins' pods.",
+    )

@@ -146,7 +146,7 @@ CALLS = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="What people are told",
+            title="Events, explanations and notes",
             about=(
                 "Events by what became of them, refusals explained, and waiting pods on which room was noted. What is "
                 "dropped or failed is in no kubectl describe."
@@ -185,7 +185,7 @@ TRUTH = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Watches that broke or began anew",
+            title="Watches that broke or began again",
             about=(
                 "Every list read again is a burst for the API server. Objects that could not be read are left out of "
                 "the ledger."

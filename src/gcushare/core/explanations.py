@@ -35,7 +35,7 @@ class Verdict(enum.Enum):
     FITS = "room"
     FRAGMENTED = "enough free memory, but not in one card"
     FULL = "too little free memory"
-    IN_USE = "too few cards that nobody uses"
+    IN_USE = "too few unused cards"
     SETTLING = "the cards of its pods are not settled yet"
     """Free room may be taken: a card is recorded beyond its size, or a pod was bound whose card is not known, until the
     node confirms which pod has which."""
@@ -184,7 +184,7 @@ class Explainer:
     def add(self, node: NodeState) -> None:
         """Take one node into account."""
         look = _Look.at(node, self._request)
-        verdict = look.judge(node, self._request)
+        verdict = look.evaluate(node, self._request)
         gathered = self._classes.setdefault((verdict, tuple(sorted(look.sizes))), _Gathered())
         gathered.add(node.name, look)
         self._largest_now = max(self._largest_now, _most(look.rooms, self._request))
@@ -234,9 +234,9 @@ class Explainer:
         return None
 
 
-def judge(node: NodeState, request: CardRequest) -> Verdict:
+def evaluate(node: NodeState, request: CardRequest) -> Verdict:
     """Say why a node cannot hold a request, or that it can."""
-    return _Look.at(node, request).judge(node, request)
+    return _Look.at(node, request).evaluate(node, request)
 
 
 @dataclass(slots=True)
@@ -289,7 +289,7 @@ class _Look:
                 found.settled += units >= least and card.takes(use)
         return found
 
-    def judge(self, node: NodeState, request: CardRequest) -> Verdict:
+    def evaluate(self, node: NodeState, request: CardRequest) -> Verdict:
         if not node.known or not self.sizes:
             return Verdict.NO_CARDS
         if node.fits(request):

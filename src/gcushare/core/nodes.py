@@ -39,7 +39,7 @@ class Assignment:
     """The card or cards that a pod holds on a node. ``assigned`` says that the node side has confirmed it.
 
     ``unplaced``: the units of memory that a bound pod will have on a card of which it is not known which; it has no
-    grants then. ``unrecorded``: the node tells of it, and no record of the pod does.
+    grants then. ``unrecorded``: the node reports it, and no record of the pod does.
     """
 
     pod: PodRef
@@ -116,7 +116,7 @@ class CardState:
 
     @property
     def free(self) -> int:
-        """Units that nobody holds, on any card, healthy or not; 0 where a pod holds the whole card."""
+        """Units that no pod holds, on any card, healthy or not; 0 where a pod holds the whole card."""
         return 0 if self.whole else max(0, self.total - self.used)
 
     @property
@@ -155,7 +155,7 @@ class NodeState:
     ``largest_free``: the most units one card can grant; ``largest_shared_free``: the same among cards in shared use;
     ``empty_cards``: cards that can be granted whole. They follow every change; reading them is a look-up.
     ``serves_memory`` and ``serves_whole``: what the node's plugin hands out; a pod that holds the other, from before
-    the plugin was told so, stays counted.
+    the plugin learned that, stays counted.
     """
 
     __slots__ = (
@@ -239,7 +239,7 @@ class NodeState:
         return self.largest_free >= request.units > 0
 
     def recount(self) -> list[str]:
-        """Count the cards and the cached answers anew from the assignments; says in words what was wrong before."""
+        """Count the cards and the cached answers again from the assignments; says in words what was wrong before."""
         counted = {index: (state.used, state.whole, state.pods) for index, state in self.cards.items()}
         figures = self._figures()
         for state in self.cards.values():
@@ -282,7 +282,7 @@ class NodeState:
         return tuple(word for word, is_served in served if is_served)
 
     def is_void(self) -> bool:
-        """Whether nothing is known of the node and nobody names it, so that it can be dropped."""
+        """Whether nothing is known of the node and nothing names it, so that it can be dropped."""
         return not self.known and not self.assignments
 
     def _count(self, grant: CardGrant) -> None:
@@ -319,13 +319,15 @@ class NodeState:
         self.empty_cards, self.total, self.used = empty_cards, total, used
 
     def find_unplaced(self) -> tuple[int, ...]:
-        """The units of each pod whose card is not known, but for those of which the node itself tells the card.
+        """The units of each pod whose card is not known, but for those whose card the node itself reports.
 
         Which card such a pod gets is the node's choice, so its units are kept free on every card that could take it.
         """
-        told = {str(held.pod) for held in self.assignments.values() if held.unrecorded}
+        reported = {str(held.pod) for held in self.assignments.values() if held.unrecorded}
         return tuple(
-            units for uid, units in self.unplaced.items() if not told or str(self.assignments[uid].pod) not in told
+            units
+            for uid, units in self.unplaced.items()
+            if not reported or str(self.assignments[uid].pod) not in reported
         )
 
     def _has_unsettled_excess(self) -> bool:

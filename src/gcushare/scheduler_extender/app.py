@@ -63,7 +63,7 @@ from gcushare.wire.objects import Node, Pod
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
 """For requests under way at the end: above the time that a bind may take."""
 BINDS_DRAIN_S = BindTimes().total_s + 0.5
-"""For binds that nobody waits for any more, and may have begun just before the last request was cut."""
+"""For binds whose caller is gone, and may have begun just before the last request was cut."""
 EVENTS_DRAIN_S = 0.5
 DRAIN_S = REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S + 1.0
 """For all of it one after the other, and what ending a server takes beside; the Lease is given up after it."""
@@ -176,8 +176,8 @@ class Extender:
         app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
         wakes = {each.vendor_name: each.wakes.counters for each in self.services}
-        told = EventCollector(self.recorder.counters, reports, wakes)
-        register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), told])
+        events = EventCollector(self.recorder.counters, reports, wakes)
+        register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), events])
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
         return app

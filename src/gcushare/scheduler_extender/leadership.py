@@ -6,7 +6,7 @@ picture it would give away what others hold, so:
 - elected, it serves only once its picture holds what stood on the API server after the election (`catch_up`);
 - while a watch has been silent for too long it stands aside, so that a replica that is current takes the Lease.
 
-Standing aside ends after a while even if nothing was heard: where nobody took the Lease there is nobody better. A
+Standing aside ends after a while even if nothing was heard: where no other replica took the Lease, none is better. A
 leader that no other has followed has bound every pod since its watch broke, and knows what it bound: it may refuse room
 that came free, but it gives nothing away twice.
 """

@@ -85,7 +85,7 @@ class PlacementSettings:
     whole_card_policy: str = setting(
         _policy_parser(tuple(WHOLE_CARD_POLICIES)),
         default="close",
-        help="Which cards a pod is given whole: close those of one link group or NUMA node, where the machine tells; "
+        help="Which cards a pod is given whole: close those of one link group or NUMA node, where they are known; "
         "loose the odd ones, which leaves the groups to others. A pod may choose its own by the annotation "
         "gcushare.io/whole-card-policy.",
     )
@@ -182,7 +182,7 @@ class FollowSettings:
 
 @settings
 class ExtenderSettings:
-    """Everything ``gcushare-scheduler-extender`` can be told."""
+    """The settings of ``gcushare-scheduler-extender``."""
 
     placement: PlacementSettings = group(PlacementSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=32766)

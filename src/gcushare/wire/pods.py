@@ -1,4 +1,4 @@
-"""What a Pod object says to us: its request, its author's wishes, and the cards that it holds.
+"""What a Pod object says to us: its request, its author's options, and the cards that it holds.
 
 The extender, the plugin and the inspect tables all read pods through this module: one accounting.
 """
@@ -32,7 +32,7 @@ FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 MAX_CARDS_PER_POD = 16
 _MAX_WORDS = 64
 _MAX_WORD = 128
-"""Characters of a wish for cards; the indexes of filter keep wishes as long as their shape is asked for."""
+"""Characters of a choice of cards; the indexes of filter keep choices as long as their shape is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ def pod_ref(pod: Pod) -> PodRef:
 
 
 def pod_wishes(annotations: Mapping[str, str]) -> PodWishes:
-    """Read the author's wishes.
+    """Read the author's options (our annotations on the pod).
 
     Raises:
-        RemoteContractError: a wish is malformed; names the key, the value and what is accepted.
+        RemoteContractError: an option is malformed; names the key, the value and what is accepted.
     """
     if _RARE_WISHES.isdisjoint(annotations):
         cards = _cards_wish(annotations)
@@ -91,12 +91,12 @@ def pod_wishes(annotations: Mapping[str, str]) -> PodWishes:
 def pod_request(
     pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None, is_bound: bool = False
 ) -> PodRequest | None:
-    """A pod's request, its author's wishes for cards included; None when it asks for no card of this vendor.
+    """A pod's request, its author's choice of cards included; None when it asks for no card of this vendor.
 
     ``wishes``: taken instead of the pod's annotations. ``is_bound``: see ``parse_pod_request``.
 
     Raises:
-        RemoteContractError: a quantity or a wish is malformed.
+        RemoteContractError: a quantity or an option is malformed.
         Refused: well-formed, but nothing that this system grants.
     """
     found = pod_request_and_wishes(pod, vendor, wishes=wishes, is_bound=is_bound)
@@ -106,10 +106,10 @@ def pod_request(
 def pod_request_and_wishes(
     pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None, is_bound: bool = False
 ) -> tuple[PodRequest, PodWishes] | None:
-    """As ``pod_request``, with the wishes that were read on the way.
+    """As ``pod_request``, with the options that were read on the way.
 
     Raises:
-        RemoteContractError: a quantity or a wish is malformed.
+        RemoteContractError: a quantity or an option is malformed.
         Refused: well-formed, but nothing that this system grants.
     """
     names = resource_names(vendor)
@@ -177,7 +177,7 @@ def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
 def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     """The cards that a bound, unfinished pod holds; None when it holds none.
 
-    The cards come from the record, the units from the pod's spec, which nobody can change: what the kubelet gives it,
+    The cards come from the record, the units from the pod's spec, which cannot be changed: what the kubelet gives it,
     whether or not such a request would have been granted. A pod without a record (bound by others, not yet recorded by
     the plugin) has no cards: its assignment has no grants, and says what it will have. One that asks for whole cards
     and has no record is none of ours, as far as is known: another plugin may serve that resource.
@@ -187,7 +187,7 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     """
     if not pod.spec.node_name or is_finished(pod):
         return None
-    # Once bound, wishes are history: an author who edits them must not make the pod hold less than it does.
+    # Once bound, options are history: an author who edits them must not make the pod hold less than it does.
     request = pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
     if request is None:
         return None
@@ -202,7 +202,7 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
 def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
     """A bound pod of which no card is known: it has no grants, and the units that it will have on each of its cards.
 
-    Those of its memory, where they can be read at all; over several cards where its author's wish, read as the plugin
+    Those of its memory, where they can be read at all; over several cards where its author's option, read as the plugin
     reads it, says so.
     """
     units = 0
@@ -210,7 +210,7 @@ def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
         try:
             request = pod_request(pod, vendor, wishes=wishes, is_bound=True)
         except (RemoteContractError, Refused):
-            continue  # A wish that cannot be read is none; where the request cannot be read either, nothing is known.
+            continue  # An unreadable option is none; where the request is unreadable too, nothing is known.
         units = request.cards.units if request is not None else 0
         break
     return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)

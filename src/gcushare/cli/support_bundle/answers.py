@@ -66,7 +66,7 @@ _INSPECT = fields(
             usedGPU=number,
             devices=each(_CARD),
             devs=each(_CARD),
-            untold=each(_HOLDER),
+            unknownCards=each(_HOLDER),
         )
     )
 )

@@ -60,7 +60,7 @@ class PodDocument(_Document, frozen=True):
     """A pod on a node. ``grants`` are (card, units, 1 where it holds the card whole).
 
     ``reserved``: its binding is under way; ``assigned``: the node side has handed the card out. ``unrecorded``: the
-    node tells of it, and no record of the pod does.
+    node reports it, and no record of the pod does.
     """
 
     uid: str
@@ -107,7 +107,7 @@ class NodeDocument(_Document, frozen=True):
 
 
 class WaitingDocument(_Document, frozen=True):
-    """A pod without a node. ``problem``: nobody can grant it; ``scheduler``: what kube-scheduler wrote on it."""
+    """A pod without a node. ``problem``: why it cannot be granted; ``scheduler``: what kube-scheduler wrote on it."""
 
     vendor: str
     uid: str

@@ -189,7 +189,7 @@ class RoomWaker:
         self._asked = None
 
     async def _look(self) -> None:
-        """Follow the nodes that changed, give up what nobody answered, and forget who is gone."""
+        """Follow the nodes that changed, give up what was not answered, and forget who is gone."""
         now = self._clock.monotonic()
         if self._asked is not None and now >= self._adopt_at_s:
             self._adopt(self._asked)

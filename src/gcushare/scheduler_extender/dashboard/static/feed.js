@@ -50,7 +50,7 @@ export async function explain(vendor, ns, name, signal) {
 }
 
 /**
- * Follow the cluster for ever. `on` has: state(word), snapshot(document), changes(document), replica(document),
+ * Follow the cluster without end. `on` has: state(word), snapshot(document), changes(document), replica(document),
  * refused(refusal): a token is needed or not enough; following goes on after `resume()`.
  */
 export function follow(on) {

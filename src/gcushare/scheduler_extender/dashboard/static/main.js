@@ -1,4 +1,4 @@
-// The page's wiring: the picture comes in through feed, the wishes through the address, and both are drawn.
+// The page's wiring: the cluster's state comes in through feed, the reader's choices through the address; both are drawn.
 
 import { whenCalm } from "./calm.js";
 import { byId, el, setText } from "./dom.js";
@@ -58,7 +58,7 @@ function nodeWords(node) {
   return [words, ...troubles].join("; ");
 }
 
-/** Draw everything anew, once, in the next frame: after a filter, a language, a change of the order. */
+/** Draw everything again, once, in the next frame: after a filter, a language, a change of the order. */
 function plan() {
   if (planned === 0) planned = requestAnimationFrame(() => { planned = 0; whenCalm(draw); });
 }

@@ -99,7 +99,7 @@ export class CardMap {
     this.#redrawAll();
   }
 
-  /** Lay everything out anew: other nodes, another size of the window or of the tiles. */
+  /** Lay everything out again: other nodes, another size of the window or of the tiles. */
   layOut() {
     this.margin = parseFloat(getComputedStyle(this.bar).paddingLeft);
     const width = this.extent.clientWidth - 2 * this.margin;

@@ -96,7 +96,7 @@ function prepareCard(doc, node) {
   card.totalBytes = card.total * node.unitBytes;
   card.usedBytes = card.used * node.unitBytes;
   card.freeBytes = card.free * node.unitBytes;
-  // Where only whole cards are served no request for memory fits, and yet the card is there to be had.
+  // Where only whole cards are served no request for memory fits, and yet the card is available.
   card.openBytes = card.wholeFree ? card.totalBytes : card.freeBytes;
   node.freeBytes += card.freeBytes;
   node.sick += card.sick ? 1 : 0;
@@ -129,7 +129,7 @@ function words(labels) {
   return Object.entries(labels).map(([key, value]) => `${key}=${value}`);
 }
 
-/** What is searched of a pod; made when somebody searches. */
+/** What is searched of a pod; made when a reader searches. */
 export function podHaystack(pod) {
   pod.haystack ??= [pod.ns, pod.name, `${pod.ns}/${pod.name}`, pod.owner ?? "", ...words(pod.labels ?? {})].join("\n").toLowerCase();
   return pod.haystack;

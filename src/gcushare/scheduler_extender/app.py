@@ -79,7 +79,7 @@ class Followers:
     pods: Reflector[Pod]
 
     async def wait_synced(self) -> None:
-        """Return once both pictures were complete."""
+        """Return once both watch caches were complete."""
         await self.nodes.synced.wait()
         await self.pods.synced.wait()
 
@@ -245,7 +245,7 @@ class Extender:
         await asyncio.Event().wait()
 
     async def _stand_when_synced(self, leading: Leading) -> None:
-        """Stand for election only with a complete picture: a leader that cannot answer is worse than none."""
+        """Stand for election only with complete watch caches: a leader that cannot answer is worse than none."""
         await self.followers.wait_synced()
         await leading.run()
 
@@ -286,9 +286,9 @@ class Extender:
             return None
         namespace = election.lease_namespace or client.config.namespace
         lease = ApiLease(client, namespace, election.lease_name)
-        pictures: dict[str, WatchCache] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
+        caches: dict[str, WatchCache] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
         stale_s = STALE_SHARE * self._settings.follow.watch_stall
-        return Leading(lease, self._identity, pictures, times=election.times(), stale_s=stale_s)
+        return Leading(lease, self._identity, caches, times=election.times(), stale_s=stale_s)
 
     def _make_followers(self, client: KubeClient) -> Followers:
         follow = self._settings.follow

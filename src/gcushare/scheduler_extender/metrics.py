@@ -185,12 +185,12 @@ class WatchFigures(Protocol):
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since the picture was proven current; None before the first proof."""
+        """Seconds since the watch cache was proven current; None before the first proof."""
         ...
 
 
 class ReplicaCollector(Collector):
-    """The figures of this replica: whether it leads, and how current its picture is."""
+    """The figures of this replica: whether it leads, and how current its watch caches are."""
 
     def __init__(self, leadership: Leadership, watches: Mapping[str, WatchFigures]) -> None:
         self._leadership = leadership
@@ -202,7 +202,7 @@ class ReplicaCollector(Collector):
         leading.add_metric((), int(self._leadership.is_leader))
         age = GaugeMetricFamily(
             "gcushare_watch_age_seconds",
-            "Time since the API server last proved the picture current.",
+            "Time since the API server last proved the watch cache current.",
             labels=("resource",),
         )
         counters = {

@@ -106,10 +106,10 @@ class Guard(Protocol):
 
 
 class NoGuard:
-    """Lets everybody in."""
+    """Lets every caller in."""
 
     async def admit(self, request: web.Request) -> None:
-        """Let anybody pass."""
+        """Let every caller pass."""
 
 
 class TokenGuard:

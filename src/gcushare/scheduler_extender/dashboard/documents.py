@@ -134,7 +134,7 @@ class VendorDocument(_Document, frozen=True):
 
 
 class ReplicaDocument(_Document, frozen=True, omit_defaults=False):
-    """Who answers. ``age_s``: seconds since the API server proved the picture current; ``now_ms``: our wall clock."""
+    """Who answers. ``age_s``: seconds since the watch cache was proven current; ``now_ms``: our wall clock."""
 
     leads: bool
     holder: str

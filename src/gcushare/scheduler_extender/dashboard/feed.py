@@ -1,4 +1,4 @@
-"""The page's picture as bytes: a snapshot in pieces, and what changed since a position, each document encoded once.
+"""The page's data as bytes: a snapshot in pieces, and what changed since a position, each document encoded once.
 
 Every reader remembers a position in one bounded log of names and is owed nothing else: no queue per reader, a node
 that changed ten times is sent once, and a reader that fell too far behind must read the snapshot again.

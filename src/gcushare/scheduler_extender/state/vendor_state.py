@@ -70,7 +70,7 @@ class VendorState:
         self.waiting: dict[str, WaitingPod] = {}
         """Unbound pods by uid."""
         self.parked: dict[str, WaitingPod] = {}
-        """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as anybody knows."""
+        """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as is known."""
         self._whole_nodes: set[str] = set()
         self.bound: dict[str, Assignment] = {}
         """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""

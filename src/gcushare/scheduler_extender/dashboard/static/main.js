@@ -29,7 +29,7 @@ const pieces = new Pieces((bytes) => goTo({ size: bytes > 0 ? String(Number((byt
 let shown = [];
 let planned = 0;
 let optionsSeen = "";
-let hasPicture = false;
+let hasSnapshot = false;
 
 function openHit(hit) {
   tip.hide();
@@ -64,7 +64,7 @@ function plan() {
 }
 
 function draw() {
-  if (!hasPicture) return;
+  if (!hasSnapshot) return;
   const route = readRoute();
   const sum = summarise(cluster.nodes.values());
   assignHues(sum.byNamespace);
@@ -198,12 +198,12 @@ function showState() {
 
 const feed = follow({
   state(word) {
-    state = word === "connecting" && hasPicture ? "reconnecting" : word;
+    state = word === "connecting" && hasSnapshot ? "reconnecting" : word;
     showState();
   },
   snapshot(document_) {
     cluster.load(document_);
-    hasPicture = true;
+    hasSnapshot = true;
     showGate(false);
     showState();
     plan();

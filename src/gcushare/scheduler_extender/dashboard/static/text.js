@@ -18,7 +18,7 @@ const WORDS = {
     theme: "Theme: {name}", "theme-auto": "automatic", "theme-light": "light", "theme-dark": "dark",
     language: "中文", "language-label": "Switch to Chinese",
     live: "Live", connecting: "Connecting…", reconnecting: "Connection lost, trying again…",
-    stale: "Picture {age} old",
+    stale: "Data {age} old",
     follower: "This replica stands by; {holder} serves the scheduler.",
     "no-leader": "No replica serves the scheduler: pods that ask for cards stay Pending.",
     syncing: "The extender is still reading the cluster…",

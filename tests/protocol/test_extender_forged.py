@@ -16,7 +16,7 @@ from gcushare.scheduler_extender.settings import ElectionSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import MAX_POD_BYTES
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import pod_request_and_wishes
+from gcushare.wire.pods import pod_request_and_options
 from gcushare_playground.apiserver import ADMIN
 from tests.extender_objects import Document, filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
@@ -117,7 +117,7 @@ async def test_no_turn_of_the_loop_costs_what_reading_a_large_body_would(rig: Ex
     document: dict[str, Any] = msgspec.json.decode(body)
     whole = msgspec.json.encode(document["Pod"])
     started = time.thread_time()
-    pod_request_and_wishes(msgspec.json.decode(whole, type=Pod), ENFLAME)
+    pod_request_and_options(msgspec.json.decode(whole, type=Pod), ENFLAME)
     reading_s = time.thread_time() - started
 
     watching = asyncio.create_task(turns.watch(), name="watch turns")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.explanation_text import summarise
-from gcushare.core.explanations import HOPEFUL, MAX_REMEDIES_TRIED, Asked, Explainer, Explanation, Verdict, evaluate
+from gcushare.core.explanations import MAX_REMEDIES_TRIED, POSSIBLE, Asked, Explainer, Explanation, Verdict, evaluate
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
@@ -96,7 +96,7 @@ def test_the_verdict_agrees_with_the_ledger(
     verdict = evaluate(node, request_)
 
     assert (verdict is Verdict.FITS) == node.fits(request_)
-    assert (verdict in HOPEFUL) == can_ever_fit(node, request_)
+    assert (verdict in POSSIBLE) == can_ever_fit(node, request_)
 
 
 def test_the_summary_has_the_numbers_of_the_whole_cluster() -> None:
@@ -229,8 +229,8 @@ def test_a_node_that_settles_is_told_as_such() -> None:
     explainer.add(node)
     found = explainer.finish()
 
-    assert (evaluate(node, asks(4)), evaluate(node, asks(20))) == (Verdict.SETTLING, Verdict.TOO_SMALL)
-    assert "1 node: the cards of its pods are not settled yet" in summarise(found)
+    assert (evaluate(node, asks(4)), evaluate(node, asks(20))) == (Verdict.UNCONFIRMED, Verdict.TOO_SMALL)
+    assert "1 node: the cards of its pods are not confirmed yet" in summarise(found)
     assert "higher priority" not in summarise(found)
 
 

@@ -70,7 +70,7 @@ def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_tha
     assert (node.largest_free, node.used) == (largest, 0), "more than a card has is given to nobody"
     assert node.fits(asks_whole()) is (units > 16)
     if largest < 16:
-        assert evaluate(node, asks(largest + 1)) is Verdict.SETTLING
+        assert evaluate(node, asks(largest + 1)) is Verdict.UNCONFIRMED
         with pytest.raises(Refused, match=f"{units} are kept free on each card"):
             ledger.reserve(pod("b"), "n", asks(largest + 1), BINPACK)
     ledger.apply(held("a", "n", (1, min(units, 16))))

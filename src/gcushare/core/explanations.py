@@ -36,7 +36,7 @@ class Verdict(enum.Enum):
     FRAGMENTED = "enough free memory, but not in one card"
     FULL = "too little free memory"
     IN_USE = "too few unused cards"
-    SETTLING = "the cards of its pods are not settled yet"
+    UNCONFIRMED = "the cards of its pods are not confirmed yet"
     """Free room may be taken: a card is recorded beyond its size, or a pod was bound whose card is not known, until the
     node confirms which pod has which."""
     CLOSED = "cards with room are closed for a while: containers of deleted pods may still use them"
@@ -49,7 +49,9 @@ class Verdict(enum.Enum):
     NO_CARDS = "no cards, or none that can be read"
 
 
-HOPEFUL = frozenset({Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.SETTLING, Verdict.CLOSED})
+POSSIBLE = frozenset(
+    {Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.UNCONFIRMED, Verdict.CLOSED}
+)
 """The verdicts of nodes that hold the request now, or would if pods ended."""
 
 
@@ -157,7 +159,7 @@ class Explanation:
     @property
     def can_fit_where_asked(self) -> bool:
         """The same of the nodes that kube-scheduler asked about."""
-        return any(each.verdict in HOPEFUL for each in self.classes)
+        return any(each.verdict in POSSIBLE for each in self.classes)
 
     @property
     def best(self) -> tuple[FreeCard, ...]:
@@ -191,7 +193,7 @@ class Explainer:
         self._largest_ever = max(self._largest_ever, _most(look.ever, self._request))
         if verdict is Verdict.FITS:
             self._fit += 1
-        elif verdict in HOPEFUL and verdict not in (Verdict.SETTLING, Verdict.CLOSED):
+        elif verdict in POSSIBLE and verdict not in (Verdict.UNCONFIRMED, Verdict.CLOSED):
             self._hopeful += 1
             entry = (_nearness(look.rooms, self._request), node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop
@@ -302,8 +304,8 @@ class _Look:
             return Verdict.TOO_SMALL
         if self.usable < request.cards:
             return Verdict.UNUSABLE
-        if node.is_settling or self.settled >= request.cards:
-            return Verdict.SETTLING
+        if node.is_unconfirmed or self.settled >= request.cards:
+            return Verdict.UNCONFIRMED
         if self.open >= request.cards:
             return Verdict.CLOSED
         if request.whole:

@@ -72,7 +72,7 @@ class CardState:
     __slots__ = (
         "card",
         "index",
-        "is_settling",
+        "is_unconfirmed",
         "kept",
         "pods",
         "serves_memory",
@@ -91,7 +91,7 @@ class CardState:
         self.pods = 0
         self.kept = 0
         """Units that pods of this node may turn out to have here, whose cards are not known yet."""
-        self.is_settling = False
+        self.is_unconfirmed = False
         """Whether a pod of this node is about to be recorded on another card, so that free room may be its own."""
         self.serves_memory = self.serves_whole = True
         """What the node's plugin hands out of this card."""
@@ -127,14 +127,14 @@ class CardState:
     @property
     def grantable(self) -> int:
         """Units that a new pod may be given here: none on a card that takes none, or while the node settles."""
-        if self.whole or self.is_settling or not self.takes_memory:
+        if self.whole or self.is_unconfirmed or not self.takes_memory:
             return 0
         return max(0, self.total - self.used - self.kept)
 
     @property
     def is_empty(self) -> bool:
         """Whether a pod may be given this card whole."""
-        return self.takes_whole and not (self.pods or self.kept or self.is_settling)
+        return self.takes_whole and not (self.pods or self.kept or self.is_unconfirmed)
 
     def serves(self, request: CardRequest) -> bool:
         """Whether the node's plugin hands out of this card what the request is for, whoever uses it now."""
@@ -162,7 +162,7 @@ class NodeState:
         "assignments",
         "cards",
         "empty_cards",
-        "is_settling",
+        "is_unconfirmed",
         "known",
         "largest_free",
         "largest_shared_free",
@@ -178,7 +178,7 @@ class NodeState:
     def __init__(self, name: str) -> None:
         self.name = name
         self.known = False
-        self.is_settling = False
+        self.is_unconfirmed = False
         self.serves_memory = self.serves_whole = True
         self.unit: MemoryUnit | None = None
         self.cards: dict[int, CardState] = {}
@@ -301,11 +301,11 @@ class NodeState:
             del self.cards[index]
         if list(self.cards) != sorted(self.cards):
             self.cards = dict(sorted(self.cards.items()))
-        is_settling = self.is_settling = self._has_unsettled_excess()
+        is_unconfirmed = self.is_unconfirmed = self._has_unconfirmed_excess()
         unplaced = self.find_unplaced() if self.unplaced else ()
         largest_free = largest_shared_free = empty_cards = total = used = 0
         for state in self.cards.values():
-            state.is_settling = is_settling
+            state.is_unconfirmed = is_unconfirmed
             state.kept = sum(units for units in unplaced if units <= state.total) if unplaced else 0
             total += state.total
             used += state.held
@@ -330,7 +330,7 @@ class NodeState:
             if not reported or str(self.assignments[uid].pod) not in reported
         )
 
-    def _has_unsettled_excess(self) -> bool:
+    def _has_unconfirmed_excess(self) -> bool:
         """Whether a card is recorded beyond its size while one of its pods has not been admitted yet.
 
         The kubelet admits pods of equal size in any order: one of them is corrected to this card before the other's

@@ -64,7 +64,7 @@ def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Vict
     what is free there is known in a moment, and no pod must end for it; and where the node serves no whole cards, or
     nothing else, whoever ends.
     """
-    if node.is_settling or not node.serves(request):
+    if node.is_unconfirmed or not node.serves(request):
         return None
     if node.fits(request):
         return ()

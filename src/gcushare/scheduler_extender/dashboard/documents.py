@@ -194,7 +194,7 @@ def node_document(vendor: Vendor, node: NodeState, beside: Beside) -> NodeDocume
         empty_cards=node.empty_cards,
         serves="both" if len(node.modes) > 1 else "".join(node.modes),
         uncounted=vendor.name in beside.note.uncounted,
-        settling=node.is_settling,
+        settling=node.is_unconfirmed,
         assumed_unit=node.unit is None,
         unready=beside.note.unready,
         unschedulable=beside.note.unschedulable,

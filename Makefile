@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The tests start some hundred commands; compiling the programs anew for each of them costs as much as what they do.
+# The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test test-slow lint format protos e2e bench-plugin bench-extender docs dashboards screenshots clean

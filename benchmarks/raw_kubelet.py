@@ -49,7 +49,7 @@ class RawKubelet:
         await self._server.start()
 
     async def restart(self) -> float:
-        """Start anew and drop every plugin's socket; returns the seconds until a plugin has registered."""
+        """Restart and drop every plugin's socket; returns the seconds until a plugin has registered."""
         await self._stop()
         for path in self.directory.glob("*.sock"):
             if path != self.pod_resources_socket:

@@ -85,11 +85,11 @@ def main() -> int:
 
 def render(head: str, pages: list[Page]) -> str:
     """Write one file: its head, then each command's page below a heading; flags that stood above are not repeated."""
-    told: dict[str, str] = {}
+    described: dict[str, str] = {}
     parts = [head]
     for page in pages:
         opening, settings = page.split()
-        first = told.setdefault(_normalize(settings, page.command), page.command) if settings else page.command
+        first = described.setdefault(_normalize(settings, page.command), page.command) if settings else page.command
         repeated = f"{opening.rstrip()}\n\nFlags and notes: as of '{first}'."
         body = page.text.rstrip() if first == page.command else repeated
         parts.append(f"\n## {page.command}\n\n```text\n{body}\n```\n")
@@ -146,7 +146,7 @@ def _without_this_host(text: str) -> str:
 
 
 def _refill(block: str, shown: str) -> str:
-    """Write the one setting whose default is this host's name anew; other settings pass as they are."""
+    """Rewrite the one setting whose default is this host's name; other settings pass as they are."""
     if not block.startswith("  --node-name NAME"):
         return block
     term, rest = block.split("\n", 1)

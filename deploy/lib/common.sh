@@ -163,8 +163,8 @@ is_this_machine() { # is_this_machine ADDRESS
     return 1
 }
 
-# load_on_nodes FILE: load the image on every node, those that have this very file already left out. ssh reads the
-# nodes' names from nobody, so the loop keeps its own list.
+# load_on_nodes FILE: load the image on every node, those that have this very file already left out. ssh reads
+# standard input too, so the loop reads its list of nodes from a descriptor of its own.
 load_on_nodes() {
     local file=$1 sum marks node address runtime command remote
     sum=$(checksum_of "$file")

@@ -21,7 +21,7 @@ managed_nodes() {
 # wait_for_schedulers STATE: until every managed node reports STATE; prints what goes wrong meanwhile. Returns 1 when it
 # is not so in time.
 wait_for_schedulers() {
-    local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected told=
+    local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected printed=
     while :; do
         reports=$(scheduler_reports)
         expected=$(managed_nodes)
@@ -35,9 +35,9 @@ wait_for_schedulers() {
             printf '%s\n' "${reports:-no node has reported}"
             return 1
         fi
-        if [ "$reports" != "$told" ]; then
+        if [ "$reports" != "$printed" ]; then
             printf '%s\n' "$reports" | awk '$2 == "failed" { $2 = "not yet:"; print "node " $0 }'
-            told=$reports
+            printed=$reports
         fi
         sleep 0.5
     done

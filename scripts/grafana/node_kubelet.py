@@ -92,7 +92,7 @@ KUBELET = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Age of the picture of the pods",
+            title="Age of the watch cache of the pods",
             about=(
                 "Since the API server last proved it. Saw teeth of about a minute are healthy; pods bound since are "
                 "placed by the plugin itself."

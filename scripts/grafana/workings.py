@@ -1,4 +1,4 @@
-"""Below the cluster's glance: the pods that wait, the scheduler's calls, and who leads with what picture."""
+"""Below the cluster's glance: waiting pods, the scheduler's calls, who leads, and how current the watch caches are."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ CALLS = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="What people are told",
+            title="Events, explanations and notes",
             about=(
                 "Events by what became of them, refusals explained, and waiting pods on which room was noted. What is "
                 "dropped or failed is in no kubectl describe."
@@ -174,7 +174,7 @@ TRUTH = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Age of the picture",
+            title="Age of the watch caches",
             about=(
                 "Since the API server last proved what each replica knows of nodes and pods. Saw teeth of about a "
                 "minute are healthy."
@@ -185,7 +185,7 @@ TRUTH = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Watches that broke or began anew",
+            title="Watches that broke or began again",
             about=(
                 "Every list read again is a burst for the API server. Objects that could not be read are left out of "
                 "the ledger."
@@ -207,7 +207,7 @@ TRUTH = Row(
         ),
         Panel(
             kind=Kind.STAT,
-            title="Replicas that answer the scheduler's calls to everybody",
+            title="Replicas that answer the scheduler's calls to everyone",
             about=(
                 "On port 32766, without a certificate: by choice (scheduler.verbs plain or both), or on an upgrade "
                 "until every node's scheduler has moved to mutual TLS."

@@ -1,4 +1,4 @@
-"""``make screenshots``: the pictures of docs/dashboard.md, of a cluster that is the same on every machine.
+"""``make screenshots``: the pictures of docs/admin-guide.md, of a cluster that is the same on every machine.
 
     python -m tests.browser.screenshots [DIRECTORY]
 

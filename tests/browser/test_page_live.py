@@ -123,7 +123,7 @@ async def test_a_picture_that_grows_old_says_so(rig: PageRig, tab: Tab) -> None:
     rig.watch.age = 600.0
     await tab.show(rig.url)
 
-    await tab.until_text("#state-text", "Picture 10 min old")
+    await tab.until_text("#state-text", "Data 10 min old")
 
 
 @pytest.mark.parametrize("tab_may_complain", [True], indirect=True)

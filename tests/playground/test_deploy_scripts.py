@@ -170,7 +170,7 @@ async def test_every_answer_can_be_given_beforehand(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        pytest.param(("--delivery", "none"), "nobody answered which nodes share their cards", id="no-answer"),
+        pytest.param(("--delivery", "none"), "no answer was given which nodes share their cards", id="no-answer"),
         pytest.param(("--delivery", "none", "--nodes", "n3"), "not every one of these is a node: n3", id="no-node"),
         pytest.param(("--delivery", "none", "--memory-unit", "2"), "do not fit the chart", id="unit"),
         pytest.param(("--nodes", "all"), "the image file", id="no-image"),

@@ -94,5 +94,5 @@ async def test_what_became_of_events_and_of_large_requests_is_told(rig: Extender
     await rig.post("filter", json.dumps("x" * 10_000_000).encode())
 
     assert await figures(rig, "gcushare_events_total") == {("posted",): 1.0}
-    assert await figures(rig, "gcushare_refusal_reports_total") == {("told", "enflame"): 1.0}
+    assert await figures(rig, "gcushare_refusal_reports_total") == {("reported", "enflame"): 1.0}
     assert await figures(rig, "gcushare_turned_away_total") == {("size",): 1.0}

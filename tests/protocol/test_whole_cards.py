@@ -127,7 +127,7 @@ async def test_explain_speaks_of_whole_cards_and_says_the_same_from_either_sourc
 
     for ran in (asked, here):
         assert "needs 2 whole cards; the largest request that fits now is 1 whole card" in ran.out
-        assert "too few cards that nobody uses: whole cards free: card 2 of node-1; total free 1 of 3" in ran.out
+        assert "too few unused cards: whole cards free: card 2 of node-1; total free 1 of 3" in ran.out
     assert "whole-card policy close" in asked.out
     assert "16 GB (whole)" in (await seen.call("explain", "train")).out
 

@@ -56,7 +56,7 @@ from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_p
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
-from gcushare.wire.pods import pod_assignment, pod_request, pod_wishes
+from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 
 
@@ -171,7 +171,7 @@ def _pod_whole(body: bytes) -> object:
     """What the extender does with a pod of the watch."""
     pod = POD.read(body)
     try:
-        return pod_wishes(pod.metadata.annotations), pod_request(pod, ENFLAME), pod_assignment(pod, ENFLAME)
+        return pod_options(pod.metadata.annotations), pod_request(pod, ENFLAME), pod_assignment(pod, ENFLAME)
     except Refused as refusal:
         return refusal
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.explanation_text import summarise
-from gcushare.core.explanations import HOPEFUL, MAX_REMEDIES_TRIED, Asked, Explainer, Explanation, Verdict, judge
+from gcushare.core.explanations import MAX_REMEDIES_TRIED, POSSIBLE, Asked, Explainer, Explanation, Verdict, evaluate
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
@@ -76,7 +76,7 @@ def manual_cluster() -> Ledger:
     ],
 )
 def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardRequest, verdict: Verdict) -> None:
-    assert judge(node, request_) is verdict
+    assert evaluate(node, request_) is verdict
 
 
 @given(
@@ -93,10 +93,10 @@ def test_the_verdict_agrees_with_the_ledger(
 ) -> None:
     offered = [card(i, size, sick=sick, cordoned=cordoned) for i, (size, sick, cordoned) in enumerate(made)]
     node = node_of(offered, *holders, modes=modes)
-    verdict = judge(node, request_)
+    verdict = evaluate(node, request_)
 
     assert (verdict is Verdict.FITS) == node.fits(request_)
-    assert (verdict in HOPEFUL) == can_ever_fit(node, request_)
+    assert (verdict in POSSIBLE) == can_ever_fit(node, request_)
 
 
 def test_the_summary_has_the_numbers_of_the_whole_cluster() -> None:
@@ -172,8 +172,8 @@ def test_a_request_for_whole_cards_is_explained_in_cards() -> None:
     found = explain(ledger, asks_whole(2))
 
     assert summarise(found) == (
-        "needs 2 whole cards; whole cards free: card 2 of node-1; total free 1 of 5; 1 node: too few cards that nobody "
-        "uses; 1 node: no whole cards are served there (--mode of its device plugin); the largest request that fits "
+        "needs 2 whole cards; whole cards free: card 2 of node-1; total free 1 of 5; 1 node: too few unused "
+        "cards; 1 node: no whole cards are served there (--mode of its device plugin); the largest request that fits "
         "now is 1 whole card; it would fit on node-1 if these pods ended: default/shared (kube-scheduler does not end "
         "them by itself, as not all have a lower priority)"
     )
@@ -229,8 +229,8 @@ def test_a_node_that_settles_is_told_as_such() -> None:
     explainer.add(node)
     found = explainer.finish()
 
-    assert (judge(node, asks(4)), judge(node, asks(20))) == (Verdict.SETTLING, Verdict.TOO_SMALL)
-    assert "1 node: the cards of its pods are not settled yet" in summarise(found)
+    assert (evaluate(node, asks(4)), evaluate(node, asks(20))) == (Verdict.UNCONFIRMED, Verdict.TOO_SMALL)
+    assert "1 node: the cards of its pods are not confirmed yet" in summarise(found)
     assert "higher priority" not in summarise(found)
 
 

@@ -194,10 +194,10 @@ def test_a_pod_whose_cards_nobody_can_tell_stands_beside_the_cards_and_only_then
     ledger = Ledger()
     ledger.set_node("node-1", cards(16), GIB_UNIT)
     for vendor in (ENFLAME, ALIYUN):
-        assert b"untold" not in encode_node(vendor, ledger.nodes["node-1"])
+        assert b"unknownCards" not in encode_node(vendor, ledger.nodes["node-1"])
     ledger.apply(Assignment(POD_2, "node-1", ()))
     ledger.apply(Assignment(POD_1, "node-1", ()))
     for vendor in (ENFLAME, ALIYUN):
-        assert json.loads(encode_node(vendor, ledger.nodes["node-1"]))["untold"] == [
+        assert json.loads(encode_node(vendor, ledger.nodes["node-1"]))["unknownCards"] == [
             {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid} for pod in (POD_1, POD_2)
         ]

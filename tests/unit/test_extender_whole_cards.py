@@ -262,7 +262,7 @@ class TestAnswersForPeople:
         for words in (
             "needs 2 whole cards; the largest request that fits now is 1 whole card",
             "it would fit on both if these pods ended: default/shared",
-            "too few cards that nobody uses: whole cards free: card 1 of both; total free 1 of 4",
+            "too few unused cards: whole cards free: card 1 of both; total free 1 of 4",
             "no whole cards are served there (--mode of its device plugin): no whole card is free",
             "card policy binpack, whole-card policy loose",
         ):

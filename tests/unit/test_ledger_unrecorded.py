@@ -9,7 +9,7 @@ import pytest
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
 from gcushare.core.explanation_text import summarise
-from gcushare.core.explanations import Explainer, Verdict, judge
+from gcushare.core.explanations import Explainer, Verdict, evaluate
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
 from gcushare.core.placement import CARD_POLICIES
@@ -70,7 +70,7 @@ def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_tha
     assert (node.largest_free, node.used) == (largest, 0), "more than a card has is given to nobody"
     assert node.fits(asks_whole()) is (units > 16)
     if largest < 16:
-        assert judge(node, asks(largest + 1)) is Verdict.SETTLING
+        assert evaluate(node, asks(largest + 1)) is Verdict.UNCONFIRMED
         with pytest.raises(Refused, match=f"{units} are kept free on each card"):
             ledger.reserve(pod("b"), "n", asks(largest + 1), BINPACK)
     ledger.apply(held("a", "n", (1, min(units, 16))))
@@ -120,7 +120,7 @@ def test_a_card_that_is_closed_to_one_use_is_given_to_the_other_only_and_says_un
     ledger.set_node("n", [replace(card(0), closures=(until,))], GIB_UNIT)
     node = ledger.nodes["n"]
     assert (node.fits(closed), node.fits(open_)) == (False, True)
-    assert (judge(node, closed), judge(node, open_)) == (Verdict.CLOSED, Verdict.FITS)
+    assert (evaluate(node, closed), evaluate(node, open_)) == (Verdict.CLOSED, Verdict.FITS)
     explainer = Explainer(closed)
     explainer.add(node)
     told = summarise(explainer.finish())

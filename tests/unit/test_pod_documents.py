@@ -5,7 +5,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import CardGrant
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import PodWishes, pod_assignment, pod_request, pod_wishes
+from gcushare.wire.pods import PodOptions, pod_assignment, pod_options, pod_request
 
 RECORD = {
     "enflame.com/gcu-device-id": "2",
@@ -96,13 +96,13 @@ def test_a_malformed_quantity_is_an_error_that_names_it(units: str) -> None:
 
 
 def test_wishes_are_read() -> None:
-    wishes = pod_wishes(
+    wishes = pod_options(
         {"gcushare.io/card-policy": "spread", "gcushare.io/use-cards": "0, S60", "gcushare.io/avoid-cards": "GCU-1"}
     )
     assert wishes.card_policy == "spread"
     assert wishes.selection is not None
     assert (wishes.selection.use, wishes.selection.avoid) == (("0", "S60"), ("GCU-1",))
-    assert pod_wishes({"someone.else/key": "x"}) == PodWishes()
+    assert pod_options({"someone.else/key": "x"}) == PodOptions()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_wishes_are_read() -> None:
 def test_a_malformed_wish_is_refused_by_key_and_value(annotations: dict[str, str]) -> None:
     (key,) = annotations
     with pytest.raises(RemoteContractError, match=f"annotation {key}="):
-        pod_wishes(annotations)
+        pod_options(annotations)
 
 
 def test_an_unequal_share_is_refused() -> None:

@@ -37,7 +37,7 @@ ask_nodes() {
     kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'
     [ -z "$nodes" ] || return 0
     printf 'Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter): '
-    read -r nodes || fail "nobody answered which nodes share their cards" "give --nodes 'NAME...', or --nodes all"
+    read -r nodes || fail "no answer was given which nodes share their cards" "give --nodes 'NAME...', or --nodes all"
     printf '\n'
     [ -n "$nodes" ] || nodes=all
 }

@@ -38,7 +38,7 @@ options=()
 if kubectl get configmap "$state_map" --namespace "$namespace" >/dev/null 2>&1; then
     started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
     kubectl patch configmap "$state_map" --namespace "$namespace" --type merge --patch '{"data":{"mode":"recover"}}' >/dev/null ||
-        fail "the config managers could not be told to recover" "check that you may change ConfigMaps in $namespace"
+        fail "the desired state could not be set to recover" "check that you may change ConfigMaps in $namespace"
     status=0
     wait_for_schedulers recovered || status=$?
     show_manager_lines "$started"
@@ -50,5 +50,5 @@ if kubectl get configmap "$state_map" --namespace "$namespace" >/dev/null 2>&1; 
 fi
 say "uninstall gcushare scheduler extender release in namespace:$namespace start..."
 uninstall_release "$name" "${options[@]}"
-# The programs made these themselves; nobody holds them any more.
+# The programs made these themselves; they are not in use any more.
 kubectl delete lease "$name" "$state_map" --namespace "$namespace" --ignore-not-found

@@ -45,7 +45,7 @@ fi
 if [ -n "$url" ]; then
     need curl "it asks the extender"
     curl --silent --show-error --fail-with-body --max-time 10 "${url%/}$path?pretty=true" ||
-        fail "the extender at $url did not answer as it should" "check the address, and that a replica is ready"
+        fail "the extender at $url did not answer with the document" "check the address${node:+, the name of the node} and that a replica is ready"
     exit 0
 fi
 need kubectl "it asks the extender through the API server"
@@ -54,4 +54,4 @@ scheme=$(kubectl get service gcushare-scheduler-extender --namespace "$namespace
 port=$(kubectl get service gcushare-scheduler-extender --namespace "$namespace" -o jsonpath='{.spec.ports[0].port}')
 [ "$scheme" = https ] && scheme=https: || scheme=
 kubectl get --raw "/api/v1/namespaces/$namespace/services/${scheme}gcushare-scheduler-extender:$port/proxy$path?pretty=true" ||
-    fail "the extender did not answer through the API server" "see: kubectl get pod -n $namespace -l app.kubernetes.io/name=gcushare-scheduler-extender; or give --url"
+    fail "the extender did not answer with the document through the API server" "${node:+check the name of the node; }see: kubectl get pod -n $namespace -l app.kubernetes.io/name=gcushare-scheduler-extender; or give --url"

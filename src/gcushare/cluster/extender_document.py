@@ -29,7 +29,7 @@ class _Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     unrecorded: bool = False
 
 
-class _UnplacedPod(msgspec.Struct, frozen=True, gc=False):
+class _UnknownCardPod(msgspec.Struct, frozen=True, gc=False):
     name: str
     namespace: str
     uid: str
@@ -61,7 +61,7 @@ class ExtenderNode(msgspec.Struct, frozen=True, gc=False):
     name: str
     devices: list[_Device] | None = None
     devs: list[_Device] | None = None
-    untold: list[_UnplacedPod] = []
+    unknown_cards: list[_UnknownCardPod] = msgspec.field(default=[], name="unknownCards")
 
     @property
     def cards(self) -> list[_Device]:
@@ -150,5 +150,5 @@ def _assignments_of(
             if pod.unrecorded:
                 unrecorded.add(ref)
     held = [Assignment(ref, node.name, tuple(given), unrecorded=ref in unrecorded) for ref, given in grants.items()]
-    untold = (PodRef(pod.uid, pod.namespace, pod.name) for pod in node.untold)
-    return [*held, *(Assignment(ref, node.name, ()) for ref in untold)]
+    unknown = (PodRef(pod.uid, pod.namespace, pod.name) for pod in node.unknown_cards)
+    return [*held, *(Assignment(ref, node.name, ()) for ref in unknown)]

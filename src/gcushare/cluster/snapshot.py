@@ -15,7 +15,7 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import NO_WISHES, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
+from gcushare.wire.pods import NO_OPTIONS, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
 
 MAX_SHOWN = 80
 """Characters shown of what anybody may have written on a pod."""
@@ -145,8 +145,8 @@ class ClusterSnapshot:
         if pod.is_bound:
             self.ledger.apply(unplaced_assignment(pod, self.vendor))
         try:
-            # The record may be damaged and the request not; wishes are history once a pod is bound.
-            request = pod_request(pod, self.vendor, wishes=NO_WISHES, is_bound=pod.is_bound)
+            # The record may be damaged and the request not; options are history once a pod is bound.
+            request = pod_request(pod, self.vendor, options=NO_OPTIONS, is_bound=pod.is_bound)
         except (RemoteContractError, Refused):
             request = None
         self.pods[pod.metadata.uid] = replace(_pod_facts(pod, None, request), problem=problem)

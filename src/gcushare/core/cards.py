@@ -78,7 +78,7 @@ class UnrecordedHolder:
 class InventoryCard:
     """A card as a node offers it: ``units`` may be granted, ``reserved_units`` are kept back for the driver.
 
-    ``cordoned`` is an admin's wish (no new pods); ``health`` is the hardware's. Pods that run there stay in both.
+    ``cordoned`` is an admin's decision (no new pods); ``health`` is the hardware's. Pods that run there stay in both.
     ``closures`` keep one use out for a while, and are in the order in which they end.
     """
 
@@ -135,7 +135,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUse:
-    """What one card is really doing, where the library tells; None where it does not.
+    """What one card is really doing, where the library reports it; None where it does not.
 
     ``processes`` maps a host process id to the bytes of card memory it holds; empty where no process is on the card.
     """

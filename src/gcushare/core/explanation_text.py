@@ -35,15 +35,15 @@ def describe_request(request: CardRequest) -> str:
 
 def describe_asked(asked: Asked) -> str:
     """Say that kube-scheduler asked about some nodes only, and whether others have room."""
-    told = f"kube-scheduler asked about {asked.nodes} of {_nodes(asked.known)}"
+    text = f"kube-scheduler asked about {asked.nodes} of {_nodes(asked.known)}"
     if not asked.fit_elsewhere:
-        return told
+        return text
     names = ", ".join(asked.examples)
     more = f", {names} and others," if asked.fit_elsewhere > len(asked.examples) else f" ({names})"
     verb = "has" if asked.fit_elsewhere == 1 else "have"
     sample = ", unless it took a sample of the nodes (percentageOfNodesToScore)" if asked.may_be_sample else ""
     return (
-        f"{told}; {asked.fit_elsewhere} of the others{more} {verb} room, but a nodeSelector, an affinity, a taint or "
+        f"{text}; {asked.fit_elsewhere} of the others{more} {verb} room, but a nodeSelector, an affinity, a taint or "
         f"another resource keeps the pod from there{sample}"
     )
 
@@ -100,10 +100,10 @@ def _describe_remedy(explanation: Explanation) -> list[str]:
 
 def _name_remedy(remedy: Remedy) -> str:
     ended = ", ".join(str(victim.pod) for victim in remedy.victims)
-    told = f"it would fit on {remedy.node} if these pods ended: {ended}"
+    text = f"it would fit on {remedy.node} if these pods ended: {ended}"
     if remedy.is_preemption:
-        return told
-    return f"{told} (kube-scheduler does not end them by itself, as not all have a lower priority)"
+        return text
+    return f"{text} (kube-scheduler does not end them by itself, as not all have a lower priority)"
 
 
 def _describe_impossible(explanation: Explanation) -> str:

@@ -35,8 +35,8 @@ class Verdict(enum.Enum):
     FITS = "room"
     FRAGMENTED = "enough free memory, but not in one card"
     FULL = "too little free memory"
-    IN_USE = "too few cards that nobody uses"
-    SETTLING = "the cards of its pods are not settled yet"
+    IN_USE = "too few unused cards"
+    UNCONFIRMED = "the cards of its pods are not confirmed yet"
     """Free room may be taken: a card is recorded beyond its size, or a pod was bound whose card is not known, until the
     node confirms which pod has which."""
     CLOSED = "cards with room are closed for a while: containers of deleted pods may still use them"
@@ -49,7 +49,9 @@ class Verdict(enum.Enum):
     NO_CARDS = "no cards, or none that can be read"
 
 
-HOPEFUL = frozenset({Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.SETTLING, Verdict.CLOSED})
+POSSIBLE = frozenset(
+    {Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.UNCONFIRMED, Verdict.CLOSED}
+)
 """The verdicts of nodes that hold the request now, or would if pods ended."""
 
 
@@ -157,7 +159,7 @@ class Explanation:
     @property
     def can_fit_where_asked(self) -> bool:
         """The same of the nodes that kube-scheduler asked about."""
-        return any(each.verdict in HOPEFUL for each in self.classes)
+        return any(each.verdict in POSSIBLE for each in self.classes)
 
     @property
     def best(self) -> tuple[FreeCard, ...]:
@@ -184,14 +186,14 @@ class Explainer:
     def add(self, node: NodeState) -> None:
         """Take one node into account."""
         look = _Look.at(node, self._request)
-        verdict = look.judge(node, self._request)
+        verdict = look.evaluate(node, self._request)
         gathered = self._classes.setdefault((verdict, tuple(sorted(look.sizes))), _Gathered())
         gathered.add(node.name, look)
         self._largest_now = max(self._largest_now, _most(look.rooms, self._request))
         self._largest_ever = max(self._largest_ever, _most(look.ever, self._request))
         if verdict is Verdict.FITS:
             self._fit += 1
-        elif verdict in HOPEFUL and verdict not in (Verdict.SETTLING, Verdict.CLOSED):
+        elif verdict in POSSIBLE and verdict not in (Verdict.UNCONFIRMED, Verdict.CLOSED):
             self._hopeful += 1
             entry = (_nearness(look.rooms, self._request), node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop
@@ -234,9 +236,9 @@ class Explainer:
         return None
 
 
-def judge(node: NodeState, request: CardRequest) -> Verdict:
+def evaluate(node: NodeState, request: CardRequest) -> Verdict:
     """Say why a node cannot hold a request, or that it can."""
-    return _Look.at(node, request).judge(node, request)
+    return _Look.at(node, request).evaluate(node, request)
 
 
 @dataclass(slots=True)
@@ -289,7 +291,7 @@ class _Look:
                 found.settled += units >= least and card.takes(use)
         return found
 
-    def judge(self, node: NodeState, request: CardRequest) -> Verdict:
+    def evaluate(self, node: NodeState, request: CardRequest) -> Verdict:
         if not node.known or not self.sizes:
             return Verdict.NO_CARDS
         if node.fits(request):
@@ -302,8 +304,8 @@ class _Look:
             return Verdict.TOO_SMALL
         if self.usable < request.cards:
             return Verdict.UNUSABLE
-        if node.is_settling or self.settled >= request.cards:
-            return Verdict.SETTLING
+        if node.is_unconfirmed or self.settled >= request.cards:
+            return Verdict.UNCONFIRMED
         if self.open >= request.cards:
             return Verdict.CLOSED
         if request.whole:

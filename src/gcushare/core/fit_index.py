@@ -1,7 +1,7 @@
 """Which nodes fit a request, best first, kept up to date by looking only at the nodes that changed.
 
 A filter call must not walk 5,000 nodes, and from one call to the next only a few of them change. So every *shape* of
-request has an index over the ledger, and one log of changes tells each index which nodes to look at again.
+request has an index over the ledger, and one log of changes says which nodes to look at again.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class FitIndex:
                 self._follow(name)
 
     def fits(self, name: str) -> bool:
-        """Whether the node fits; False for a node that nobody knows."""
+        """Whether the node fits; False for an unknown node."""
         return name in self._ranks
 
     def score(self, name: str) -> int:
@@ -146,7 +146,7 @@ class FitIndex:
         return chosen
 
     def recount(self) -> list[str]:
-        """Rank every node anew; returns the names whose rank was wrong before. As dear as building the index."""
+        """Rank every node again; returns the names whose rank was wrong before. As dear as building the index."""
         self.refresh()
         known = self._ranks
         fresh = {name: rank for name, node in self._ledger.nodes.items() if (rank := self._rank(node)) is not None}
@@ -241,7 +241,7 @@ class FitIndexes:
         return indexes[self._recounted % len(indexes)].recount()
 
     def find(self, shape: Shape) -> FitIndex | None:
-        """Return the shape's index, refreshed, where somebody asked for it lately; makes none and keeps none longer."""
+        """Return the shape's index, refreshed, where it was asked for lately; makes none and keeps none longer."""
         index = self._by_shape.get(shape)
         if index is not None:
             index.refresh()

@@ -43,7 +43,7 @@ class Ledger:
     """Nodes, cards and assignments by pod uid. Not for several threads: one owner applies, reserves and asks.
 
     An assignment is *reserved* from ``reserve`` until ``apply`` confirms it or ``roll_back`` returns it, and
-    *observed* after ``apply``. ``listen`` tells which node changed, after each change.
+    *observed* after ``apply``. ``listen`` reports which node changed, after each change.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class Ledger:
         return None if is_known or counted == observed else Drift(uid, counted, observed)
 
     def recount_node(self, name: str) -> FigureDrift | None:
-        """Count a node's sums anew from its assignments; says what was wrong before, None where nothing was."""
+        """Count a node's sums again from its assignments; says what was wrong before, None where nothing was."""
         node = self._nodes.get(name)
         wrong = [] if node is None else node.recount()
         if node is None or not wrong:

@@ -18,7 +18,7 @@ from gcushare.core.requests import PodRequest
 class Candidate:
     """A pod bound to this node whose containers do not all hold ids yet.
 
-    ``card_indexes`` are the cards kept for it, empty for a pod that nobody assigned. ``served`` counts its containers
+    ``card_indexes`` are the cards kept for it, empty for a pod without an assignment. ``served`` counts its containers
     that were given ids, in the kubelet's order. ``is_unsettled``: what was kept for it was handed out, and to whom is
     not known yet.
     """
@@ -46,7 +46,7 @@ class Candidate:
 def order_candidates(candidates: Iterable[Candidate], units: int, *, whole: bool = False) -> list[Candidate]:
     """The pods that a call for ``units`` can mean, likeliest first.
 
-    A pod half served comes first, then by assume time (pods that nobody assigned last), then creation, then uid.
+    A pod half served comes first, then by assume time (pods without an assignment last), then creation, then uid.
     """
     meant = [c for c in candidates if c.next_units == units and c.request.cards.whole == whole]
     return sorted(

@@ -39,7 +39,7 @@ class Assignment:
     """The card or cards that a pod holds on a node. ``assigned`` says that the node side has confirmed it.
 
     ``unplaced``: the units of memory that a bound pod will have on a card of which it is not known which; it has no
-    grants then. ``unrecorded``: the node tells of it, and no record of the pod does.
+    grants then. ``unrecorded``: the node reports it, and no record of the pod does.
     """
 
     pod: PodRef
@@ -72,7 +72,7 @@ class CardState:
     __slots__ = (
         "card",
         "index",
-        "is_settling",
+        "is_unconfirmed",
         "kept",
         "pods",
         "serves_memory",
@@ -91,7 +91,7 @@ class CardState:
         self.pods = 0
         self.kept = 0
         """Units that pods of this node may turn out to have here, whose cards are not known yet."""
-        self.is_settling = False
+        self.is_unconfirmed = False
         """Whether a pod of this node is about to be recorded on another card, so that free room may be its own."""
         self.serves_memory = self.serves_whole = True
         """What the node's plugin hands out of this card."""
@@ -116,7 +116,7 @@ class CardState:
 
     @property
     def free(self) -> int:
-        """Units that nobody holds, on any card, healthy or not; 0 where a pod holds the whole card."""
+        """Units that no pod holds, on any card, healthy or not; 0 where a pod holds the whole card."""
         return 0 if self.whole else max(0, self.total - self.used)
 
     @property
@@ -127,14 +127,14 @@ class CardState:
     @property
     def grantable(self) -> int:
         """Units that a new pod may be given here: none on a card that takes none, or while the node settles."""
-        if self.whole or self.is_settling or not self.takes_memory:
+        if self.whole or self.is_unconfirmed or not self.takes_memory:
             return 0
         return max(0, self.total - self.used - self.kept)
 
     @property
     def is_empty(self) -> bool:
         """Whether a pod may be given this card whole."""
-        return self.takes_whole and not (self.pods or self.kept or self.is_settling)
+        return self.takes_whole and not (self.pods or self.kept or self.is_unconfirmed)
 
     def serves(self, request: CardRequest) -> bool:
         """Whether the node's plugin hands out of this card what the request is for, whoever uses it now."""
@@ -155,14 +155,14 @@ class NodeState:
     ``largest_free``: the most units one card can grant; ``largest_shared_free``: the same among cards in shared use;
     ``empty_cards``: cards that can be granted whole. They follow every change; reading them is a look-up.
     ``serves_memory`` and ``serves_whole``: what the node's plugin hands out; a pod that holds the other, from before
-    the plugin was told so, stays counted.
+    the plugin learned that, stays counted.
     """
 
     __slots__ = (
         "assignments",
         "cards",
         "empty_cards",
-        "is_settling",
+        "is_unconfirmed",
         "known",
         "largest_free",
         "largest_shared_free",
@@ -178,7 +178,7 @@ class NodeState:
     def __init__(self, name: str) -> None:
         self.name = name
         self.known = False
-        self.is_settling = False
+        self.is_unconfirmed = False
         self.serves_memory = self.serves_whole = True
         self.unit: MemoryUnit | None = None
         self.cards: dict[int, CardState] = {}
@@ -239,7 +239,7 @@ class NodeState:
         return self.largest_free >= request.units > 0
 
     def recount(self) -> list[str]:
-        """Count the cards and the cached answers anew from the assignments; says in words what was wrong before."""
+        """Count the cards and the cached answers again from the assignments; says in words what was wrong before."""
         counted = {index: (state.used, state.whole, state.pods) for index, state in self.cards.items()}
         figures = self._figures()
         for state in self.cards.values():
@@ -282,7 +282,7 @@ class NodeState:
         return tuple(word for word, is_served in served if is_served)
 
     def is_void(self) -> bool:
-        """Whether nothing is known of the node and nobody names it, so that it can be dropped."""
+        """Whether nothing is known of the node and nothing names it, so that it can be dropped."""
         return not self.known and not self.assignments
 
     def _count(self, grant: CardGrant) -> None:
@@ -301,11 +301,11 @@ class NodeState:
             del self.cards[index]
         if list(self.cards) != sorted(self.cards):
             self.cards = dict(sorted(self.cards.items()))
-        is_settling = self.is_settling = self._has_unsettled_excess()
+        is_unconfirmed = self.is_unconfirmed = self._has_unconfirmed_excess()
         unplaced = self.find_unplaced() if self.unplaced else ()
         largest_free = largest_shared_free = empty_cards = total = used = 0
         for state in self.cards.values():
-            state.is_settling = is_settling
+            state.is_unconfirmed = is_unconfirmed
             state.kept = sum(units for units in unplaced if units <= state.total) if unplaced else 0
             total += state.total
             used += state.held
@@ -319,16 +319,18 @@ class NodeState:
         self.empty_cards, self.total, self.used = empty_cards, total, used
 
     def find_unplaced(self) -> tuple[int, ...]:
-        """The units of each pod whose card is not known, but for those of which the node itself tells the card.
+        """The units of each pod whose card is not known, but for those whose card the node itself reports.
 
         Which card such a pod gets is the node's choice, so its units are kept free on every card that could take it.
         """
-        told = {str(held.pod) for held in self.assignments.values() if held.unrecorded}
+        reported = {str(held.pod) for held in self.assignments.values() if held.unrecorded}
         return tuple(
-            units for uid, units in self.unplaced.items() if not told or str(self.assignments[uid].pod) not in told
+            units
+            for uid, units in self.unplaced.items()
+            if not reported or str(self.assignments[uid].pod) not in reported
         )
 
-    def _has_unsettled_excess(self) -> bool:
+    def _has_unconfirmed_excess(self) -> bool:
         """Whether a card is recorded beyond its size while one of its pods has not been admitted yet.
 
         The kubelet admits pods of equal size in any order: one of them is corrected to this card before the other's

@@ -55,7 +55,7 @@ class _RoomAfter:
         self.is_left = True
 
     def left(self, kept: RoomLeft) -> int:
-        """Units that nobody holds or has been promised."""
+        """Units that no pod holds or has been promised."""
         state = self._state
         return kept.get(state.index, 0 if self._whole else state.total - self._used)
 

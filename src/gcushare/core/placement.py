@@ -1,6 +1,6 @@
 """Placement policies as tables: which card of a node, and which node, a request should take.
 
-All policies are deterministic: equal candidates are told apart by the lowest card index, nodes by name.
+All policies are deterministic: equal candidates are ordered by the lowest card index, nodes by name.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _emptiest_card(state: CardState) -> tuple[int, ...]:
 
 
 CARD_POLICIES: Mapping[str, CardPolicy] = {"binpack": _fullest_card, "spread": _emptiest_card}
-"""``binpack``: the fullest card that fits (the seeds' way); a card in use goes before an empty one, which stays free
-for pods that want it whole. ``spread``: the card with the most free units."""
+"""``binpack``: the fullest card that fits, as upstream gpushare does; a card in use goes before an empty one,
+which stays free for pods that want it whole. ``spread``: the card with the most free units."""
 
 
 WHOLE_CARD_POLICIES: Mapping[str, WholeCardPolicy] = {CLOSE: choose_close_cards, LOOSE: choose_loose_cards}
@@ -51,7 +51,7 @@ def _fullest_node(node: NodeState, request: CardRequest) -> float:
         return _preferring_close(node, request, fill / 2 if node.serves_memory else (1.0 + fill) / 2)
     if node.largest_shared_free >= request.units * request.cards:
         return (1.0 + fill) / 2
-    # An untouched card has to be opened: rather where nobody could have been given it whole.
+    # An untouched card has to be opened: rather where no pod could have been given it whole.
     return fill / 4 if node.serves_whole else (1.0 + fill) / 4
 
 

@@ -61,10 +61,10 @@ def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Vict
 
     Exact where the request needs one card, where no victim holds several of the cards, and where few do (see
     ``EXACT_WORK``); else every pod of the set is needed, but a smaller set may exist. None too while the node settles:
-    what is free there is known in a moment, and nobody must end for it; and where the node serves no whole cards, or
+    what is free there is known in a moment, and no pod must end for it; and where the node serves no whole cards, or
     nothing else, whoever ends.
     """
-    if node.is_settling or not node.serves(request):
+    if node.is_unconfirmed or not node.serves(request):
         return None
     if node.fits(request):
         return ()

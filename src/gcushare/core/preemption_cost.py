@@ -14,7 +14,7 @@ class PreemptionCost:
     """One card and the victims on it that may end. ``need`` is what has to come free, in the unit of the amounts.
 
     Of victims only amounts are kept: two that hold as much are as good as each other here. ``everybody``: the card is
-    free enough only when nobody is left on it, as for a request for the whole card; then amounts count pods.
+    free enough only when no pod is left on it, as for a request for the whole card; then amounts count pods.
     """
 
     __slots__ = ("_everybody", "_need", "_others", "_others_sum", "_violators", "_violators_sum")

@@ -50,7 +50,7 @@ class ResourceNames:
 
 @dataclass(frozen=True, slots=True)
 class CardSelection:
-    """A pod author's wish for certain cards; each word is a card's uuid, index or model. Empty ``use`` means any."""
+    """A pod author's choice of cards; each word is a card's uuid, index or model. Empty ``use`` means any."""
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class CardRequest:
     """What placement has to find on one node: ``cards`` cards with ``units`` free units each, or that many whole ones.
 
     For whole cards ``units`` is 0: a whole card is granted whatever its size. ``whole_policy``, a name of
-    ``placement.WHOLE_CARD_POLICIES``, says which are taken; it is the default's where nobody asks for whole cards.
+    ``placement.WHOLE_CARD_POLICIES``, says which are taken; the default's where no whole cards are requested.
     """
 
     units: int

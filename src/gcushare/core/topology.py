@@ -1,7 +1,7 @@
 """Which of a node's cards a pod is given whole: those close together, or those that spare the tight groups.
 
 Closeness has two levels: a link group (cards with a direct link or one switch between them) lies within a NUMA node,
-where the machine tells. Where it tells nothing all cards are equally close.
+where the machine reports them. Where it reports none all cards are equally close.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def choose_close_cards(places: Sequence[CardPlace], count: int) -> tuple[int, ..
     """Choose ``count`` cards that are as close as can be; None when there are fewer.
 
     The tightest group that is large enough is used up first, so that larger ones stay whole for pods that need them;
-    equal groups are told apart by their first card. Where no group is large enough, whole groups are joined, the
+    equal groups are ordered by their first card. Where no group is large enough, whole groups are joined, the
     largest first.
     """
     if count <= 0 or len(places) < count:
@@ -91,7 +91,7 @@ def _tightest_first(places: Sequence[CardPlace]) -> Callable[[Sequence[CardPlace
 
 
 def _by_link(places: Sequence[CardPlace]) -> list[list[CardPlace]]:
-    """The link groups, split by NUMA node; a card whose link nobody tells is alone."""
+    """The link groups, split by NUMA node; a card whose links are unknown is alone."""
     return _grouped(places, lambda place: (place.numa_node, place.link_group or place.index))
 
 

@@ -23,7 +23,7 @@ class UnitTotals:
     many cards are free, shared or held whole; ``unusable``: sick or cordoned ones, whatever their mode.
     ``sizes_of_cards``: how many usable cards have how many units; ``empty_of_nodes`` and ``usable_of_nodes``: how many
     nodes have how many cards that a pod may be given whole, now and if every pod ended. ``unrecorded``: units that pods
-    hold of which only the node tells; ``unplaced``: those of bound pods whose card is not known; ``closed``: how many
+    hold that only the node reports; ``unplaced``: those of bound pods whose card is not known; ``closed``: how many
     cards are closed to which use for pods that are gone.
     """
 
@@ -126,7 +126,7 @@ class _Part:
 
 
 class ClusterTotals:
-    """The totals of a ledger by unit name; empty for nodes whose unit nobody told."""
+    """The totals of a ledger by unit name; empty for nodes whose unit is unknown."""
 
     def __init__(self, ledger: Ledger, changes: ChangeLog) -> None:
         self._ledger = ledger

@@ -31,7 +31,7 @@ class MemoryUnit:
         return memory_bytes * self.per_gib // GIB
 
     def bytes_of(self, units: int) -> int:
-        """The bytes that ``units`` stand for, rounded down to a whole byte (a third of a byte is nobody's)."""
+        """The bytes that ``units`` stand for, rounded down to a whole byte (a third of a byte cannot be used)."""
         return units * GIB // self.per_gib
 
     def remainder_bytes(self, memory_bytes: int) -> int:

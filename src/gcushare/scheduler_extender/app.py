@@ -64,7 +64,7 @@ from gcushare.wire.objects import Node, Pod
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
 """For requests under way at the end: above the time that a bind may take."""
 BINDS_DRAIN_S = BindTimes().total_s + 0.5
-"""For binds that nobody waits for any more, and may have begun just before the last request was cut."""
+"""For binds whose caller is gone, and may have begun just before the last request was cut."""
 EVENTS_DRAIN_S = 0.5
 DRAIN_S = REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S + 1.0
 """For all of it one after the other, and what ending a server takes beside; the Lease is given up after it."""
@@ -80,7 +80,7 @@ class Followers:
     pods: Reflector[Pod]
 
     async def wait_synced(self) -> None:
-        """Return once both pictures were complete."""
+        """Return once both watch caches were complete."""
         await self.nodes.synced.wait()
         await self.pods.synced.wait()
 
@@ -169,8 +169,8 @@ class Extender:
         app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
         wakes = {each.vendor_name: each.wakes.counters for each in self.services}
-        told = EventCollector(self.recorder.counters, reports, wakes)
-        register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), told])
+        events = EventCollector(self.recorder.counters, reports, wakes)
+        register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), events])
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
         return app
@@ -238,7 +238,7 @@ class Extender:
         await asyncio.Event().wait()
 
     async def _stand_when_synced(self, leading: Leading) -> None:
-        """Stand for election only with a complete picture: a leader that cannot answer is worse than none."""
+        """Stand for election only with complete watch caches: a leader that cannot answer is worse than none."""
         await self.followers.wait_synced()
         await leading.run()
 
@@ -279,9 +279,9 @@ class Extender:
             return None
         namespace = election.lease_namespace or client.config.namespace
         lease = ApiLease(client, namespace, election.lease_name)
-        pictures: dict[str, WatchCache] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
+        caches: dict[str, WatchCache] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
         stale_s = STALE_SHARE * self._settings.follow.watch_stall
-        return Leading(lease, self._identity, pictures, times=election.times(), stale_s=stale_s)
+        return Leading(lease, self._identity, caches, times=election.times(), stale_s=stale_s)
 
     def _make_followers(self, client: KubeClient) -> Followers:
         follow = self._settings.follow

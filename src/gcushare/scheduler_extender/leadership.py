@@ -1,12 +1,12 @@
-"""Whether this replica serves: it holds the Lease, and its picture holds whatever the leader before it did.
+"""Whether this replica serves: it holds the Lease, and its watch caches hold whatever the leader before it did.
 
-A follower's watches may be half open or broken for hours while its Lease requests go through. Elected with such a
-picture it would give away what others hold, so:
+A follower's watches may be half open or broken for hours while its Lease requests go through. Elected with such
+caches it would give away what others hold, so:
 
-- elected, it serves only once its picture holds what stood on the API server after the election (`catch_up`);
+- elected, it serves only once its watch caches hold what stood on the API server after the election (`catch_up`);
 - while a watch has been silent for too long it stands aside, so that a replica that is current takes the Lease.
 
-Standing aside ends after a while even if nothing was heard: where nobody took the Lease there is nobody better. A
+Standing aside ends after a while even if nothing was heard: where no other replica took the Lease, none is better. A
 leader that no other has followed has bound every pod since its watch broke, and knows what it bound: it may refuse room
 that came free, but it gives nothing away twice.
 """
@@ -51,9 +51,9 @@ class WatchCache(Protocol):
 
 
 class Leading:
-    """The leadership of one of several replicas; ``run`` it in a task of its own once the pictures are complete.
+    """The leadership of one of several replicas; ``run`` it in a task of its own once the watch caches are complete.
 
-    ``stale_s``: the age from which a picture is no reason to lead. ``is_leader``, ``holder`` and ``holds`` answer as
+    ``stale_s``: the age from which a cache is no reason to lead. ``is_leader``, ``holder`` and ``holds`` answer as
     `ports.Leadership` says.
     """
 
@@ -61,7 +61,7 @@ class Leading:
         self,
         lease: LeasePort,
         identity: str,
-        pictures: Mapping[str, WatchCache],
+        caches: Mapping[str, WatchCache],
         *,
         times: LeaseTimes,
         stale_s: float,
@@ -71,7 +71,7 @@ class Leading:
         self._elector = LeaderElector(
             lease, identity, times=times, listener=self._note_change, stands=self._stands, clock=self._clock
         )
-        self._pictures = pictures
+        self._caches = caches
         self._stale_s = stale_s
         # The others see the Lease run out at their first look after its duration, counted from their last one.
         self._aside_s = times.duration_s + 3 * times.retry_s
@@ -126,8 +126,8 @@ class Leading:
         failed = False
         try:
             async with asyncio.TaskGroup() as tasks:
-                for name, picture in self._pictures.items():
-                    tasks.create_task(picture.catch_up(), name=f"catch up with {name}")
+                for name, cache in self._caches.items():
+                    tasks.create_task(cache.catch_up(), name=f"catch up with {name}")
         except* GcushareError as errors:
             failed = True
             log.warning("elected, but cannot catch up yet %s", fields(reason=errors.exceptions[0]))
@@ -135,7 +135,7 @@ class Leading:
             await self._clock.sleep(_RETRY_S)
             return
         self._proven_term = term
-        log.info("picture is current %s", fields(ms=round((self._clock.monotonic() - started) * 1000)))
+        log.info("watch caches are current %s", fields(ms=round((self._clock.monotonic() - started) * 1000)))
 
     def _stands(self) -> bool:
         now = self._clock.monotonic()
@@ -149,8 +149,8 @@ class Leading:
         return now >= self._aside_since + self._aside_s
 
     def _find_problem(self, now: float) -> str | None:
-        for name, picture in self._pictures.items():
-            age_s = picture.age_s
+        for name, cache in self._caches.items():
+            age_s = cache.age_s
             if age_s is not None and age_s > self._stale_s:
                 return f"the watch of {name} has been silent for {age_s:.0f} s"
         if self._proving_since is not None and now > self._proving_since + _PROOF_S:

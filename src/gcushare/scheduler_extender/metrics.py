@@ -1,4 +1,4 @@
-"""What /metrics tells. Counting on the hot path is an addition; sums over nodes are made when somebody scrapes."""
+"""What /metrics shows. Counting on the hot path is an addition; sums over nodes are made at a scrape."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class VendorCollector(Collector):
                 ("units_free", "Units that new pods may be given."),
                 ("largest_request_units", "The largest request of one card that fits now."),
                 ("pods_holding", "Pods bound to nodes with cards."),
-                ("units_unrecorded", "Units that pods hold of which no record tells, by their nodes."),
+                ("units_unrecorded", "Units that pods hold without a record of it, as their nodes report them."),
                 ("units_unplaced", "Units of bound pods whose card is not known; kept free on every card."),
             )
         }
@@ -179,18 +179,18 @@ class VendorCollector(Collector):
 
 
 class WatchFigures(Protocol):
-    """What a watch tells of itself; ``kube.reflector.Reflector`` does."""
+    """What a watch says of itself; ``kube.reflector.Reflector`` does."""
 
     counters: ReflectorCounters
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since the picture was proven current; None before the first proof."""
+        """Seconds since the watch cache was proven current; None before the first proof."""
         ...
 
 
 class ReplicaCollector(Collector):
-    """The figures of this replica: whether it leads, and how current its picture is."""
+    """The figures of this replica: whether it leads, and how current its watch caches are."""
 
     def __init__(self, leadership: Leadership, watches: Mapping[str, WatchFigures]) -> None:
         self._leadership = leadership
@@ -202,7 +202,7 @@ class ReplicaCollector(Collector):
         leading.add_metric((), int(self._leadership.is_leader))
         age = GaugeMetricFamily(
             "gcushare_watch_age_seconds",
-            "Time since the API server last proved the picture current.",
+            "Time since the API server last proved the watch cache current.",
             labels=("resource",),
         )
         counters = {
@@ -226,7 +226,7 @@ class ReplicaCollector(Collector):
 
 
 class EventCollector(Collector):
-    """What became of the Events handed over, of the refusals that were to be told, and of pods with room."""
+    """What became of the Events handed over, of the refusals that were to be reported, and of pods with room."""
 
     def __init__(
         self, recorded: RecorderCounters, reports: Mapping[str, RefusalCounters], wakes: Mapping[str, WakeCounters]
@@ -255,7 +255,7 @@ class EventCollector(Collector):
             labels=("vendor", "outcome"),
         )
         for vendor, report in self._reports.items():
-            reports.add_metric((vendor, "told"), report.told)
+            reports.add_metric((vendor, "reported"), report.reported)
             reports.add_metric((vendor, "dropped"), report.dropped)
         yield reports
         wakes = CounterMetricFamily(

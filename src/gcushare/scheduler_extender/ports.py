@@ -50,7 +50,7 @@ class Leadership(Protocol):
 
     @property
     def holder(self) -> str:
-        """Who serves, as far as is known; empty when nobody does."""
+        """Who serves, as far as is known; empty when no replica does."""
         ...
 
     def holds(self, margin_s: float) -> bool:
@@ -65,7 +65,7 @@ class Alone:
     holder = ""
 
     def holds(self, margin_s: float) -> bool:
-        """There is nobody else."""
+        """There is no other replica."""
         return True
 
 

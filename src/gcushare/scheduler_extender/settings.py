@@ -79,7 +79,7 @@ class PlacementSettings:
     whole_card_policy: str = setting(
         parsers.one_of(*WHOLE_CARD_POLICIES, metavar="POLICY"),
         default="close",
-        help="Which cards a pod is given whole: close those of one link group or NUMA node, where the machine tells; "
+        help="Which cards a pod is given whole: close those of one link group or NUMA node, where they are known; "
         "loose the odd ones, which leaves the groups to others. A pod may choose its own by the annotation "
         "gcushare.io/whole-card-policy.",
     )
@@ -180,7 +180,7 @@ class FollowSettings:
 
 @settings
 class ExtenderSettings:
-    """Every setting of ``gcushare-scheduler-extender``."""
+    """The settings of ``gcushare-scheduler-extender``."""
 
     placement: PlacementSettings = group(PlacementSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=EXTENDER_PORT)

@@ -1,4 +1,4 @@
-"""The words of each vendor's family on the wire, one frozen value each. It imports nobody.
+"""The words of each vendor's family on the wire, one frozen value each. It imports nothing of ours.
 
 Adding a family is one file here and one card source in ``gcushare.cards``.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordKeys:
-    """Annotation keys of the record on a pod; the seeds' exact words, so that their systems and scripts read them."""
+    """Annotation keys of the record on a pod: exactly the manual's and upstream gpushare's, whose scripts read them."""
 
     card_index: str
     card_units: str
@@ -54,7 +54,7 @@ class Vendor:
     device_nodes: DeviceNodes
     cdi_kind: str
     refused_reason: str
-    """Filter's reason for a request of memory, in the seeds' words; it lands in the FailedScheduling event."""
+    """Filter's reason for a request of memory, in upstream gpushare's words; it lands in the FailedScheduling event."""
     refused_whole_reason: str
     """Filter's reason for a request of whole cards."""
     default_unit: str
@@ -64,7 +64,7 @@ class Vendor:
     cordon_annotation: str
     """On the Node, written by an admin: comma-separated card indexes or uuids that take no new pods."""
     visible_by_uuid: bool
-    """Whether the container toolkit is told cards by uuid (safe against renumbering) or by index."""
+    """Whether the container toolkit gets cards by uuid (safe against renumbering) or by index."""
     multi_card_runtime: bool
     """Whether the container runtime of this family can hand several cards to one container."""
 

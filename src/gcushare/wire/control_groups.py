@@ -5,7 +5,7 @@ The kubelet makes one control group per pod and writes the pod's uid into its na
 - cgroupfs: ``/kubepods/burstable/pod<uid>/<container>``;
 - systemd: ``.../kubepods-burstable-pod<uid, - as _>.slice/cri-containerd-<container>.scope``, with the kubelet's
   ``--cgroup-root`` before it (``kubelet-kubepods-...``), and ``...slice:cri-containerd:<container>`` of a runtime that
-  was told another driver than the kubelet;
+  was configured with another driver than the kubelet;
 - a static pod's uid is the 32 hex digits of its manifest's hash, without dashes.
 
 Source: man 7 cgroups; kubelet ``pkg/kubelet/cm/pod_container_manager_linux.go`` and ``cgroup_manager_linux.go``.

@@ -1,7 +1,7 @@
 """kube-scheduler's extender protocol: JSON over HTTP, decoded only as far as it is used, answers built as bytes.
 
 Source: k8s.io/kube-scheduler/extender/v1, whose Go structs carry no tags, so that the keys are capitalised; requests
-are written in the order Pod, Nodes, NodeNames. A list of names stays raw bytes until somebody needs the names: it is
+are written in the order Pod, Nodes, NodeNames. A list of names stays raw bytes until the names are needed: it is
 most of a request, and often the same as in the request before. Of a pod only its identity is decoded: what it asks for
 is the API server's to say, not a caller's.
 
@@ -209,7 +209,7 @@ class FilterDecoder:
         return self._split(body) or _read_filter_arguments(body)
 
     def _split(self, body: bytes) -> FilterArguments | None:
-        """Cut the list of names off the end, where kube-scheduler writes it, so that nobody has to scan it.
+        """Cut the list of names off the end, where kube-scheduler writes it, so that it need not be scanned.
 
         Sound whatever the pod contains: the text cannot stand inside a JSON string, whose quotes are escaped, and when
         it is found inside an object of the pod, what comes before it is not JSON with one brace added. Then, or when

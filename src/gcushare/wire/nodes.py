@@ -19,7 +19,7 @@ MAX_FALLBACK_CARDS = 64
 
 @dataclass(frozen=True, slots=True)
 class NodeCards:
-    """A node's cards of one vendor. ``unit`` is None where only the seeds' capacity figures are known.
+    """A node's cards of one vendor. ``unit`` is None where only upstream gpushare's capacity figures are known.
 
     ``modes``: what its plugin hands out; memory alone where no inventory says otherwise. ``unrecorded``: who holds
     cards beside the pods whose own records say so.
@@ -34,7 +34,7 @@ class NodeCards:
 def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping[str, object]) -> NodeCards | None:
     """Read a node's cards; None where it has none of this vendor.
 
-    The inventory annotation is the source. A node without one (another system's plugin) is read as the seeds' systems
+    The inventory annotation is the source. A node without one (another system's plugin) is read as upstream's systems
     do: its memory capacity divided equally by its card count.
 
     Raises:

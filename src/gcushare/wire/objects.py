@@ -1,6 +1,6 @@
 """Kubernetes objects, as far as this project reads or writes them.
 
-Slim on purpose: a field that nobody here uses is not declared, so the decoder skips it and it never takes memory.
+Slim on purpose: a field that is not used here is not declared, so the decoder skips it and it never takes memory.
 Every type is a frozen value; ``gc=False`` is safe because decoded JSON is a tree and cannot hold a cycle, and it keeps
 tens of thousands of cached objects out of the collector's walks.
 

@@ -1,4 +1,4 @@
-"""What a Pod object says to us: its request, its author's wishes, and the cards that it holds.
+"""What a Pod object says to us: its request, its author's options, and the cards that it holds.
 
 The extender, the plugin and the inspect tables all read pods through this module: one accounting.
 """
@@ -32,11 +32,11 @@ FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 MAX_CARDS_PER_POD = 16
 _MAX_WORDS = 64
 _MAX_WORD = 128
-"""Characters of a wish for cards; the indexes of filter keep wishes as long as their shape is asked for."""
+"""Characters of a choice of cards; the indexes of filter keep choices as long as their shape is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodWishes:
+class PodOptions:
     """What a pod's author asked for by annotation; None leaves it to the extender's settings."""
 
     node_policy: str | None = None
@@ -46,7 +46,7 @@ class PodWishes:
     cards: int = 1
 
 
-NO_WISHES = PodWishes()
+NO_OPTIONS = PodOptions()
 _RARE_WISHES = frozenset((keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS))
 
 
@@ -69,47 +69,47 @@ def pod_ref(pod: Pod) -> PodRef:
     return PodRef(meta.uid, meta.namespace, meta.name, meta.creation_timestamp or "", pod.spec.priority or 0)
 
 
-def pod_wishes(annotations: Mapping[str, str]) -> PodWishes:
-    """Read the author's wishes.
+def pod_options(annotations: Mapping[str, str]) -> PodOptions:
+    """Read the author's options (our annotations on the pod).
 
     Raises:
-        RemoteContractError: a wish is malformed; names the key, the value and what is accepted.
+        RemoteContractError: an option is malformed; names the key, the value and what is accepted.
     """
     if _RARE_WISHES.isdisjoint(annotations):
-        cards = _cards_wish(annotations)
-        return NO_WISHES if cards == 1 else PodWishes(cards=cards)
+        cards = _cards_option(annotations)
+        return NO_OPTIONS if cards == 1 else PodOptions(cards=cards)
     use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
-    return PodWishes(
+    return PodOptions(
         node_policy=_policy(annotations, keys.NODE_POLICY, NODE_POLICIES),
         card_policy=_policy(annotations, keys.CARD_POLICY, CARD_POLICIES),
         whole_card_policy=_policy(annotations, keys.WHOLE_CARD_POLICY, WHOLE_CARD_POLICIES),
         selection=CardSelection(use, avoid) if use or avoid else None,
-        cards=_cards_wish(annotations),
+        cards=_cards_option(annotations),
     )
 
 
 def pod_request(
-    pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None, is_bound: bool = False
+    pod: Pod, vendor: Vendor, *, options: PodOptions | None = None, is_bound: bool = False
 ) -> PodRequest | None:
-    """A pod's request, its author's wishes for cards included; None when it asks for no card of this vendor.
+    """A pod's request, its author's choice of cards included; None when it asks for no card of this vendor.
 
-    ``wishes``: taken instead of the pod's annotations. ``is_bound``: see ``parse_pod_request``.
+    ``options``: taken instead of the pod's annotations. ``is_bound``: see ``parse_pod_request``.
 
     Raises:
-        RemoteContractError: a quantity or a wish is malformed.
+        RemoteContractError: a quantity or an option is malformed.
         Refused: well-formed, but nothing that this system grants.
     """
-    found = pod_request_and_wishes(pod, vendor, wishes=wishes, is_bound=is_bound)
+    found = pod_request_and_options(pod, vendor, options=options, is_bound=is_bound)
     return None if found is None else found[0]
 
 
-def pod_request_and_wishes(
-    pod: Pod, vendor: Vendor, *, wishes: PodWishes | None = None, is_bound: bool = False
-) -> tuple[PodRequest, PodWishes] | None:
-    """As ``pod_request``, with the wishes that were read on the way.
+def pod_request_and_options(
+    pod: Pod, vendor: Vendor, *, options: PodOptions | None = None, is_bound: bool = False
+) -> tuple[PodRequest, PodOptions] | None:
+    """As ``pod_request``, with the options that were read on the way.
 
     Raises:
-        RemoteContractError: a quantity or a wish is malformed.
+        RemoteContractError: a quantity or an option is malformed.
         Refused: well-formed, but nothing that this system grants.
     """
     names = resource_names(vendor)
@@ -121,18 +121,18 @@ def pod_request_and_wishes(
     ):
         return None
     containers = [*(_resources(c, _init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
-    wishes = pod_wishes(pod.metadata.annotations) if wishes is None else wishes
-    if wishes.cards > 1:
-        _check_several_cards(vendor, containers, wishes.cards)
+    options = pod_options(pod.metadata.annotations) if options is None else options
+    if options.cards > 1:
+        _check_several_cards(vendor, containers, options.cards)
     request = parse_pod_request(
         containers,
         names,
-        cards_per_pod=wishes.cards,
-        selection=wishes.selection,
-        whole_policy=wishes.whole_card_policy or CLOSE,
+        cards_per_pod=options.cards,
+        selection=options.selection,
+        whole_policy=options.whole_card_policy or CLOSE,
         is_bound=is_bound,
     )
-    return None if request is None else (request, wishes)
+    return None if request is None else (request, options)
 
 
 def _check_several_cards(vendor: Vendor, containers: Iterable[ContainerResources], cards: int) -> None:
@@ -177,7 +177,7 @@ def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
 def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     """The cards that a bound, unfinished pod holds; None when it holds none.
 
-    The cards come from the record, the units from the pod's spec, which nobody can change: what the kubelet gives it,
+    The cards come from the record, the units from the pod's spec, which cannot be changed: what the kubelet gives it,
     whether or not such a request would have been granted. A pod without a record (bound by others, not yet recorded by
     the plugin) has no cards: its assignment has no grants, and says what it will have. One that asks for whole cards
     and has no record is none of ours, as far as is known: another plugin may serve that resource.
@@ -187,8 +187,8 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     """
     if not pod.spec.node_name or is_finished(pod):
         return None
-    # Once bound, wishes are history: an author who edits them must not make the pod hold less than it does.
-    request = pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
+    # Once bound, options are history: an author who edits them must not make the pod hold less than it does.
+    request = pod_request(pod, vendor, options=NO_OPTIONS, is_bound=True)
     if request is None:
         return None
     record = pod_record(pod, vendor)
@@ -202,15 +202,15 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
 def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
     """A bound pod of which no card is known: it has no grants, and the units that it will have on each of its cards.
 
-    Those of its memory, where they can be read at all; over several cards where its author's wish, read as the plugin
+    Those of its memory, where they can be read at all; over several cards where its author's option, read as the plugin
     reads it, says so.
     """
     units = 0
-    for wishes in (None, NO_WISHES):
+    for options in (None, NO_OPTIONS):
         try:
-            request = pod_request(pod, vendor, wishes=wishes, is_bound=True)
+            request = pod_request(pod, vendor, options=options, is_bound=True)
         except (RemoteContractError, Refused):
-            continue  # A wish that cannot be read is none; where the request cannot be read either, nothing is known.
+            continue  # An unreadable option is none; where the request is unreadable too, nothing is known.
         units = request.cards.units if request is not None else 0
         break
     return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
@@ -260,7 +260,7 @@ def _words(annotations: Mapping[str, str], key: str) -> tuple[str, ...]:
     return words
 
 
-def _cards_wish(annotations: Mapping[str, str]) -> int:
+def _cards_option(annotations: Mapping[str, str]) -> int:
     text = annotations.get(keys.CARDS)
     if text is None:
         return 1

@@ -28,7 +28,7 @@ from gcushare.wire.documents.explain import (
     explain_waiting,
 )
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import is_finished, pod_ref, pod_request, pod_wishes
+from gcushare.wire.pods import is_finished, pod_options, pod_ref, pod_request
 
 UNKNOWN_POLICY = "(the extender's default)"
 _MAX_UNREADABLE = 20
@@ -142,7 +142,7 @@ def _compute(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> Expla
     explainer = Explainer(request, priority=pod_ref(pod).priority)
     for node in snapshot.ledger.nodes.values():
         explainer.add(node)
-    wishes = pod_wishes(pod.metadata.annotations)
+    wishes = pod_options(pod.metadata.annotations)
     selection = request.selection
     asked = RequestDocument(
         request.units,

@@ -75,7 +75,7 @@ _INSPECT = fields(
             usedGPU=number,
             devices=each(_CARD),
             devs=each(_CARD),
-            unplaced=each(_HOLDER),
+            unknownCards=each(_HOLDER),
         )
     )
 )

@@ -12,7 +12,7 @@ from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import NO_WISHES, PodWishes, pod_request
+from gcushare.wire.pods import NO_OPTIONS, PodOptions, pod_request
 
 CardCounts = Mapping[int, int]
 """Units (ids) per card index; 1 per card that is held whole."""
@@ -152,18 +152,18 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
         try:
             return pod_request(pod, vendor, is_bound=True)
         except GcushareError:
-            return pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
-    request = pod_request(pod, vendor, wishes=NO_WISHES, is_bound=True)
+            return pod_request(pod, vendor, options=NO_OPTIONS, is_bound=True)
+    request = pod_request(pod, vendor, options=NO_OPTIONS, is_bound=True)
     count = len(record.card_indexes)
     if request is None or request.cards.whole or any(container.units % count for container in request.containers):
         return request
-    return pod_request(pod, vendor, wishes=PodWishes(cards=count), is_bound=True)
+    return pod_request(pod, vendor, options=PodOptions(cards=count), is_bound=True)
 
 
 def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
     """Why a bound pod's request is none that the extender grants; "" where it is one, or where it asks for no card."""
     try:
-        pod_request(pod, vendor, wishes=None if record is None else NO_WISHES)
+        pod_request(pod, vendor, options=None if record is None else NO_OPTIONS)
     except GcushareError as error:
         return str(error)
     return ""

@@ -43,7 +43,7 @@ RENEWED_S = 40.0
 """After how long a yes is asked about again when it is used: early, so that it outlives an API server that is busy."""
 
 _AGAIN_S = 5.0
-"""The pause after a renewal that nobody could answer."""
+"""The pause after a renewal that the API server could not answer."""
 
 _REFUSED_S = 10.0
 """How long a no is believed, so that a role that was just granted soon works."""
@@ -98,18 +98,18 @@ class Guard(Protocol):
         """Return where this request may be answered.
 
         Raises:
-            web.HTTPUnauthorized: no token, or one that nobody knows.
+            web.HTTPUnauthorized: no token, or an unknown one.
             ForbiddenError: its owner may not.
-            RetryableError: nobody can say now.
+            RetryableError: unknown at the moment.
         """
         ...
 
 
 class NoGuard:
-    """Lets everybody in."""
+    """Lets every caller in."""
 
     async def admit(self, request: web.Request) -> None:
-        """Let anybody pass."""
+        """Let every caller pass."""
 
 
 class TokenGuard:
@@ -125,17 +125,17 @@ class TokenGuard:
         self._budget = TokenReviewLimit(monotonic())
 
     async def admit(self, request: web.Request) -> None:
-        """Judge the request's bearer token, from memory where it was judged a moment ago."""
+        """Review the request's bearer token, from memory where it was reviewed a moment ago."""
         token = _bearer(request)
         if token is None:
             raise _unauthorized("a token of the cluster is needed: Authorization: Bearer <token>")
-        verdict = await self._judge(token, request.remote)
+        verdict = await self._check(token, request.remote)
         if not verdict.known:
             raise _unauthorized(verdict.problem)
         if verdict.problem:
             raise ForbiddenError(verdict.problem)
 
-    async def _judge(self, token: str, address: str | None) -> Verdict:
+    async def _check(self, token: str, address: str | None) -> Verdict:
         # Tokens are not kept: what is remembered could not be used by whoever reads it.
         key = hashlib.sha256(token.encode()).hexdigest()
         lock = self._asking.setdefault(key, asyncio.Lock())
@@ -171,7 +171,7 @@ class TokenGuard:
                 return self._refusal("", "the API server does not know this token; it may have expired", known=False)
             answer = (await self._reviews.review_access(found.user)).status
         except GcushareError as error:
-            log.warning("token cannot be judged %s", fields(reason=error))
+            log.warning("token cannot be reviewed %s", fields(reason=error))
             raise RetryableError(_why_not_asked(error)) from error
         name = found.user.username
         if not answer.allowed:
@@ -207,7 +207,7 @@ class TokenGuard:
         now = self._monotonic()
         is_paid = self._budget.spend_on_reader(now) if is_reader else self._budget.spend_on_stranger(address, now)
         if not is_paid:
-            raise RetryableError("too many tokens to be judged at once; try again in a moment", delay_s=1.0)
+            raise RetryableError("too many tokens to be reviewed at once; try again in a moment", delay_s=1.0)
 
 
 def _bearer(request: web.Request) -> str | None:

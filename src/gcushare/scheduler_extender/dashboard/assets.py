@@ -1,7 +1,7 @@
 """The page's files: read once from the package, named by their contents, kept compressed.
 
 The page itself is asked about at every visit and says which version of the files it wants; those stand under a path
-with that version, so browsers keep them for ever and never mix two releases.
+with that version, so browsers keep them permanently and never mix two releases.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Assets:
         """Answer with the file that the path names.
 
         Raises:
-            web.HTTPNotFound: no such file, or one of another version: then the page is to be loaded anew.
+            web.HTTPNotFound: no such file, or one of another version: then the page must be loaded again.
         """
         found = self._files.get(request.match_info["name"])
         if found is None or request.match_info["version"] != self.version or request.match_info["name"] == PAGE:

@@ -60,7 +60,7 @@ class PodDocument(_Document, frozen=True):
     """A pod on a node. ``grants`` are (card, units, 1 where it holds the card whole).
 
     ``reserved``: its binding is under way; ``assigned``: the node side has handed the card out. ``unrecorded``: the
-    node tells of it, and no record of the pod does.
+    node reports it, and no record of the pod does.
     """
 
     uid: str
@@ -107,7 +107,7 @@ class NodeDocument(_Document, frozen=True):
 
 
 class WaitingDocument(_Document, frozen=True):
-    """A pod without a node. ``problem``: nobody can grant it; ``scheduler``: what kube-scheduler wrote on it."""
+    """A pod without a node. ``problem``: why it cannot be granted; ``scheduler``: what kube-scheduler wrote on it."""
 
     vendor: str
     uid: str
@@ -134,7 +134,7 @@ class VendorDocument(_Document, frozen=True):
 
 
 class ReplicaDocument(_Document, frozen=True, omit_defaults=False):
-    """Who answers. ``age_s``: seconds since the API server proved the picture current; ``now_ms``: our wall clock."""
+    """Who answers. ``age_s``: seconds since the watch cache was proven current; ``now_ms``: our wall clock."""
 
     leads: bool
     holder: str
@@ -194,7 +194,7 @@ def node_document(vendor: Vendor, node: NodeState, beside: Beside) -> NodeDocume
         empty_cards=node.empty_cards,
         serves="both" if len(node.modes) > 1 else "".join(node.modes),
         uncounted=vendor.name in beside.note.uncounted,
-        settling=node.is_settling,
+        settling=node.is_unconfirmed,
         assumed_unit=node.unit is None,
         unready=beside.note.unready,
         unschedulable=beside.note.unschedulable,

@@ -1,7 +1,7 @@
-"""The page's picture as bytes: a snapshot in pieces, and what changed since a position, each document encoded once.
+"""The page's data as bytes: a snapshot in pieces, and what changed since a position, each document encoded once.
 
 Every reader remembers a position in one bounded log of names and is owed nothing else: no queue per reader, a node
-that changed ten times is told once, and a reader that fell too far behind is told to read the snapshot again.
+that changed ten times is sent once, and a reader that fell too far behind must read the snapshot again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Feed:
             await self._wake.wait()
 
     async def snapshot(self, replica: ReplicaDocument) -> AsyncGenerator[bytes, None]:
-        """Write the whole picture in pieces, with the mark of its beginning: what changes meanwhile is told again."""
+        """Write the whole snapshot in pieces, with its position: what changes meanwhile is sent again."""
         head = {
             "version": SNAPSHOT_VERSION,
             "mark": str(self.mark),

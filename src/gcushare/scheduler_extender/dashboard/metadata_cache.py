@@ -1,4 +1,4 @@
-"""What the page tells beyond the ledger: labels, readiness, corrections, owners, the scheduler's own words.
+"""What the page shows beyond the ledger: labels, readiness, corrections, owners, the scheduler's own words.
 
 Fed by the same watches as the ledger, after it. Only nodes and pods that the ledger knows are kept, and of their
 labels only what people look for.
@@ -71,7 +71,7 @@ class MetadataCache:
                 self._touch_node(state.vendor.name, name)
 
     def lose_node(self, name: str) -> None:
-        """Take note that a node is gone; the ledger tells the readers."""
+        """Take note that a node is gone; the ledger notifies the readers."""
         self.nodes.pop(name, None)
 
     # Pods
@@ -95,7 +95,7 @@ class MetadataCache:
         was_waiting = self._waiting.pop(uid, None) is not None
         if was_waiting:
             self._touch_pod(uid)
-        # A confirmed reservation changes no figure, so the ledger tells nobody; the page shows the difference.
+        # A confirmed reservation changes no figure, so the ledger notifies no listener; the page shows the difference.
         for state in holders:
             self._follow_holder(state, uid, is_new=is_new or was_waiting)
 

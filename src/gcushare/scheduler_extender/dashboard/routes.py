@@ -56,7 +56,7 @@ class Dashboard:
     @property
     def endpoints(self) -> list[tuple[str, str]]:
         """What the extender's list of endpoints says of the page."""
-        return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live picture")]
+        return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live view")]
 
     def routes(self, around: Surroundings) -> list[web.RouteDef]:
         """The routes with their handlers; none where the page is off."""

@@ -24,7 +24,7 @@ class DashboardSettings:
         parsers.choice(Access),
         default=Access.TOKEN,
         help="The page at /dashboard/: token asks each reader for a token of the cluster whose owner may get the "
-        "non-resource URL /gcushare/dashboard (needs the rights of system:auth-delegator); open shows it to everybody "
+        "non-resource URL /gcushare/dashboard (needs the rights of system:auth-delegator); open shows it to everyone "
         "who reaches the port, as inspect is; off serves no page and keeps nothing for it.",
     )
     dashboard_readers: int = setting(

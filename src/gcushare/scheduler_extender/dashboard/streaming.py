@@ -1,4 +1,4 @@
-"""Changes as server-sent events: what changed, when a reader must begin anew, and a sign of life in between."""
+"""Changes as server-sent events: what changed, when a reader must begin again, and a sign of life in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import Feed, Mark, parse_mark
 
 PAUSE_S = 0.2
-"""Changes within this time are told at once: five pictures a second are what people can follow."""
+"""Changes within this time are sent together: five updates a second are what people can follow."""
 
 BEAT_S = 15.0
 """The longest silence: proxies cut connections that are silent for 30 to 60 seconds."""
@@ -75,8 +75,8 @@ class Streams:
                 await response.write_eof()
 
     async def _events(self, mark: Mark | None, admit: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes, None]:
-        told, told_at = self._replica(), time.monotonic()
-        yield _event("replica", _encoder.encode(told))
+        sent, sent_at = self._replica(), time.monotonic()
+        yield _event("replica", _encoder.encode(sent))
         while not self._stopping.is_set():
             changes = None if mark is None else self._feed.changes(mark)
             end = self._feed.mark
@@ -93,9 +93,9 @@ class Streams:
                 yield _event("refused", _encoder.encode({"error": refusal}))
                 return
             now = self._replica()
-            if (now.leads, now.holder) != (told.leads, told.holder) or time.monotonic() >= told_at + BEAT_S:
-                told, told_at = now, time.monotonic()
-                yield _event("replica", _encoder.encode(told))
+            if (now.leads, now.holder) != (sent.leads, sent.holder) or time.monotonic() >= sent_at + BEAT_S:
+                sent, sent_at = now, time.monotonic()
+                yield _event("replica", _encoder.encode(sent))
 
     async def _wait(self, mark: Mark) -> None:
         """Return after a change and a pause in which others join it, after a beat, or when serving ends."""
@@ -124,7 +124,7 @@ async def _marked(changes: Iterator[bytes], end: Mark) -> AsyncGenerator[bytes, 
 
 
 async def _find_refusal(admit: Callable[[], Awaitable[None]]) -> str | None:
-    """Judge a reader anew; None while it may go on. An API server that is away ends nobody's stream."""
+    """Review a reader's token again; None while it may go on. An unavailable API server ends no stream."""
     try:
         await admit()
     except web.HTTPUnauthorized as error:

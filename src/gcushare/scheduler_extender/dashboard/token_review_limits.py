@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 _MAX_PEERS = 4096
-"""Addresses remembered. The one unheard of for longest starts anew: the bound for all strangers makes that harmless."""
+"""Addresses remembered. The one idle longest starts again: the bound for all unknown callers makes that harmless."""
 
 _IPV6_SITE_BITS = 64
 """What one site is given: whoever owns one IPv6 address can use all of its /64."""
@@ -35,7 +35,7 @@ READERS = Rate(10.0, 20.0)
 
 
 class _Allowance:
-    """Refills at a rate up to a burst, and is taken from or not: nobody waits."""
+    """Refills at a rate up to a burst, and is taken from or not: no caller waits."""
 
     __slots__ = ("_at", "_left", "_rate")
 
@@ -93,7 +93,7 @@ def _take(now: float, *allowances: _Allowance) -> bool:
 
 
 def site_of(address: str | None) -> str:
-    """Name who is behind an address: the IPv4 address itself, the /64 of an IPv6 address; "" where nobody can say."""
+    """Name who is behind an address: the IPv4 address itself, the /64 of an IPv6 address; "" where it is unknown."""
     try:
         parsed = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:

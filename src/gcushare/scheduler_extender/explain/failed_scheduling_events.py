@@ -1,4 +1,4 @@
-"""Refusals told to people: the numbers of an explanation in the log and as an Event on each pod that filter refused."""
+"""FailedScheduling with numbers: an explanation in the log and as an Event on each pod that filter refused."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class RefusalCounters:
 
     explained: int = 0
     """Explanations sought; pods that ask alike share one."""
-    told: int = 0
+    reported: int = 0
     dropped: int = 0
-    """Not taken because too many waited to be told; the scheduler's next try takes them again."""
+    """Not taken because too many waited to be reported; the scheduler's next try takes them again."""
 
 
 class FailedSchedulingReporter:
-    """Tells, for pods that filter refused, the numbers: each pod at most once in ``interval_s``.
+    """Reports, for pods that filter refused, the numbers: each pod at most once in ``interval_s``.
 
     ``note`` is called on the filter's path and only queues; ``run`` explains and reports. All pods that wait for the
-    same explanation are told when it is found.
+    same explanation are reported when it is found.
     """
 
     def __init__(
@@ -70,24 +70,24 @@ class FailedSchedulingReporter:
         self._interval_s = interval_s
         self._clock = clock or SystemClock()
         self._bucket = TokenBucket(TOKENS_PER_S, BURST_TOKENS, self._clock)
-        self._told: OrderedDict[str, float] = OrderedDict()
+        self._reported: OrderedDict[str, float] = OrderedDict()
         self._queue: OrderedDict[str, SchedulingRequest] = OrderedDict()
         self._wake = asyncio.Event()
         self.counters = RefusalCounters()
 
     def note(self, asking: SchedulingRequest) -> None:
-        """Take a refused pod, unless it was told of within the interval; dropped when very many wait."""
+        """Take a refused pod, unless it was reported within the interval; dropped when very many wait."""
         uid, now = asking.pod.uid, self._clock.monotonic()
-        told = self._told.get(uid)
-        if told is not None and now < told + self._interval_s:
+        reported = self._reported.get(uid)
+        if reported is not None and now < reported + self._interval_s:
             return
         if len(self._queue) >= _MAX_QUEUED:
             self.counters.dropped += 1
             return
-        self._told[uid] = now
-        self._told.move_to_end(uid)
-        if len(self._told) > _MAX_REMEMBERED:
-            self._told.popitem(last=False)
+        self._reported[uid] = now
+        self._reported.move_to_end(uid)
+        if len(self._reported) > _MAX_REMEMBERED:
+            self._reported.popitem(last=False)
         self._queue[uid] = asking
         self._wake.set()
 
@@ -122,4 +122,4 @@ class FailedSchedulingReporter:
         log.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
         about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
         self._events.record(about, reason, summary, warning=True)
-        self.counters.told += 1
+        self.counters.reported += 1

@@ -14,7 +14,7 @@ MAX_SEARCHED_SHAPES = 16
 """Shapes whose indexes are asked for one answer; after a change of many nodes each takes milliseconds to follow."""
 
 MAX_CHANGED_NODES = 64
-"""Nodes added up anew for the reason of one refusal: a millisecond or two."""
+"""Nodes added up again for the reason of one refusal: a millisecond or two."""
 
 MAX_SEARCHED_SETS = 16
 """Sets of nodes, each for a shape, that are searched for one answer."""
@@ -35,7 +35,7 @@ class PendingReason(enum.Enum):
     NEVER = "never"
     """No node could hold it even if every pod ended."""
     UNREADABLE = "unreadable"
-    """The request is malformed, or asks for what nobody grants."""
+    """The request is malformed, or asks for what cannot be granted."""
     UNJUDGED = "unjudged"
     """It is choosy or wants several cards, which only the scheduler's own indexes can tell, and has none lately."""
 
@@ -57,7 +57,7 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
             shapes.setdefault(waiting.asking.shape, Counter())[state.asked.get(uid)] += 1
     sums, search = list(totals), _Search(state)
     for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):
-        reason = _judge_plain(shape, sums) if _is_plain(shape) else search.judge(shape, sums)
+        reason = _evaluate_plain(shape, sums) if _is_plain(shape) else search.evaluate(shape, sums)
         for asked, number in pods.items():
             if asked is None or reason is not PendingReason.FITS:
                 counts[reason] += number
@@ -69,13 +69,13 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
 def judge_refusal(state: VendorState, shape: Shape, totals: ClusterTotals) -> PendingReason:
     """Why filter found no room on the nodes asked about, from the sums and the index that filter has just used.
 
-    Where many nodes changed since somebody scraped, the sums would hold filter's answer up: then it is not judged.
+    Where many nodes changed since the last scrape, the sums would delay filter's answer: then it is not evaluated.
     """
     found = totals.by_unit_within(MAX_CHANGED_NODES)
     if found is None:
         return PendingReason.UNJUDGED
     sums = list(found.values())
-    reason = _judge_plain(shape, sums) if _is_plain(shape) else _Search(state).judge(shape, sums)
+    reason = _evaluate_plain(shape, sums) if _is_plain(shape) else _Search(state).evaluate(shape, sums)
     return PendingReason.ELSEWHERE if reason is PendingReason.FITS else reason
 
 
@@ -85,7 +85,7 @@ def _is_plain(shape: Shape) -> bool:
     return request.selection is None and (request.whole or request.cards == 1)
 
 
-def _judge_plain(shape: Shape, totals: list[UnitTotals]) -> PendingReason:
+def _evaluate_plain(shape: Shape, totals: list[UnitTotals]) -> PendingReason:
     request = shape.request
     if any(each.fits(request) for each in totals):
         return PendingReason.FITS
@@ -102,7 +102,7 @@ class _Search:
         self._shapes = 0
         self._sets = 0
 
-    def judge(self, shape: Shape, totals: list[UnitTotals]) -> PendingReason:
+    def evaluate(self, shape: Shape, totals: list[UnitTotals]) -> PendingReason:
         """Why pods of a shape wait that the sums cannot tell of."""
         self._shapes += 1
         request = shape.request

@@ -35,7 +35,7 @@ _MAX_UNREADABLE = 20
 class Question:
     """What decides on an explanation: equal questions have one answer until a node changes.
 
-    ``asked``: the nodes that kube-scheduler asked about; None where it asked about none yet, or nobody remembers.
+    ``asked``: the nodes that kube-scheduler asked about; None where it asked about none yet, or that was forgotten.
     """
 
     shape: Shape

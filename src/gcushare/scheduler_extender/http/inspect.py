@@ -1,7 +1,7 @@
 """inspect: the documents of who uses what, whole or one node, once or followed as it changes.
 
-A document of 5,000 nodes is megabytes. It is written node by node with turns for everybody else in between, so that
-somebody's curl never delays the scheduler; each node is true by itself, the whole is not one instant.
+A document of 5,000 nodes is megabytes. It is written node by node and yields to other requests in between, so that
+a curl never delays the scheduler; each node is true by itself, the whole is not one instant.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node
 
 _SLICE_BYTES = 64 * 1024
-"""Written between two turns of others: well below a millisecond of encoding."""
+"""Written between two yields: well below a millisecond of encoding."""
 
 WATCH_PAUSE_S = 0.1
-"""Changes of a node within this time are told once."""
+"""Changes of a node within this time are sent once."""
 
 
 class InspectService:
@@ -61,7 +61,7 @@ class InspectService:
     async def watch(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
         """Write one JSON line per node as it is now (ADDED), then one for each change, without end.
 
-        A reader that is slow gets fewer lines, not a longer queue: a node that changed twice is told once.
+        A reader that is slow gets fewer lines, not a longer queue: a node that changed twice is sent once.
         """
         position = self._state.changes.position
         known: set[str] = set()

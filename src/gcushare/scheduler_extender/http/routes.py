@@ -33,11 +33,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class NotReady(RetryableError):
-    """The picture of the cluster is not complete yet."""
+    """The watch caches of the cluster are not complete yet."""
 
 
 class Serving:
-    """Whether the scheduler's calls are answered here: the picture is complete, and this replica leads.
+    """Whether the scheduler's calls are answered here: the watch caches are complete, and this replica leads.
 
     ``is_catching_up``: whether this replica was elected and reads what the leader before it did.
     """
@@ -60,7 +60,7 @@ class Serving:
             raise NotReady(obstacle) if self._is_catching_up() else NotLeader(obstacle)
 
     def find_obstacle(self) -> str | None:
-        """Why this replica does not answer the scheduler although its picture is complete; None where it does."""
+        """Why this replica does not answer the scheduler although its watch caches are complete; None where it does."""
         if self._leadership.is_leader:
             return None
         if self._is_catching_up():
@@ -68,7 +68,7 @@ class Serving:
         return f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
 
     def require_synced(self) -> None:
-        """Let a question of anybody pass; followers answer it as well.
+        """Let a question of any caller pass; followers answer it as well.
 
         Raises:
             NotReady: answered with 503.

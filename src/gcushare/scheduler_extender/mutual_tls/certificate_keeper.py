@@ -1,6 +1,6 @@
 """Keeps the certificates of both sides in one Secret: fills it, renews what is due, and lays this side's files out.
 
-Every replica does so. Nobody has to lead for it: a write carries the version of the Secret that it was decided on, and
+Every replica does so. None has to lead for it: a write carries the version of the Secret that it was decided on, and
 of several replicas one is the first. The chart makes the Secret, empty: a right to create Secrets would be one to make
 tokens of other service accounts, and creating cannot be limited by name.
 """
@@ -88,7 +88,7 @@ class CertificateKeeper:
         """Read the Secret, and write what is due.
 
         Raises:
-            ConflictError: somebody else wrote it meanwhile.
+            ConflictError: another replica wrote it meanwhile.
             GcushareError: it is not there, or not to be read or written.
         """
         found = await self._client.get(SECRETS, self._secret.name, namespace=self._secret.namespace)

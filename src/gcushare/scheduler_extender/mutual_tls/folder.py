@@ -13,7 +13,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SwappedFolder:
-    """``path`` must be a folder that nobody else can read: it holds private keys."""
+    """``path`` must be a folder that no other user can read: it holds private keys."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -119,7 +119,7 @@ class _Set:
 def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue | None:
     """Decide what has to be made of what the Secret holds; None as long as nothing is due.
 
-    Certificates are made anew after two thirds of their life, an authority signs until two thirds of its own. A set
+    Certificates are made again after two thirds of their life, an authority signs until two thirds of its own. A set
     that is not whole, or does not fit together, is replaced by a new one.
     """
     try:
@@ -195,7 +195,7 @@ def _names_of(cert: x509.Certificate) -> set[str]:
 def _authority(life: timedelta, now: datetime) -> _Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    # Two authorities of one name would be told apart by trying both: the serial number keeps the names apart.
+    # Two authorities of one name would be distinguished by trying both: the serial number keeps the names apart.
     name = _name(f"gcushare scheduler calls {serial:x}"[:64])
     builder = _builder(name, name, key, now, life).serial_number(serial)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

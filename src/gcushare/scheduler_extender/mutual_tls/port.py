@@ -65,7 +65,7 @@ class VerbsPort:
         return self._keeper is not None
 
     def owner_of_certificates(self, server: RunningServer) -> HasCertificates:
-        """Who tells when the certificates of this port end: whoever makes them knows the client's too."""
+        """Who reports when the certificates of this port end: the one that makes them knows the client's too."""
         return self._keeper or server
 
     async def find_obstacle(self) -> str | None:

@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 log = logging.getLogger(__name__)
 
 _MAX_LOGGED = 20
-"""Drifts told one by one; how many there were is always told."""
+"""Drifts logged one by one; their number is always logged."""
 
 
 async def recount_periodically(

@@ -1,6 +1,6 @@
 """Pods that were read ahead of the watch, and which of the watch's words are older than what was read.
 
-A GET tells the newest state; lists and events may be on their way longer than the answer to it. Whatever they say of
+A GET returns the newest state; lists and events may be on their way longer than the answer to it. Whatever they say of
 such a pod counts only from the version on that was read: until then an event, a page or the end of a list is the past.
 """
 
@@ -15,12 +15,12 @@ from gcushare.wire.objects import Pod
 
 @dataclass(slots=True, eq=False)
 class ReadAhead:
-    """A pod as it was read at ``version``; ``told`` is the version that the watch last brought of it since."""
+    """A pod as it was read at ``version``; ``watched`` is the version that the watch last brought of it since."""
 
     identity: PodIdentity
     version: str
     since_s: float
-    told: str | None = None
+    watched: str | None = None
 
 
 class ReadsAhead:
@@ -44,8 +44,8 @@ class ReadsAhead:
         """A pod was read; it replaces what was read before, for a read that began later is the newer one."""
         meta = pod.metadata
         identity = PodIdentity(meta.namespace, meta.name, meta.uid)
-        told = earlier.told if (earlier := self._pods.get(meta.uid)) is not None else None
-        self._pods[meta.uid] = ReadAhead(identity, meta.resource_version, now_s, told)
+        watched = earlier.watched if (earlier := self._pods.get(meta.uid)) is not None else None
+        self._pods[meta.uid] = ReadAhead(identity, meta.resource_version, now_s, watched)
 
     def hides(self, pod: Pod) -> bool:
         """Whether what the watch says of a pod is older than what was read; where it is not, the watch is ahead now."""
@@ -55,7 +55,7 @@ class ReadsAhead:
         if is_at_least(pod.metadata.resource_version, read.version):
             del self._pods[pod.metadata.uid]
             return False
-        read.told = pod.metadata.resource_version
+        read.watched = pod.metadata.resource_version
         return True
 
     def outlives(self, uid: str, list_version: str) -> bool:

@@ -70,12 +70,12 @@ class VendorState:
         self.waiting: dict[str, WaitingPod] = {}
         """Unbound pods by uid."""
         self.parked: dict[str, WaitingPod] = {}
-        """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as anybody knows."""
+        """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as is known."""
         self._whole_nodes: set[str] = set()
         self.bound: dict[str, Assignment] = {}
         """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
         self.ahead = ReadsAhead()
-        """Pods that were read and that the watch has not told of since."""
+        """Pods that were read and that the watch has not brought since."""
         self.nominations = Nominations(self.ledger)
         """The preemptors for which room is kept."""
         self.names = PodNames()
@@ -163,13 +163,13 @@ class VendorState:
 
     @property
     def most_nodes_asked(self) -> int:
-        """How many nodes one request may name; above it somebody made names up."""
+        """How many nodes one request may name; above it names were made up."""
         return 2 * len(self._node_marks) + SPARE_NODES
 
     # Pods
 
     def see_pod(self, pod: Pod) -> None:
-        """Take a pod as the watch tells it. Pods that ask for nothing of this vendor leave no trace."""
+        """Take a pod as the watch brings it. Pods that ask for nothing of this vendor leave no trace."""
         if not self.ahead.hides(pod):
             self._take_pod(pod)
 
@@ -230,7 +230,7 @@ class VendorState:
     def _see_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         if uid in self.bound:
-            return  # Stale: a pod is bound once and for ever, and somebody read a later state than this one.
+            return  # Stale: a pod is bound once, permanently, and a later state than this one was read.
         if is_finished(pod):
             self.lose_pod(uid)
             return
@@ -261,7 +261,7 @@ class VendorState:
         if self.pod_problems.get(uid) != problem:
             self.pod_problems[uid] = problem
             log.warning(
-                "bound pod holds no card that can be told %s",
+                "bound pod holds cards that are unknown %s",
                 fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
             )
 
@@ -286,7 +286,7 @@ class VendorState:
     # Recount
 
     def recount(self) -> Iterator[list[Drift | FigureDrift]]:
-        """Count everything anew from what the watch said, and repair what differs; yields that, step by step.
+        """Count everything again from what the watch brought, and repair what differs; yields that, step by step.
 
         Reservations under way are no drift. A step takes less than a millisecond, but for the order of one shape's
         nodes, another one each time (10 ms at 5,000 nodes); between two of them anything may change.
@@ -301,7 +301,7 @@ class VendorState:
     def _find_drift(self, known: Assignment) -> Drift | None:
         uid = known.pod.uid
         if self.bound.get(uid) is not known:
-            return None  # Told anew since the recount began.
+            return None  # Reported again since the recount began.
         drift = self.ledger.find_drift(uid, known)
         if drift is not None:
             self.ledger.apply(known)

@@ -1,4 +1,4 @@
-"""From the watches into the states: one sink for Nodes and one for Pods, feeding every vendor served, then the page."""
+"""From the watches into the states: a handler for Nodes and one for Pods feed every vendor served, then the page."""
 
 from __future__ import annotations
 

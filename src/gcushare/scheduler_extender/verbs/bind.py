@@ -103,13 +103,13 @@ class BindService:
         return self._sender.unknown_outcomes
 
     async def settle(self, *, older_than_s: float) -> None:
-        """Find out about reservations that nobody confirmed for so long; see `BindingClient.settle`."""
+        """Find out about reservations that were not confirmed for so long; see `BindingClient.settle`."""
         await self._sender.settle(older_than_s=older_than_s, busy=self._under_way.keys())
 
     def _finish(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
         if not task.cancelled():
-            task.exception()  # Seen: whoever asked gets it; when nobody waits any more, the log line was written.
+            task.exception()  # Seen: the caller gets it; when it does not wait any more, the log line was written.
 
     async def _bind(self, arguments: BindArguments) -> None:
         self._sender.check_leader()

@@ -34,8 +34,8 @@ class BindTimes:
     attempt_s: float = 2.0
 
 
-def judge(pod: Pod, uid: str, node: str) -> Found:
-    """Say what a pod just read tells about binding ``uid`` to ``node``."""
+def evaluate(pod: Pod, uid: str, node: str) -> Found:
+    """Say what a pod just read means for binding ``uid`` to ``node``."""
     if pod.metadata.uid != uid:
         return Found.GONE
     if pod.is_bound:

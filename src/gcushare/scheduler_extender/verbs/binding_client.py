@@ -1,11 +1,11 @@
-"""Carry reserved bindings out: send the Binding, know what became of it, and settle what nobody confirmed.
+"""Carry reserved bindings out: send the Binding, know what became of it, and settle what was not confirmed.
 
 A Binding whose outcome is unknown is never guessed: the pod is read. Until reading or the watch has decided, the units
-stay reserved, whoever asks again meanwhile and whatever else fails. A pod is bound once and for ever, so sending the
+stay reserved, whoever asks again meanwhile and whatever else fails. A pod is bound once, permanently, so sending the
 same Binding again is harmless.
 
-What was read is taken only while the reservation stands. It ends when the watch tells of the pod, and the watch may
-have told of a later state than an answer that was longer on its way. Once taken, it stands until the watch comes to the
+What was read is taken only while the reservation stands. It ends when the watch brings the pod, and the watch may
+have brought a later state than an answer that was longer on its way. Once taken, it stands until the watch comes to the
 version that was read; where the watch does not in time, the pod is read again.
 """
 
@@ -24,7 +24,7 @@ from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.reads_ahead import ReadAhead
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes, Found, NotLeader, judge
+from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes, Found, NotLeader, evaluate
 from gcushare.wire.objects import Pod
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class BindingClient:
 
         ``version``: the pod's, from before this call. A Binding that leaves this process late, because the process was
         paused, does nothing to a pod that has changed since; the API server sees to that.
-        ``is_doubtful``: the same Binding was sent before, and nobody knows what became of it.
+        ``is_doubtful``: the same Binding was sent before, with unknown outcome.
         """
         wait_s, is_sure = _FIRST_WAIT_S, not is_doubtful
         errand = _Errand(attempt, version, deadline_s)
@@ -155,7 +155,7 @@ class BindingClient:
             self._leave(attempt, is_sure=is_sure)
             raise
         except BaseException:
-            self._leave(attempt, is_sure=False)  # Nobody knows how far it came.
+            self._leave(attempt, is_sure=False)  # It is unknown how far it came.
             raise
         self._state.ledger.drop_aside(attempt.identity.uid)  # Bound here, so nowhere else.
         self._note(attempt, is_acknowledged=True)
@@ -214,7 +214,7 @@ class BindingClient:
                 raise self._end(identity, pod, found) from cause
 
     async def _find(self, identity: PodIdentity, node: str, deadline_s: float) -> tuple[Pod, Found]:
-        """Read a pod, and say what that tells about binding it to a node.
+        """Read a pod, and say what that means for binding it to a node.
 
         Raises:
             Refused: there is no pod of this name.
@@ -225,13 +225,13 @@ class BindingClient:
         except NotFoundError as error:
             self._state.lose_pod(identity.uid)
             raise _gone(identity) from error
-        return pod, judge(pod, identity.uid, node)
+        return pod, evaluate(pod, identity.uid, node)
 
     async def _read(self, identity: PodIdentity, deadline_s: float) -> Pod:
         return await self._api.read_pod(identity.namespace, identity.name, timeout_s=self.patience_s(deadline_s))
 
     def _end(self, identity: PodIdentity, pod: Pod, found: Found) -> Refused:
-        """Follow a pod that cannot be bound where we want it; returns what the scheduler is told."""
+        """Follow a pod that cannot be bound where we want it; returns what the scheduler gets."""
         if found is Found.GONE:
             if pod.metadata.uid != identity.uid:
                 # A uid does not come back, so no later state of it can be overwritten.
@@ -241,12 +241,12 @@ class BindingClient:
         return Refused(f"pod {_name(identity)} is bound to node {pod.spec.node_name!r} already")
 
     def _take(self, key: str, pod: Pod) -> None:
-        """Take a bound pod as it was read, unless the watch has told of it since."""
+        """Take a bound pod as it was read, unless the watch has brought it since."""
         if self._state.ledger.is_reserved(key):
             self._state.take_read(pod, self._monotonic())
 
     async def settle(self, *, older_than_s: float, busy: Collection[str]) -> None:
-        """Read the pods whose reservations nobody confirmed for so long, and make the ledger follow what they say.
+        """Read the pods whose reservations were not confirmed for so long, and make the ledger follow what they say.
 
         The watch settles all others first; this is for outcomes that stayed unknown and events that never came.
         ``busy``: uids that are being bound; that decides about them.
@@ -271,14 +271,14 @@ class BindingClient:
         pod: Pod | None = None
         try:
             pod = await self._read(identity, self._monotonic() + self._times.attempt_s)
-            found = judge(pod, identity.uid, unsettled.node)
+            found = evaluate(pod, identity.uid, unsettled.node)
         except NotFoundError:
             found = Found.GONE
         except GcushareError as error:
             log.warning("reservation stays unsettled %s", fields(pod=_name(identity), reason=error))
             return
         if identity.uid in busy or self._unsettled.get(key) is not unsettled or not ledger.is_reserved(key):
-            return  # The scheduler asked again, or the watch told, while the pod was read: that decides.
+            return  # The scheduler asked again, or the watch brought it, while the pod was read: that decides.
         log.info("reservation settled %s", fields(pod=_name(identity), node=unsettled.node, found=found.value))
         del self._unsettled[key]
         if pod is None or pod.metadata.uid != identity.uid:
@@ -299,13 +299,13 @@ class BindingClient:
             log.warning("pod ahead of the watch cannot be read %s", fields(pod=_name(identity), reason=error))
             return
         if not state.ahead.holds(read):
-            return  # The watch told of it while it was read.
+            return  # The watch brought it while it was read.
         if pod is None or pod.metadata.uid != identity.uid:
             state.lose_pod(identity.uid)
-        elif pod.is_bound and pod.metadata.resource_version != read.told:
+        elif pod.is_bound and pod.metadata.resource_version != read.watched:
             state.take_read(pod, self._monotonic())
         else:
-            # The watch told the same, or the store went back to a time before the Binding: the watch is right again.
+            # The watch brought the same, or the store went back to a time before the Binding: the watch is right again.
             state.lose_pod(identity.uid)
             state.see_pod(pod)
 

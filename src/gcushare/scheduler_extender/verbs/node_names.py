@@ -105,9 +105,9 @@ class NameList:
         return answer
 
     def answer_scores(self, index: FitIndex) -> bytes:
-        """Prioritize's answer; from one call to the next only the nodes whose score changed are written anew.
+        """Prioritize's answer; from one call to the next only the nodes whose score changed are written again.
 
-        Of a list that nobody will ask about again nothing is prepared: that took twice as long as the answer.
+        Of a list that will not be asked about again nothing is prepared: that took twice as long as the answer.
         """
         if not self._is_kept:
             score = index.score

@@ -21,7 +21,7 @@ from gcushare.wire.extender_api import AskedPod
 from gcushare.wire.objects import Pod
 
 READS_PER_S = 50.0
-"""Reads of pods that the watch has not brought, so that calls made up by anybody load the API server no further."""
+"""Reads of pods that the watch has not brought, so that made-up calls load the API server no further."""
 
 BURST_READS = 200
 """A watch that is a second behind while pods are made as fast as a scheduler places them."""

@@ -86,7 +86,7 @@ def reduce_victims(
     """The victims that must end on one node, and how many budgets that breaks at most; None when all are not enough.
 
     Victims without cards of this vendor stay: the scheduler wants them for cpu, ports or whatever else it counts. For
-    the same reason the proposal stays whole where the cards need nobody's end.
+    the same reason the proposal stays whole where no pod has to end for the cards.
 
     The protocol says how many victims break a budget, not which. When it is none or all of them, that is known. When it
     is some, budgets are no criterion: priority, number and age decide alone, so a set that breaks more budgets than

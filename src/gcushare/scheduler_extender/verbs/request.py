@@ -11,7 +11,7 @@ from gcushare.core.requests import PodRequest
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import pod_ref, pod_request_and_wishes
+from gcushare.wire.pods import pod_ref, pod_request_and_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
         RemoteContractError: a quantity or an annotation of the author's is malformed; names the value.
         Refused: well-formed, but nothing that this system grants.
     """
-    found = pod_request_and_wishes(pod, vendor)
+    found = pod_request_and_options(pod, vendor)
     if found is None:
         return None
-    request, wishes = found
-    if request.cards.whole and wishes.whole_card_policy is None:
+    request, options = found
+    if request.cards.whole and options.whole_card_policy is None:
         request = replace(request, cards=replace(request.cards, whole_policy=policies.whole_card))
-    shape = Shape(request.cards, wishes.node_policy or policies.node)
+    shape = Shape(request.cards, options.node_policy or policies.node)
     return SchedulingRequest(
-        pod_ref(pod), request, shape, wishes.card_policy or policies.card, pod.metadata.resource_version
+        pod_ref(pod), request, shape, options.card_policy or policies.card, pod.metadata.resource_version
     )

@@ -54,7 +54,7 @@ class RefusedGroup:
     room: set[str] = field(default_factory=set)
     """Nodes asked about that can hold one of the pods now."""
     position: int = -1
-    """Of the log of changes, up to where ``room`` is true; -1: nobody looked yet."""
+    """Of the log of changes, up to where ``room`` is true; -1: not evaluated yet."""
     since_s: float | None = None
     """Since when there is room."""
     asked_s: float = 0.0

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.1
 """Between two looks at what changed."""
 SETTLE_S = 0.2
-"""How long room stays before anybody is woken: a scheduler that heard of it asks within milliseconds."""
+"""How long room stays before a pod is woken: a scheduler that heard of it asks within milliseconds."""
 LONGEST_SETTLE_S = 1.0
 """The same while the scheduler goes on asking about such pods by itself."""
 ANSWER_S = 2.0
@@ -189,7 +189,7 @@ class RoomWaker:
         self._asked = None
 
     async def _look(self) -> None:
-        """Follow the nodes that changed, give up what nobody answered, and forget who is gone."""
+        """Follow the nodes that changed, give up what was not answered, and forget who is gone."""
         now = self._clock.monotonic()
         if self._asked is not None and now >= self._adopt_at_s:
             self._adopt(self._asked)

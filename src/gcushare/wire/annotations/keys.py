@@ -1,4 +1,4 @@
-"""Annotation keys of our own, beside the seeds' record: qualified, literal, and the same for every vendor."""
+"""Annotation keys of our own, beside upstream gpushare's record: qualified, literal, and the same for every vendor."""
 
 CARD_UUID = "gcushare.io/card-uuid"
 """On the pod, by the plugin: the uuids of its cards, comma-separated in the order of their indexes."""

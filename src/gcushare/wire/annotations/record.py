@@ -1,7 +1,7 @@
-"""The record on a pod: which card it was given, in the seeds' own annotation keys.
+"""The record on a pod: which card it was given, in upstream gpushare's annotation keys.
 
 Source of the keys and values: the GCUShare manual's chapter 4.3 and Aliyun's gpushare. Several cards are written as
-``0,2``; systems that know one card only read the seeds' plain form for every pod that has one.
+``0,2``; systems that know one card only read upstream's plain form for every pod that has one.
 """
 
 from __future__ import annotations

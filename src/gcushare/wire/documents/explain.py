@@ -131,13 +131,13 @@ def explain_waiting(
 ) -> ExplainDocument:
     """Describe a pod that has no node yet."""
     remedy, asked = found.remedy, found.asked
-    told = [] if asked is None else [describe_asked(asked)]
+    scope = [] if asked is None else [describe_asked(asked)]
     return ExplainDocument(
         pod.namespace,
         pod.name,
         pod.uid,
         "fits" if found.nodes_fit else "waits",
-        "; ".join([describe_request(found.request), *told, describe_help(found)]),
+        "; ".join([describe_request(found.request), *scope, describe_help(found)]),
         request=request,
         can_ever_fit=found.can_ever_fit,
         largest_that_fits_now=found.largest_now,
@@ -152,7 +152,7 @@ def explain_waiting(
 
 
 def without_uid(document: ExplainDocument) -> ExplainDocument:
-    """The document for a caller whom nobody knows."""
+    """The document for an unknown pod."""
     return msgspec.structs.replace(document, uid="")
 
 

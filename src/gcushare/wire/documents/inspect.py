@@ -1,4 +1,4 @@
-"""The inspect documents, exactly as the seeds' systems print them: one form per vendor.
+"""The inspect documents, exactly as the manual and upstream gpushare print them: one form per vendor.
 
 Source: chapter 4 of the GCUShare manual for Enflame; Aliyun's gpushare for NVIDIA. Readers of those documents exist,
 so nothing is renamed or dropped; what we add (a sick or cordoned card) appears only where it says something.
@@ -20,7 +20,7 @@ from gcushare.vendors.vendor import Vendor
 class EnflamePod(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A pod on a card; ``used_gcu`` is what it holds of this card. ``whole`` is ours and left out for shared memory.
 
-    So is ``unrecorded``: the node tells of it, and no record of the pod does.
+    So is ``unrecorded``: the node reports it, and no record of the pod does.
     """
 
     name: str
@@ -57,7 +57,7 @@ class EnflameDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class UnknownCardPod(msgspec.Struct, frozen=True, gc=False):
-    """A bound pod that holds memory of cards that nobody can tell: its record is damaged or not written yet."""
+    """A bound pod whose cards are unknown: its record is damaged or not written yet."""
 
     name: str
     namespace: str
@@ -65,20 +65,20 @@ class UnknownCardPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class EnflameNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A node with its cards. ``untold`` is ours and left out while every pod's cards are known."""
+    """A node with its cards. ``unknown_cards`` is ours and left out while every pod's cards are known."""
 
     name: str
     total_gcu: int = msgspec.field(name="totalGCU")
     used_gcu: int = msgspec.field(name="usedGCU")
     available_gcu: int = msgspec.field(name="availableGCU")
     devices: list[EnflameDevice]
-    untold: tuple[UnknownCardPod, ...] = ()
+    unknown_cards: tuple[UnknownCardPod, ...] = msgspec.field(default=(), name="unknownCards")
 
 
 class AliyunPod(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A pod on a card; ``used_gpu`` is what it holds of this card. ``whole`` is ours and left out for shared memory.
 
-    So is ``unrecorded``: the node tells of it, and no record of the pod does.
+    So is ``unrecorded``: the node reports it, and no record of the pod does.
     """
 
     name: str
@@ -101,13 +101,13 @@ class AliyunDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class AliyunNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A node with its cards. ``untold`` is ours and left out while every pod's cards are known."""
+    """A node with its cards. ``unknown_cards`` is ours and left out while every pod's cards are known."""
 
     name: str
     total_gpu: int = msgspec.field(name="totalGPU")
     used_gpu: int = msgspec.field(name="usedGPU")
     devs: list[AliyunDevice]
-    untold: tuple[UnknownCardPod, ...] = ()
+    unknown_cards: tuple[UnknownCardPod, ...] = msgspec.field(default=(), name="unknownCards")
 
 
 _Holder = tuple[Assignment, int, bool]
@@ -142,7 +142,7 @@ def _enflame_node(node: NodeState) -> EnflameNode:
         node.used,
         max(0, node.total - node.used),
         [_enflame_device(state, by_card[index]) for index, state in node.cards.items()],
-        _untold_pods(node),
+        _unknown_card_pods(node),
     )
 
 
@@ -169,7 +169,7 @@ def _aliyun_node(node: NodeState) -> AliyunNode:
         node.total,
         node.used,
         [_aliyun_device(state, by_card[index]) for index, state in node.cards.items()],
-        _untold_pods(node),
+        _unknown_card_pods(node),
     )
 
 
@@ -191,9 +191,9 @@ def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
     return held
 
 
-def _untold_pods(node: NodeState) -> tuple[UnknownCardPod, ...]:
-    told = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
-    pods = (each.pod for each in node.assignments.values() if not each.grants and str(each.pod) not in told)
+def _unknown_card_pods(node: NodeState) -> tuple[UnknownCardPod, ...]:
+    reported = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
+    pods = (each.pod for each in node.assignments.values() if not each.grants and str(each.pod) not in reported)
     return tuple(UnknownCardPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
 
 

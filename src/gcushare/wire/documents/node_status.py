@@ -44,8 +44,8 @@ class CardStatus(_Document, frozen=True):
 
     ``mode`` is free, shared or whole ("" from a plugin that does not tell), ``holders`` the pods that hold the card or
     for which it is kept, ``use`` null until the card was read, ``unattributed_bytes`` those of processes that belong to
-    no pod of this status, null where that is not told. ``unrecorded_units`` are those of ``held_units`` that no pod's
-    record tells of.
+    no pod of this status, null where that is unknown. ``unrecorded_units`` are those of ``held_units`` that no pod's
+    record names.
     """
 
     index: Count
@@ -82,9 +82,9 @@ class LeftOutStatus(_Document, frozen=True):
 class PodStatus(_Document, frozen=True):
     """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet.
 
-    ``recorded_cards`` are empty without a record, for which the first plugins told null. ``cards`` are those that it
+    ``recorded_cards`` are empty without a record (the first plugins wrote null). ``cards`` are those that it
     holds, or that are kept for it; ``whole`` says that it has all of each.
-    ``used_by_card`` are the bytes that its processes really use: null where the plugin does not tell whose processes
+    ``used_by_card`` are the bytes that its processes really use: null where the plugin does not report whose processes
     are, and without a card whose library does not list them.
     """
 
@@ -112,7 +112,7 @@ class NodeStatus(_Document, frozen=True, kw_only=True):
     """The whole. ``problems`` is by the part that has one, and empty when all is well.
 
     ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it is
-    not told what each pod uses: "" where it is, null where it was not asked for.
+    does not report what each pod uses: "" where it is, null where it was not asked for.
     """
 
     version: str

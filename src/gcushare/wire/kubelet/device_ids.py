@@ -35,7 +35,7 @@ FIRST_CHARACTERS_PER_CARD = (21, 15, 10, 8, 6, 5, 5, 4, 4, 3, 3, 2, 2, 2, 2, 2)
 MAX_CARDS = len(FIRST_CHARACTERS_PER_CARD)
 _STARTS = tuple(sum(FIRST_CHARACTERS_PER_CARD[:index]) for index in range(MAX_CARDS))
 UNITS_PER_CARD = tuple(count * _PER_FIRST_CHARACTER for count in FIRST_CHARACTERS_PER_CARD)
-"""The most units that a card of each index can have; fixed for ever."""
+"""The most units that a card of each index can have; fixed permanently."""
 
 _CARD_OF_FIRST = {
     _ALPHABET[start + offset]: index
@@ -90,7 +90,7 @@ def decode_device_id(device_id: str) -> tuple[int, int]:
 
 
 def card_of_device_id(device_id: str) -> int:
-    """The card index of an id of this layout; ``is_device_id`` tells beforehand."""
+    """The card index of an id of this layout; ``is_device_id`` says so beforehand."""
     return _CARD_OF_FIRST[device_id[0]]
 
 
@@ -131,7 +131,7 @@ def explain_foreign_id(device_id: str) -> str:
 
 
 def check_fits_kubelet(units_by_card: Mapping[int, int]) -> None:
-    """Check that a node's units can be named and told to the kubelet in one message.
+    """Check that a node's units can be named and reported to the kubelet in one message.
 
     Raises:
         Refused: what does not fit, with units, bytes and the limit.

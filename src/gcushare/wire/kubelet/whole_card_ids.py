@@ -18,7 +18,7 @@ _PREFIX = "card-"
 
 @dataclass(frozen=True, slots=True)
 class WholeCard:
-    """One card as a device; ``numa_node`` None where the machine does not tell, and then nor is the kubelet told."""
+    """One card as a device; ``numa_node`` None where it is unknown, and then the kubelet gets none."""
 
     index: int
     is_healthy: bool

@@ -27,7 +27,7 @@ function release() {
 window.addEventListener("pointerdown", (event) => {
   if (!(event.target instanceof Element) || event.target.closest("button") === null) return;
   clearTimeout(held);
-  // A release outside the window may never be told.
+  // A release outside the window may never be reported.
   held = setTimeout(release, LONGEST_MS);
 }, true);
 for (const name of ["pointerup", "pointercancel"]) window.addEventListener(name, release, true);

@@ -51,7 +51,7 @@ export function replaceContent(node, ...children) {
   }
 }
 
-/** Set text only where it differs, so that screen readers are told of changes and of nothing else. */
+/** Set text only where it differs, so that screen readers announce changes and nothing else. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -1,4 +1,4 @@
-// Why a pod waits: the extender's own explanation, asked for one pod at a time, told in the reader's language.
+// Why a pod waits: the extender's own explanation, requested for one pod at a time, in the reader's language.
 
 import { el } from "./dom.js";
 import { explain } from "./feed.js";
@@ -19,7 +19,7 @@ export class Explanations {
     this.busy = 0;
   }
 
-  /** Drop what was told of other pods. */
+  /** Drop the explanations of other pods. */
   forget() {
     this.queue = [];
     for (const [uid, entry] of this.known) if (Date.now() - entry.at > FRESH_MS) this.known.delete(uid);

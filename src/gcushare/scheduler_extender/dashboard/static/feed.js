@@ -50,7 +50,7 @@ export async function explain(vendor, ns, name, signal) {
 }
 
 /**
- * Follow the cluster for ever. `on` has: state(word), snapshot(document), changes(document), replica(document),
+ * Follow the cluster without end. `on` has: state(word), snapshot(document), changes(document), replica(document),
  * refused(refusal): a token is needed or not enough; following goes on after `resume()`.
  */
 export function follow(on) {
@@ -67,7 +67,7 @@ export function follow(on) {
         const snapshot = await (await ask("cluster")).json();
         on.snapshot(snapshot);
         await read(snapshot.mark, on, () => { wait = FIRST_WAIT_MS; });
-        // A stream that ended in order: the extender restarts, or has another picture for us.
+        // A stream that ended in order: the extender restarts, or has another snapshot for us.
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         if (error.status === 401 || error.status === 403) {
@@ -88,7 +88,7 @@ function pause(ms) {
   return new Promise((resolve) => { setTimeout(resolve, ms); });
 }
 
-/** Read one stream, and after a cut the next from where it ended, until a whole new picture is needed. */
+/** Read one stream, and after a cut the next from where it ended, until a whole new snapshot is needed. */
 async function read(mark, on, worked) {
   let at = mark;
   for (let failures = 0; ;) {

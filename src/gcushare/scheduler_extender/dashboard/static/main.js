@@ -1,4 +1,4 @@
-// The page's wiring: the picture comes in through feed, the wishes through the address, and both are drawn.
+// The page's wiring: the cluster's state comes in through feed, the reader's choices through the address; both are drawn.
 
 import { whenCalm } from "./calm.js";
 import { byId, el, setText } from "./dom.js";
@@ -29,7 +29,7 @@ const pieces = new Pieces((bytes) => goTo({ size: bytes > 0 ? String(Number((byt
 let shown = [];
 let planned = 0;
 let optionsSeen = "";
-let hasPicture = false;
+let hasSnapshot = false;
 
 function openHit(hit) {
   tip.hide();
@@ -58,13 +58,13 @@ function nodeWords(node) {
   return [words, ...troubles].join("; ");
 }
 
-/** Draw everything anew, once, in the next frame: after a filter, a language, a change of the order. */
+/** Draw everything again, once, in the next frame: after a filter, a language, a change of the order. */
 function plan() {
   if (planned === 0) planned = requestAnimationFrame(() => { planned = 0; whenCalm(draw); });
 }
 
 function draw() {
-  if (!hasPicture) return;
+  if (!hasSnapshot) return;
   const route = readRoute();
   const sum = summarise(cluster.nodes.values());
   assignHues(sum.byNamespace);
@@ -198,12 +198,12 @@ function showState() {
 
 const feed = follow({
   state(word) {
-    state = word === "connecting" && hasPicture ? "reconnecting" : word;
+    state = word === "connecting" && hasSnapshot ? "reconnecting" : word;
     showState();
   },
   snapshot(document_) {
     cluster.load(document_);
-    hasPicture = true;
+    hasSnapshot = true;
     showGate(false);
     showState();
     plan();

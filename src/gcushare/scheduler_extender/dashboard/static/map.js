@@ -99,7 +99,7 @@ export class CardMap {
     this.#redrawAll();
   }
 
-  /** Lay everything out anew: other nodes, another size of the window or of the tiles. */
+  /** Lay everything out again: other nodes, another size of the window or of the tiles. */
   layOut() {
     this.margin = parseFloat(getComputedStyle(this.bar).paddingLeft);
     const width = this.extent.clientWidth - 2 * this.margin;
@@ -189,7 +189,7 @@ export class CardMap {
     this.stats.frames += 1;
     this.stats.drawn += drawn;
     this.stats.most = Math.max(this.stats.most, drawn);
-    // For whoever measures: how much work the picture is.
+    // For measurements: how much work drawing is.
     Object.assign(this.canvas.dataset, { frames: this.stats.frames, drawn: this.stats.drawn, last: drawn });
   }
 

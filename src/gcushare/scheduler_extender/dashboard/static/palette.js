@@ -1,7 +1,7 @@
 // Colours: each namespace one of twelve, the same on every visit as long as no other took it first.
 
 const HUES = 12;
-// The first ones are told apart most easily; the others serve clusters with many namespaces.
+// The first ones are distinguished most easily; the others serve clusters with many namespaces.
 const FIRST_HUES = 9;
 const taken = new Map();
 
@@ -30,7 +30,7 @@ function hash(text) {
   return value >>> 0;
 }
 
-/** The colours that the style sheet names, for the canvas; read anew when the theme changes. */
+/** The colours that the style sheet names, for the canvas; read again when the theme changes. */
 export function readColours() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue(name).trim();

@@ -1,4 +1,4 @@
-// The panel at the side: one node, one pod, or a list of what needs a look. It is drawn anew when what it shows changes.
+// The panel at the side: one node, one pod, or a list of what needs a look. It is drawn again when what it shows changes.
 
 import { whenCalm } from "./calm.js";
 import { byId, el, replaceContent, setText } from "./dom.js";
@@ -50,7 +50,7 @@ export class Panel {
     return key === undefined || keys.has(key);
   }
 
-  /** Draw it anew as things are now. */
+  /** Draw it again as things are now. */
   refresh() {
     if (!this.shown) return;
     const { route } = this;
@@ -154,11 +154,11 @@ export class Panel {
       .filter((pod) => showsWaiting(pod, this.route))
       .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || ((a.created ?? "") < (b.created ?? "") ? -1 : 1));
     const rows = pods.slice(0, this.rows).map((pod, place) => {
-      const told = pod.problem ? { summary: t("explain-refused", { problem: pod.problem }), bad: true }
+      const shown = pod.problem ? { summary: t("explain-refused", { problem: pod.problem }), bad: true }
         : this.explanations.summary(pod, place, (units) => this.#bytesOf(pod.vendor, units));
       return el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, pod.created ? age(this.cluster.ageOf(pod.created)) : ""),
         el("p", { class: "reason" }, askWords(pod, (units) => this.#bytesOf(pod.vendor, units))),
-        told.summary ? el("p", { class: told.bad ? "reason bad" : "reason" }, told.summary) : null);
+        shown.summary ? el("p", { class: shown.bad ? "reason bad" : "reason" }, shown.summary) : null);
     });
     this.#fill(count(pods.length), t("waiting-title"), rows.length ? el("ul", { class: "rows" }, rows) : el("p", {}, t("no-waiting")), this.#more(pods.length));
   }

@@ -1,4 +1,4 @@
-// The picture of the cluster: what the extender said last of every node and waiting pod, prepared for drawing.
+// The state of the cluster: what the extender said last of every node and waiting pod, prepared for drawing.
 // Figures come from the extender's ledger; here they are only converted to bytes, grouped and added up for display.
 
 const GIB = 2 ** 30;
@@ -22,7 +22,7 @@ export class Cluster {
     this.skewMs = 0;
   }
 
-  /** Take a whole picture. */
+  /** Take a whole snapshot. */
   load(snapshot) {
     this.clear();
     this.program = snapshot.program;
@@ -71,7 +71,7 @@ export class Cluster {
   }
 }
 
-/** Lay a node out: bytes, who holds how much of each card, and the sums that the whole picture is added up from. */
+/** Lay a node out: bytes, who holds how much of each card, and the sums that the totals are added up from. */
 export function prepare(doc) {
   const node = {
     total: 0, used: 0, largest: 0, emptyCards: 0, serves: "memory", labels: {}, cards: [], pods: [], ...doc,
@@ -96,7 +96,7 @@ function prepareCard(doc, node) {
   card.totalBytes = card.total * node.unitBytes;
   card.usedBytes = card.used * node.unitBytes;
   card.freeBytes = card.free * node.unitBytes;
-  // Where only whole cards are served no request for memory fits, and yet the card is there to be had.
+  // Where only whole cards are served no request for memory fits, and yet the card is available.
   card.openBytes = card.wholeFree ? card.totalBytes : card.freeBytes;
   node.freeBytes += card.freeBytes;
   node.sick += card.sick ? 1 : 0;
@@ -129,7 +129,7 @@ function words(labels) {
   return Object.entries(labels).map(([key, value]) => `${key}=${value}`);
 }
 
-/** What is searched of a pod; made when somebody searches. */
+/** What is searched of a pod; made when a reader searches. */
 export function podHaystack(pod) {
   pod.haystack ??= [pod.ns, pod.name, `${pod.ns}/${pod.name}`, pod.owner ?? "", ...words(pod.labels ?? {})].join("\n").toLowerCase();
   return pod.haystack;

@@ -1,4 +1,4 @@
-// The same nodes as rows: for whoever reads rather than looks, and for screen readers.
+// The same nodes as rows: for reading rather than looking, and for screen readers.
 
 import { byId, el, replaceContent } from "./dom.js";
 import { hueOf } from "./palette.js";

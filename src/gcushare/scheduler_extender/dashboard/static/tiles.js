@@ -263,7 +263,7 @@ export class TilePainter {
     context.fillText(this.#fitted(node.name, room - reserved), x + size.pad, line);
   }
 
-  /** Cut a name to the room there is; nodes lose their beginning, because their ends are what tells them apart. */
+  /** Cut a name to the room there is; nodes lose their beginning, because their ends are what distinguishes them. */
   #fitted(name, room, { keepsEnd = true } = {}) {
     const { context } = this;
     const key = `${context.font}\n${Math.round(room)}\n${keepsEnd}${name}`;

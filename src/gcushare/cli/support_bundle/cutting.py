@@ -39,6 +39,8 @@ FACTS = frozenset(
             "found",
             "names",
             "nodes",
+            "size",
+            "whole",
             "accepted",
             "secret",
             "config_map",

@@ -1,0 +1,135 @@
+"""The simulated cluster: the ledger with its cards, and beside it each node's CPU and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.expected_fill import Demand, Room, Spot
+from gcushare.core.fit_index import NameLog
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import CardState, NodeState, PodRef
+from gcushare.core.placement import CARD_POLICIES, CardPolicy
+from gcushare.core.requests import CardRequest
+from gcushare.cli.simulate.trace import NodeSpec
+
+_FULLEST = CARD_POLICIES["binpack"]
+
+
+@dataclass(slots=True)
+class SimulatedNode:
+    """One node: its state in the ledger, what is left of CPU and memory, and the same as a ``Room``."""
+
+    spec: NodeSpec
+    state: NodeState
+    cpu_milli: int
+    memory_mib: int
+    room: Room
+    kinds: dict[tuple[int, bool], int]
+    """Pods with cards by cards and whether they hold them whole: what the clustering policy keeps together."""
+
+
+class SimulatedCluster:
+    """Nodes in order of name. Cards are counted by the ledger, through the calls that the extender makes."""
+
+    def __init__(self, specs: Iterable[NodeSpec]) -> None:
+        self.ledger = Ledger()
+        self.changes = NameLog()
+        """The nodes that changed, cards or not, for whoever keeps scores of them."""
+        self.nodes: list[SimulatedNode] = []
+        self.index_of: dict[str, int] = {}
+        self._held: dict[str, tuple[int, Demand]] = {}
+        self._rooms: dict[Room, Room] = {}
+        for spec in sorted(specs, key=lambda each: each.name):
+            self._add(spec)
+        self.total_units = sum(node.state.total for node in self.nodes)
+
+    @property
+    def used_units(self) -> int:
+        """Units that pods hold."""
+        return sum(node.state.used for node in self.nodes)
+
+    @property
+    def card_units(self) -> int:
+        """Units of the largest card."""
+        return max(node.spec.card_units for node in self.nodes)
+
+    @property
+    def pods(self) -> Mapping[str, tuple[int, Demand]]:
+        """Pods that are placed, by uid: the node's position and what they hold."""
+        return self._held
+
+    def place(self, uid: str, index: int, demand: Demand, spot: Spot | None) -> None:
+        """Give a pod its room on a node, on the card named by ``spot``, or on the fullest that fit.
+
+        Raises:
+            Refused: the ledger says that it does not fit.
+        """
+        node = self.nodes[index]
+        if demand.cards:
+            policy = _FULLEST if spot is None else _at(spot)
+            self.ledger.reserve(PodRef(uid, "simulated", uid), node.spec.name, request_of(demand), policy)
+            kind = (demand.cards, demand.whole)
+            node.kinds[kind] = node.kinds.get(kind, 0) + 1
+        node.cpu_milli -= demand.cpu_milli
+        node.memory_mib -= demand.memory_mib
+        self._held[uid] = (index, demand)
+        self._note(node)
+
+    def end(self, uid: str) -> Demand:
+        """A pod ends: everything it held is free again."""
+        index, demand = self._held.pop(uid)
+        node = self.nodes[index]
+        if demand.cards:
+            self.ledger.forget(uid)
+            kind = (demand.cards, demand.whole)
+            node.kinds[kind] -= 1
+            if not node.kinds[kind]:
+                del node.kinds[kind]
+        node.cpu_milli += demand.cpu_milli
+        node.memory_mib += demand.memory_mib
+        self._note(node)
+        return demand
+
+    def _add(self, spec: NodeSpec) -> None:
+        cards = (
+            InventoryCard(card=Card(index=index, uuid="", memory_bytes=0, model=spec.model), units=spec.card_units)
+            for index in range(spec.cards)
+        )
+        self.ledger.set_node(spec.name, cards, None)
+        state = self.ledger.nodes[spec.name]
+        room = Room(spec.cpu_milli, spec.memory_mib, (), (), spec.model)
+        node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room, {})
+        self.index_of[spec.name] = len(self.nodes)
+        self.nodes.append(node)
+        self._note(node)
+
+    def _note(self, node: SimulatedNode) -> None:
+        room = _room_of(node)
+        node.room = self._rooms.setdefault(room, room)
+        self.changes.note(node.spec.name)
+
+
+def request_of(demand: Demand) -> CardRequest:
+    """The demand in the extender's words."""
+    return CardRequest(units=demand.units, cards=demand.cards, whole=demand.whole)
+
+
+def _room_of(node: SimulatedNode) -> Room:
+    shared, idle = [], []
+    for card in node.state.cards.values():
+        if card.is_empty:
+            idle.append(card.free)
+        elif card.grantable:
+            shared.append(card.grantable)
+    return Room(node.cpu_milli, node.memory_mib, tuple(sorted(shared)), tuple(sorted(idle)), node.spec.model)
+
+
+def _at(spot: Spot) -> CardPolicy:
+    """The card policy that takes a card with exactly this room, the lowest index among equals."""
+
+    def rank(card: CardState) -> tuple[int, ...]:
+        return (card.grantable != spot.free or (card.pods == 0) != spot.is_idle, card.index)
+
+    return rank

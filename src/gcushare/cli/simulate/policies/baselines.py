@@ -1,0 +1,130 @@
+"""The heuristics that "Beware of Fragmentation" (USENIX ATC 2023) compares with, and this project's own two.
+
+Scores are whole numbers from 0 to 100 as kube-scheduler's plugins give them, so nodes that differ little are equal and
+the first by name is taken; that detail moves the results by up to a percent.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode, request_of
+from gcushare.cli.simulate.policies.base import NO_FIT, FirstOfTheBest, KnowsEnough, Scored, tightest_spot
+from gcushare.cli.simulate.workload import units_of
+from gcushare.core.expected_fill import Demand, Spot, spots_of
+from gcushare.core.placement import NODE_POLICIES
+
+TOP = 100
+
+
+class Random(KnowsEnough):
+    """Any node that fits, and any card of it."""
+
+    by_room = False
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)  # noqa: S311 - an experiment's seed, not a secret
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """Every node is as good as any other."""
+        if demand.whole or demand.cards != 1:
+            return 0.0, None
+        shared = [Spot(free, False) for free in node.room.shared if free >= demand.units]
+        return 0.0, self._draw.choice(shared + [Spot(free, True) for free in node.room.idle if free >= demand.units])
+
+    def choose(self, scores: Sequence[float]) -> int:
+        """Draw one of the nodes that fit."""
+        return self._draw.choice([index for index, score in enumerate(scores) if score != NO_FIT])
+
+
+class _Sized(FirstOfTheBest):
+    """Scores against the largest node of the cluster."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.most_cpu = max(node.spec.cpu_milli for node in cluster.nodes)
+        self.most_units = max(node.spec.units for node in cluster.nodes)
+        self.card_units = cluster.card_units
+
+
+class BestFit(_Sized):
+    """The node with the least CPU and card memory left, each in parts of the largest node's, half and half."""
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """100 where nothing would be left."""
+        cpu = (node.room.cpu_milli - demand.cpu_milli) / self.most_cpu
+        units = (node.room.free - units_of(demand, self.card_units)) / self.most_units
+        return int((1.0 - (cpu + units) / 2) * TOP), tightest_spot(node.room, demand)
+
+
+class DotProduct(_Sized):
+    """The node whose free CPU and card memory, as a vector, are least aligned with what the pod asks for."""
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The smaller the product, the better."""
+        cpu = node.room.cpu_milli * demand.cpu_milli / self.most_cpu**2
+        units = node.room.free * units_of(demand, self.card_units) / self.most_units**2
+        return int((1.0 - (cpu + units) / 2) * TOP), tightest_spot(node.room, demand)
+
+
+class Clustering(_Sized):
+    """Pods of one kind (shares, one card, two cards, ...) are kept together on nodes."""
+
+    by_room = False
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """Nodes with this kind alone, with this kind among others, empty ones, others; the fuller the better."""
+        if not demand.cards:
+            return 0, None
+        quarter = TOP // 4
+        fullness = quarter * (self.most_units - node.room.free) // self.most_units
+        if (demand.cards, demand.whole) in node.kinds:
+            step = 3 if len(node.kinds) == 1 else 2
+        else:
+            step = 0 if node.kinds else 1
+        return step * quarter + fullness, tightest_spot(node.room, demand)
+
+
+class Packing(_Sized):
+    """Cards in use first, then idle cards of nodes in use, then idle nodes."""
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The less idle is opened, the better."""
+        if not demand.cards:
+            return 0, None
+        spot = tightest_spot(node.room, demand)
+        idle = len(node.room.idle)
+        if idle == node.spec.cards:
+            return max(TOP // 3 - idle, idle), spot
+        opened, left = self._use(node, demand, spot)
+        if opened:
+            return max(TOP // 2 - opened, TOP // 3), spot
+        return max(TOP - left // 10, TOP // 2), spot
+
+    def _use(self, node: SimulatedNode, demand: Demand, spot: Spot | None) -> tuple[int, int]:
+        """How many idle cards it would open, and the percents that are free on the cards in use that it would join."""
+        if demand.whole:
+            return demand.cards, 0
+        if spot is not None:
+            return (1, 0) if spot.is_idle else (0, spot.free * 100 // self.card_units)
+        joined = [free for free in node.room.shared if free >= demand.units][: demand.cards]
+        return demand.cards - len(joined), sum(free * 100 // self.card_units for free in joined)
+
+
+class OfTheExtender(FirstOfTheBest):
+    """A node policy of the extender with its card policy, which see cards alone: ``binpack``, ``spread``."""
+
+    by_room = False
+
+    def __init__(self, name: str) -> None:
+        self._node_policy = NODE_POLICIES[name]
+        self._is_spread = name == "spread"
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The extender is not asked about pods without cards; they go to the first node that fits."""
+        if not demand.cards:
+            return 0.0, None
+        spot = tightest_spot(node.room, demand)
+        if spot is not None and self._is_spread:
+            spot = max(spots_of(node.room, demand), key=lambda each: (each.free, each.is_idle))
+        return self._node_policy(node.state, request_of(demand)), spot

@@ -1,0 +1,75 @@
+"""The project's own policy: a pod goes where the node loses least of its expected fill (``core.expected_fill``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from gcushare.cli.simulate.cluster import SimulatedNode
+from gcushare.cli.simulate.policies.base import FirstOfTheBest, Scored
+from gcushare.core.expected_fill import Demand, ExpectedFill, Room
+
+
+class LeastLoss(FirstOfTheBest):
+    """Typical pods are given, as fragmentation gradient descent is given them."""
+
+    def __init__(self, typical: Mapping[Demand, float]) -> None:
+        self._fill = ExpectedFill(typical)
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The loss, negated."""
+        loss, spot = self._fill.best_spot(node.room, demand)
+        return -loss, spot
+
+
+class LearnedLeastLoss(FirstOfTheBest):
+    """Typical pods are those that arrived so far: nothing is known at the start.
+
+    They are counted again when there are half as many more, so that the work of scoring all nodes anew does not grow
+    with the number of arrivals.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[Demand] = Counter()
+        self._arrived = self._next = 0
+        self._fill: ExpectedFill | None = None
+
+    def observe(self, demand: Demand) -> bool:
+        """Count the pod."""
+        self._seen[demand] += 1
+        self._arrived += 1
+        if self._arrived <= self._next:
+            return False
+        self._next = self._arrived * 3 // 2
+        self._fill = ExpectedFill(self._seen)
+        return True
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The loss, negated; before any arrival every node is as good as any other."""
+        if self._fill is None:
+            return 0.0, None
+        loss, spot = self._fill.best_spot(node.room, demand)
+        return -loss, spot
+
+
+class CardsAlone(FirstOfTheBest):
+    """The same without CPU and memory, as the extender sees a cluster; kube-scheduler still refuses what lacks them."""
+
+    def __init__(self, typical: Mapping[Demand, float]) -> None:
+        cards: Counter[Demand] = Counter()
+        for demand, weight in typical.items():
+            if demand.cards:
+                cards[_cards_of(demand)] += weight  # type: ignore[assignment]
+        self._fill = ExpectedFill(cards)
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The loss, negated; pods without cards are none of the extender's business."""
+        if not demand.cards:
+            return 0.0, None
+        room = Room(0, 0, node.room.shared, node.room.idle, node.room.model)
+        loss, spot = self._fill.best_spot(room, _cards_of(demand))
+        return -loss, spot
+
+
+def _cards_of(demand: Demand) -> Demand:
+    return Demand(demand.cards, demand.units, demand.whole, models=demand.models)

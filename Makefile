@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow lint format protos e2e bench-plugin bench-extender docs dashboards screenshots clean
+.PHONY: install demo test test-slow lint format protos e2e bench-plugin bench-extender bench-packing docs dashboards screenshots clean
 
 install: $(VENV)/.installed
 
@@ -41,6 +41,9 @@ bench-plugin: install
 
 bench-extender: install
 	$(BIN)/python -m benchmarks.bench_extender $(ARGS)
+
+bench-packing: install
+	$(BIN)/python -m benchmarks.bench_packing $(ARGS)
 
 docs: install
 	$(BIN)/python -m scripts.cli_reference

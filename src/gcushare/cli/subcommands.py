@@ -38,6 +38,7 @@ SUBCOMMANDS = (
         "cordon-card", "gcushare.cli.cordon.command", "no new pods on one card; the ones there stay", "cordon_main"
     ),
     Subcommand("uncordon-card", "gcushare.cli.cordon.command", "let new pods on a card again", "uncordon_main"),
+    Subcommand("simulate", "gcushare.cli.simulate.command", "which placement policy would waste least, on paper"),
 )
 
 

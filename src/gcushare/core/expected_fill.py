@@ -72,7 +72,9 @@ class Room:
         if demand.whole:
             return len(self.idle) >= demand.cards
         if demand.cards == 1:
-            return bool((self.shared and self.shared[-1] >= demand.units) or (self.idle and self.idle[-1] >= demand.units))
+            return bool(
+                (self.shared and self.shared[-1] >= demand.units) or (self.idle and self.idle[-1] >= demand.units)
+            )
         return sum(free >= demand.units for free in (*self.shared, *self.idle)) >= demand.cards
 
 
@@ -137,9 +139,7 @@ class ExpectedFill:
         ValueError: no demand has a positive weight.
     """
 
-    def __init__(
-        self, typical: Mapping[Demand, float], *, sequences: int = SEQUENCES, length: int = LENGTH
-    ) -> None:
+    def __init__(self, typical: Mapping[Demand, float], *, sequences: int = SEQUENCES, length: int = LENGTH) -> None:
         self.sequences = _sequences_of(typical, sequences, length)
         self._has_models = any(demand.models for sequence in self.sequences for demand in sequence)
         self._limits = sorted({d.units for sequence in self.sequences for d in sequence if d.cards and not d.whole})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.expected_fill import Demand, Room, Spot
 from gcushare.core.fit_index import NameLog
@@ -12,7 +13,6 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardState, NodeState, PodRef
 from gcushare.core.placement import CARD_POLICIES, CardPolicy
 from gcushare.core.requests import CardRequest
-from gcushare.cli.simulate.trace import NodeSpec
 
 _FULLEST = CARD_POLICIES["binpack"]
 

@@ -1,4 +1,4 @@
-"""Places one pod after another by a policy; scores nodes again only where they changed since a demand was last asked."""
+"""Places one pod after another by a policy; of the nodes it scores those again that changed since the last such pod."""
 
 from __future__ import annotations
 

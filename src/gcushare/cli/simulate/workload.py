@@ -21,6 +21,11 @@ def units_of(demand: Demand, card_units: int) -> int:
     return demand.cards * (card_units if demand.whole else demand.units)
 
 
+def arrange(trace: Sequence[Demand], seed: int, order: Order) -> list[Demand]:
+    """Put the trace's pods into an order, each once."""
+    return _arrange(trace, random.Random(seed), order)
+
+
 def build_workload(
     trace: Sequence[Demand], limit_units: int, card_units: int, seed: int, order: Order = Order.SHUFFLED
 ) -> list[Demand]:
@@ -29,10 +34,8 @@ def build_workload(
     The published way ("tuning" to 130 %): the trace's pods in random order, then pods sampled from it with replacement
     until the next one would exceed the limit. A trace that asks for more loses random pods instead.
     """
-    draw = random.Random(seed)  # noqa: S311 - an experiment's seed, not a secret
-    pods = list(trace)
-    if order is Order.SHUFFLED:
-        draw.shuffle(pods)
+    draw = random.Random(seed)
+    pods = _arrange(trace, draw, order)
     demanded = sum(units_of(pod, card_units) for pod in pods)
     while demanded > limit_units:
         demanded -= units_of(pods.pop(draw.randrange(len(pods))), card_units)
@@ -42,3 +45,10 @@ def build_workload(
         if demanded > limit_units:
             return pods
         pods.append(pod)
+
+
+def _arrange(trace: Sequence[Demand], draw: random.Random, order: Order) -> list[Demand]:
+    pods = list(trace)
+    if order is Order.SHUFFLED:
+        draw.shuffle(pods)
+    return pods

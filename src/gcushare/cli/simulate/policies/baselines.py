@@ -24,7 +24,7 @@ class Random(KnowsEnough):
     by_room = False
 
     def __init__(self, seed: int) -> None:
-        self._draw = random.Random(seed)  # noqa: S311 - an experiment's seed, not a secret
+        self._draw = random.Random(seed)
 
     def score(self, node: SimulatedNode, demand: Demand) -> Scored:
         """Every node is as good as any other."""

@@ -1,0 +1,137 @@
+"""Nodes and pods of a running cluster, reduced to what a simulation needs. Reads only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.core.errors import ConfigError, Refused, RemoteContractError
+from gcushare.core.expected_fill import Demand
+from gcushare.core.quantities import parse_quantity
+from gcushare.core.requests import ContainerKind, effective_request
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, Limits, load_config
+from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.vendors import VENDORS_BY_NAME, Vendor
+from gcushare.wire.nodes import node_cards
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import pod_request
+
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+_MIB = 1 << 20
+_SIDECAR = "Always"
+
+
+async def read_live(
+    kube: KubeSettings, vendor_name: str, environ: Mapping[str, str]
+) -> tuple[list[NodeSpec], list[Demand]]:
+    """Read the nodes that have cards of this vendor, empty, and every unfinished pod that holds or wants some.
+
+    Pods without cards take CPU and memory where they run; they are left out of the pods and subtracted from the nodes.
+
+    Raises:
+        ConfigError: no node has cards, or no pod asks for any.
+        the errors of ``gcushare.kube.errors``.
+    """
+    vendor = VENDORS_BY_NAME[vendor_name]
+    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    found = {**environ, "KUBECONFIG": kube.kubeconfig or ""}
+    config = load_config(ConfigSources(context=kube.kube_context, environ=found, home=home))
+    limits = Limits(request_s=kube.kube_api_timeout)
+    async with KubeClient(config, program="gcushare-simulate", limits=limits) as client:
+        nodes = await client.list_all(NODES)
+        pods = await client.list_all(PODS, Selector(fields=UNFINISHED))
+    return reduce_cluster(nodes, pods, vendor)
+
+
+def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -> tuple[list[NodeSpec], list[Demand]]:
+    """The same from objects; pure.
+
+    Raises:
+        ConfigError: as ``read_live``.
+    """
+    demands = []
+    others: Counter[str] = Counter()
+    other_memory: Counter[str] = Counter()
+    for pod in sorted(pods, key=lambda each: (each.metadata.creation_timestamp or "", each.key)):
+        demand = demand_of(pod, vendor)
+        if demand is None:
+            continue
+        if demand.cards:
+            demands.append(demand)
+        else:
+            others[pod.spec.node_name] += demand.cpu_milli
+            other_memory[pod.spec.node_name] += demand.memory_mib
+    specs = [
+        NodeSpec(
+            spec.name,
+            max(0, spec.cpu_milli - others[spec.name]),
+            max(0, spec.memory_mib - other_memory[spec.name]),
+            spec.cards,
+            spec.model,
+            spec.card_units,
+        )
+        for spec in (_spec_of(node, vendor) for node in nodes)
+        if spec is not None
+    ]
+    if not specs:
+        raise ConfigError(f"no node of this cluster has cards of {vendor.name}; is the device plugin running?")
+    if not demands:
+        raise ConfigError(f"no pod of this cluster asks for cards of {vendor.name}: there is nothing to place")
+    return sorted(specs, key=lambda spec: spec.name), demands
+
+
+def demand_of(pod: Pod, vendor: Vendor) -> Demand | None:
+    """What a pod takes of a node; None where its request cannot be read."""
+    try:
+        request = pod_request(pod, vendor)
+    except (RemoteContractError, Refused):
+        return None
+    cpu, memory = _amount(pod, "cpu", 1000, 1), _amount(pod, "memory", 1, _MIB)
+    if request is None:
+        return Demand(cards=0, cpu_milli=cpu, memory_mib=memory)
+    cards = request.cards
+    return Demand(cards.cards, cards.units, cards.whole, cpu, memory)
+
+
+def _amount(pod: Pod, resource: str, times: int, per: int) -> int:
+    amounts = [
+        (ContainerKind.APP, _asked(each.resources.requests.get(resource), times, per)) for each in pod.spec.containers
+    ]
+    for each in pod.spec.init_containers:
+        kind = ContainerKind.SIDECAR if each.restart_policy == _SIDECAR else ContainerKind.INIT
+        amounts.append((kind, _asked(each.resources.requests.get(resource), times, per)))
+    return effective_request(amounts)
+
+
+def _asked(quantity: object, times: int, per: int) -> int:
+    if quantity is None:
+        return 0
+    try:
+        return -int(-parse_quantity(quantity) * times // per)
+    except RemoteContractError:
+        return 0
+
+
+def _spec_of(node: Node, vendor: Vendor) -> NodeSpec | None:
+    try:
+        found = node_cards(vendor, node.metadata.annotations, node.status.capacity)
+    except RemoteContractError:
+        return None
+    usable = [card for card in found.cards if card.is_usable and card.units] if found is not None else []
+    if not usable:
+        return None
+    units, _ = Counter(card.units for card in usable).most_common(1)[0]
+    alike = [card for card in usable if card.units == units]
+    free = {**node.status.capacity, **node.status.allocatable}
+    return NodeSpec(
+        node.metadata.name,
+        int(parse_quantity(free.get("cpu", "0")) * 1000),
+        int(parse_quantity(free.get("memory", "0")) // _MIB),
+        len(alike),
+        alike[0].card.model,
+        units,
+    )

@@ -1,0 +1,155 @@
+"""The comparison as text for people and as a document for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+import msgspec
+
+from gcushare.cli.simulate.churn import Churn, ChurnRun
+from gcushare.cli.simulate.comparing import Comparison, Plan
+from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
+
+_HEADINGS = ("POLICY", "ALLOCATED", "SPREAD", "PARTIAL", "IDLE", "UNPLACED")
+_MAX_KINDS = 6
+
+
+def render_text(plan: Plan, comparison: Comparison, width: int | None) -> str:
+    """Policies from best to worst, the bound, and which pods found no place."""
+    cards = sum(node.cards for node in plan.nodes)
+    pods = round(mean(run.pods for runs in comparison.runs.values() for run in runs))
+    seeds = "1 seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds"
+    lines = [f"{len(plan.nodes)} nodes, {cards} cards; {pods} pods; {seeds}; percent of all card units", ""]
+    rows = [_row(policy, comparison) for policy in _ranked(comparison)]
+    if comparison.bounds is not None:
+        bound = mean(each.least for each in comparison.bounds)
+        rows.append(_cells("(no policy can exceed)", _percent(bound), "", "", "", ""))
+    heading = _cells(*_HEADINGS)
+    lines += [line.plain for line in lay_out(Grid(heading, heading, tuple(rows)), width).lines]
+    lines += ["", "Unplaced pods by kind, mean of the seeds:"]
+    lines += [f"  {policy}: {_kinds(comparison, policy)}" for policy in _ranked(comparison)]
+    return "\n".join(lines) + "\n"
+
+
+def document(plan: Plan, comparison: Comparison) -> dict[str, Any]:
+    """Everything, every run with its curve."""
+    return {
+        "nodes": len(plan.nodes),
+        "cards": sum(node.cards for node in plan.nodes),
+        "load": plan.load,
+        "order": plan.order.value,
+        "seeds": list(plan.seeds),
+        "policies": {
+            policy: {
+                "allocatedMean": comparison.mean_allocated(policy),
+                "allocatedSpread": comparison.spread_allocated(policy),
+                "runs": [msgspec.to_builtins(run) for run in runs],
+            }
+            for policy, runs in comparison.runs.items()
+        },
+        "bounds": None if comparison.bounds is None else [msgspec.to_builtins(each) for each in comparison.bounds],
+    }
+
+
+def render_churn(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]], width: int | None) -> str:
+    """Policies in the order asked for: how long pods wait, and the largest piece that is free."""
+    heading = _cells("POLICY", "ALLOCATED", "WAIT", "LARGE WAIT", "LARGE DELAYED", "LARGEST PIECE")
+    rows = [
+        _cells(
+            policy,
+            _percent(mean(run.allocated for run in found)),
+            f"{mean(run.waited for run in found):.4f}",
+            f"{mean(run.large_waited for run in found):.4f}",
+            _percent(mean(run.large_refused_at_first for run in found)),
+            f"{mean(run.largest_piece for run in found):.2f}",
+        )
+        for policy, found in runs.items()
+    ]
+    lines = [line.plain for line in lay_out(Grid(heading, heading, tuple(rows)), width).lines]
+    intro = (
+        f"load {100 * churn.load:.0f} % for {churn.lifetimes:g} mean lifetimes; waits in mean lifetimes; large: "
+        f"{churn.large} whole cards or more; delayed in percent; largest piece in idle cards of one node"
+    )
+    return "\n".join([intro, "", *lines]) + "\n"
+
+
+def churn_document(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]]) -> dict[str, Any]:
+    """Every run."""
+    return {
+        "load": churn.load,
+        "lifetimes": churn.lifetimes,
+        "large": churn.large,
+        "policies": {policy: [msgspec.to_builtins(run) for run in found] for policy, found in runs.items()},
+    }
+
+
+def render_needs(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]], width: int | None) -> str:
+    """How many nodes and cards each policy needs, the fewest first."""
+    ranked = sorted(needs, key=lambda policy: (sum(node.cards for node in needs[policy]), policy))
+    heading = _cells("POLICY", "NODES", "CARDS", "OF THE GIVEN")
+    given = sum(node.cards for node in plan.nodes)
+    rows = []
+    for policy in ranked:
+        cards = sum(node.cards for node in needs[policy])
+        rows.append(_cells(policy, str(len(needs[policy])), str(cards), f"{100 * cards / given:.1f} %"))
+    lines = [line.plain for line in lay_out(Grid(heading, heading, tuple(rows)), width).lines]
+    return "\n".join(lines) + "\n"
+
+
+def needs_document(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]]) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "given": {"nodes": len(plan.nodes), "cards": sum(node.cards for node in plan.nodes)},
+        "needed": {
+            policy: {"nodes": len(nodes), "cards": sum(node.cards for node in nodes)} for policy, nodes in needs.items()
+        },
+    }
+
+
+def render_json(found: dict[str, Any]) -> str:
+    """Indented, with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+
+
+def _ranked(comparison: Comparison) -> list[str]:
+    return sorted(comparison.runs, key=lambda policy: (-comparison.mean_allocated(policy), policy))
+
+
+def _row(policy: str, comparison: Comparison) -> Row:
+    runs = comparison.runs[policy]
+    return _cells(
+        policy,
+        _percent(comparison.mean_allocated(policy)),
+        f"±{100 * comparison.spread_allocated(policy):.2f}" if len(runs) > 1 else "",
+        _percent(mean(run.partial for run in runs)),
+        _percent(mean(run.idle for run in runs)),
+        f"{mean(run.unplaced_pods for run in runs):.0f}",
+    )
+
+
+def _cells(*texts: str) -> Row:
+    return Row(tuple(Cell(text) for text in texts), ())
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"
+
+
+def _kinds(comparison: Comparison, policy: str) -> str:
+    runs = comparison.runs[policy]
+    counted: Counter[str] = Counter()
+    for run in runs:
+        counted.update(run.unplaced)
+    return _listed([(kind, count / len(runs)) for kind, count in counted.most_common()])
+
+
+def _listed(kinds: Sequence[tuple[str, float]]) -> str:
+    if not kinds:
+        return "none"
+    shown = ", ".join(f"{count:.0f} of {kind}" for kind, count in kinds[:_MAX_KINDS])
+    rest = sum(count for _, count in kinds[_MAX_KINDS:])
+    return f"{shown}, {rest:.0f} others" if rest else shown

@@ -1,0 +1,190 @@
+"""What ``gcushare simulate`` can be told."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from pathlib import Path
+
+from gcushare._version import __version__
+from gcushare.cli.simulate.policies import POLICIES
+from gcushare.cli.simulate.workload import Order
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.vendors import ALIYUN, ENFLAME
+
+SIMULATE = "gcushare simulate"
+DEFAULT_POLICIES = ("random", "dot-product", "clustering", "packing", "best-fit", "fgd", "expected-fill")
+
+
+class VendorName(enum.Enum):
+    """Whose cards."""
+
+    ENFLAME = ENFLAME.name
+    ALIYUN = ALIYUN.name
+
+
+class Output(enum.Enum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _file(unset: str) -> parsers.Parser[Path | None]:
+    return parsers.optional(parsers.path("FILE"), unset)
+
+
+@settings
+class SourceSettings:
+    """What is simulated."""
+
+    from_cluster: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Instead of files: the cards, CPU and memory of a cluster's nodes, and its unfinished pods with cards, as "
+        "if they all came again to empty nodes. It is only read.",
+    )
+    vendor: VendorName = setting(
+        parsers.choice(VendorName), default=VendorName.ENFLAME, help="With --from-cluster: whose cards."
+    )
+    nodes: Path | None = setting(
+        _file("from the cluster"),
+        default=None,
+        help="Nodes as CSV with the columns sn, cpu_milli, memory_mib, gpu and model.",
+    )
+    pods: Path | None = setting(
+        _file("from the cluster"),
+        default=None,
+        help="Pods as CSV with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if any, gpu_spec.",
+    )
+    load: float | None = setting(
+        parsers.optional(parsers.fraction(0.01, 10.0), "the pods as they are"),
+        default=None,
+        help="How much is asked for of all cards, such as 130%: pods are sampled again, or left out, until that much "
+        "is asked for.",
+    )
+    order: Order = setting(
+        parsers.choice(Order),
+        default=Order.SHUFFLED,
+        help="The order in which the pods arrive: shuffled by the seed, or that of the file.",
+    )
+
+
+@settings
+class WhatIfSettings:
+    """What if."""
+
+    node_mix: tuple[str, ...] = setting(
+        parsers.comma_list(parsers.text("MODEL=COUNT", accepted="MODEL=COUNT")),
+        default=(),
+        help="Other nodes: so many of each model, each like the model's most frequent node, such as G2=100,T4=20.",
+    )
+    granularity: int | None = setting(
+        parsers.optional(parsers.integer(1, 1_000_000), "as asked for"),
+        default=None,
+        help="Another unit: every share is rounded up to a multiple of so many units (thousandths of a card in CSV).",
+    )
+    cards_needed: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Instead of comparing: how many nodes of this mix, and so how many cards, each policy needs to "
+        "place every pod.",
+    )
+
+
+@settings
+class ChurnSettings:
+    """Pods that end."""
+
+    churn: float | None = setting(
+        parsers.optional(parsers.number(0.1, 1000.0, "LIFETIMES"), "pods stay"),
+        default=None,
+        help="Let pods end: they live one lifetime on average (exponentially distributed), arrive so that --load of "
+        "all cards is asked for at any time, and wait where they do not fit; the clock runs for so many lifetimes.",
+    )
+    large: int = setting(
+        parsers.integer(1, 64), default=8, help="With --churn: whole cards from which a pod counts as large."
+    )
+
+
+@settings
+class SimulateSettings:
+    """Simulation."""
+
+    policy: tuple[str, ...] = setting(
+        parsers.comma_list(parsers.one_of(*POLICIES)),
+        default=DEFAULT_POLICIES,
+        help="The policies to compare; see below.",
+    )
+    seed: int = setting(parsers.integer(0, 2**31), default=42, help="The first seed; others follow it.")
+    seeds: int = setting(parsers.integer(1, 1000), default=1, help="How many workloads, each by its own seed.")
+    jobs: int = setting(
+        parsers.integer(1, 1024), default=2, help="Processes that simulate at the same time; two suit most laptops."
+    )
+    output: Output = setting(
+        parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, json with every run."
+    )
+    svg: Path | None = setting(
+        _file("none"), default=None, help="Draw the curves of the first seed into this SVG file."
+    )
+    png: Path | None = setting(_file("none"), default=None, help="The same as PNG; needs Pillow (gcushare[pictures]).")
+    source: SourceSettings = group(SourceSettings)
+    what_if: WhatIfSettings = group(WhatIfSettings)
+    churn: ChurnSettings = group(ChurnSettings)
+    kube: KubeSettings = group(KubeSettings)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """Both files, policies, and one question at a time."""
+        has_files = self.source.nodes is not None and self.source.pods is not None
+        if self.source.from_cluster and (self.source.nodes is not None or self.source.pods is not None):
+            yield "from-cluster and files are two sources: name one"
+        if not self.source.from_cluster and not has_files:
+            yield "nodes and pods are both needed: name two CSV files, or use --from-cluster"
+        if not self.policy:
+            yield f"policy is empty: name some of {', '.join(POLICIES)}"
+        if self.churn.churn is not None and self.source.load is None:
+            yield "churn needs load: how much of all cards is asked for at any time, such as 90%"
+        if self.churn.churn is not None and self.what_if.cards_needed:
+            yield "churn and cards-needed are two questions: ask one"
+        if (self.svg or self.png) and (self.churn.churn is not None or self.what_if.cards_needed):
+            yield "svg and png draw a comparison: leave out churn and cards-needed"
+        for word in self.what_if.node_mix:
+            model, equals, count = word.partition("=")
+            if not (model and equals and count.isdecimal()):
+                yield f"node-mix {word!r} must be MODEL=COUNT"
+
+
+SIMULATE_PROGRAM = Program(
+    name=SIMULATE,
+    summary="Place a workload on a cluster by each policy and compare what they waste, without touching a cluster. "
+    "Cards are counted and granted by the code that the scheduler extender uses.",
+    version=__version__,
+    settings=SimulateSettings,
+    examples=(
+        (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --load 130%", "which policy fills the cluster best"),
+        (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --policy binpack,expected-fill --svg a.svg", "with a picture"),
+        (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --cards-needed", "how many cards these pods need"),
+        (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --load 90% --churn 2", "how long large pods wait"),
+    ),
+    legends=(
+        (
+            "Policies",
+            (
+                ("random", "any node that fits"),
+                ("dot-product", "the node least aligned with the request"),
+                ("clustering", "requests of one kind together"),
+                ("packing", "cards in use before idle cards before idle nodes"),
+                ("best-fit", "the node with the least left"),
+                ("fgd", "fragmentation gradient descent, given the typical pods"),
+                ("expected-fill", "the node that loses least of what typical pods would still use, given them"),
+                ("expected-fill-learned", "the same, learning the typical pods from arrivals"),
+                ("expected-fill-cards", "the same as expected-fill without knowing CPU and memory"),
+                ("binpack, spread", "the extender's policies, which see cards alone"),
+            ),
+        ),
+    ),
+    notes="Percentages are of all card units: allocated is what pods hold at the end, partial what is free on cards in "
+    "use, idle on others. docs/packing.md says what was measured and how.",
+)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.expected_fill import Demand, ExpectedFill, Room, Spot, room_after, spots_of
+
+WHOLE = Demand(1, 0, True)
+
+
+def share(units: int, cpu: int = 0) -> Demand:
+    return Demand(1, units, False, cpu)
+
+
+def room(*, shared: tuple[int, ...] = (), idle: int = 0, cpu: int = 1000) -> Room:
+    return Room(cpu, 1000, shared, (1000,) * idle)
+
+
+@st.composite
+def rooms(draw: st.DrawFn) -> Room:
+    shared = sorted(draw(st.lists(st.integers(1, 999), max_size=4)))
+    idle = draw(st.integers(0, 4))
+    return Room(draw(st.integers(0, 5000)), draw(st.integers(0, 5000)), tuple(shared), (1000,) * idle)
+
+
+DEMANDS = st.one_of(
+    st.builds(Demand, st.just(1), st.integers(1, 999), st.just(False), st.integers(0, 2000), st.integers(0, 2000)),
+    st.builds(Demand, st.integers(1, 4), st.just(0), st.just(True), st.integers(0, 2000), st.integers(0, 2000)),
+    st.builds(Demand, st.integers(2, 3), st.integers(1, 999), st.just(False), st.integers(0, 2000)),
+    st.builds(Demand, st.just(0), st.just(0), st.just(False), st.integers(0, 2000), st.integers(0, 2000)),
+)
+
+
+def test_free_room_that_no_typical_pod_can_use_is_worth_nothing() -> None:
+    fill = ExpectedFill({share(810): 1.0})
+    assert fill.value(room(shared=(190, 400))) == 0
+
+
+def test_idle_cards_are_worth_nothing_where_the_cpu_is_spent() -> None:
+    fill = ExpectedFill({Demand(1, 0, True, 100): 1.0})
+    assert fill.value(room(idle=4, cpu=99)) == 0
+    assert fill.value(room(idle=4, cpu=400)) == 4000 * len(fill.sequences)
+
+
+def test_a_small_share_goes_beside_the_large_one_and_not_where_two_halves_would_have_fitted() -> None:
+    fill = ExpectedFill({share(500): 1.0, share(190): 0.2})
+    loss, spot = fill.best_spot(room(shared=(190, 500)), share(190))
+    assert spot == Spot(190, False)
+    assert loss <= fill.loss(room(shared=(190, 500)), share(190), Spot(500, False))
+
+
+def test_a_share_opens_no_idle_card_that_pods_would_take_whole() -> None:
+    fill = ExpectedFill({WHOLE: 1.0, share(400): 1.0})
+    assert fill.best_spot(room(shared=(600,), idle=1), share(400))[1] == Spot(600, False)
+
+
+def test_cards_of_a_model_that_typical_pods_exclude_are_worth_nothing() -> None:
+    fill = ExpectedFill({Demand(1, 0, True, models=("T4",)): 1.0})
+    assert fill.value(Room(10, 10, (), (1000,), "G2")) == 0
+    assert fill.value(Room(10, 10, (), (1000,), "T4")) == 1000 * len(fill.sequences)
+
+
+def test_the_sequences_hold_each_demand_as_often_as_its_weight_says() -> None:
+    typical = {share(100): 3.0, share(200): 2.0, WHOLE: 1.0}
+    fill = ExpectedFill(typical, sequences=6, length=40)
+    counted = Counter(demand for sequence in fill.sequences for demand in sequence)
+    assert counted == {share(100): 120, share(200): 80, WHOLE: 40}
+    for sequence in fill.sequences:  # every stretch is typical too
+        assert abs(sequence.count(share(100)) - 20) <= 2
+
+
+def test_the_order_in_which_typical_pods_are_given_does_not_matter() -> None:
+    typical = {share(100): 3.0, share(200): 2.0, WHOLE: 1.0}
+    backwards = dict(reversed(typical.items()))
+    assert ExpectedFill(typical).sequences == ExpectedFill(backwards).sequences
+
+
+def test_without_typical_pods_there_is_nothing_to_expect() -> None:
+    with pytest.raises(ValueError, match="no typical pods"):
+        ExpectedFill({WHOLE: 0.0})
+
+
+@given(rooms(), st.lists(DEMANDS, min_size=1, max_size=6))
+def test_a_value_is_never_more_than_what_is_free(found: Room, demands: list[Demand]) -> None:
+    fill = ExpectedFill(Counter(demands), sequences=2, length=12)
+    assert 0 <= fill.value(found) <= found.free * 2
+
+
+@given(rooms(), DEMANDS)
+def test_a_placement_takes_exactly_what_was_asked_for(found: Room, demand: Demand) -> None:
+    if not found.fits(demand):
+        return
+    spots: list[Spot | None] = [None]
+    if demand.cards == 1 and not demand.whole:
+        spots += spots_of(found, demand)
+    for spot in spots:
+        after = room_after(found, demand, spot)
+        taken = demand.cards * (1000 if demand.whole else demand.units)
+        assert found.free - after.free == taken
+        assert (found.cpu_milli - after.cpu_milli, found.memory_mib - after.memory_mib) == (
+            demand.cpu_milli,
+            demand.memory_mib,
+        )
+        assert list(after.shared) == sorted(after.shared)
+        assert 0 not in after.shared

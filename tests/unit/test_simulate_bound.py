@@ -1,0 +1,60 @@
+"""The bounds: on cases that can be counted by hand, and against every order of choices where those are few."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gcushare.cli.simulate.bound import compute_bounds
+from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.core.expected_fill import Demand, Room, Spot, room_after, spots_of
+
+LARGE, SMALL, WHOLE = Demand(1, 810), Demand(1, 190), Demand(1, 0, True)
+
+
+def nodes(*cards: int, cpu: int = 0) -> list[NodeSpec]:
+    return [NodeSpec(f"n-{number}", cpu, 0, count) for number, count in enumerate(cards)]
+
+
+def best_of_all(rooms: tuple[Room, ...], workload: tuple[Demand, ...]) -> int:
+    """The most units over every choice of node and card; a pod that fits somewhere must be placed."""
+    if not workload:
+        return 0
+    pod, rest = workload[0], workload[1:]
+    results = []
+    for index, room in enumerate(rooms):
+        if room.fits(pod):
+            spots: list[Spot | None] = [None] if pod.whole or pod.cards != 1 else [*spots_of(room, pod)]
+            for spot in spots:
+                after = (*rooms[:index], room_after(room, pod, spot), *rooms[index + 1 :])
+                results.append(pod.cards * (1000 if pod.whole else pod.units) + best_of_all(after, rest))
+    return max(results) if results else best_of_all(rooms, rest)
+
+
+def test_what_a_large_share_leaves_is_lost_unless_small_ones_come() -> None:
+    assert compute_bounds(nodes(2), [LARGE, LARGE]).acceptance == 0.81
+    assert compute_bounds(nodes(2), [LARGE, LARGE, SMALL]).acceptance == (2 * 810 + 190) / 2000
+
+
+def test_cards_that_are_held_whole_first_keep_large_shares_out() -> None:
+    assert compute_bounds(nodes(2), [WHOLE, WHOLE, LARGE]).acceptance == 1.0
+    assert compute_bounds(nodes(2), [LARGE, WHOLE, WHOLE]).acceptance == 1.81 / 2
+
+
+def test_cpu_of_the_whole_cluster_bounds_what_can_be_used() -> None:
+    pods = [Demand(1, 0, True, 1000)] * 4
+    assert compute_bounds(nodes(4, cpu=2000), pods).resources == 0.5
+
+
+def test_cards_of_different_sizes_are_refused() -> None:
+    mixed = [NodeSpec("a", 0, 0, 1, "", 16), NodeSpec("b", 0, 0, 1, "", 32)]
+    with pytest.raises(ValueError, match="one size"):
+        compute_bounds(mixed, [WHOLE])
+
+
+def test_no_choice_exceeds_the_bound() -> None:
+    rooms = (Room(0, 0, (), (1000,)), Room(0, 0, (), (1000, 1000)))
+    for pods in itertools.product((LARGE, SMALL, WHOLE, Demand(1, 500)), repeat=5):
+        bound = compute_bounds(nodes(1, 2), list(pods)).least
+        assert best_of_all(rooms, pods) <= bound * 3000 + 1e-6, pods

@@ -4,7 +4,7 @@
     python -m benchmarks.bench_packing FOLDER --trace default --seeds 1   one of each, under a minute on two cores
 
 FOLDER holds ``openb_node_list_gpu_node.csv`` and ``openb_pod_list_TRACE.csv`` of Alibaba's cluster-trace-gpu-v2023. The
-exit status is 1 where a baseline is further than a percentage point from its published mean, as it may be with few seeds.
+exit status is 1 where a baseline is further than a percentage point from its published mean; few seeds may be unlucky.
 """
 
 from __future__ import annotations

@@ -1,0 +1,159 @@
+"""``gcushare simulate`` from its command line: files in, answers and pictures out."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from gcushare.cli.simulate.churn import Churn, run_churn
+from gcushare.cli.simulate.command import main
+from gcushare.cli.simulate.live import reduce_cluster
+from gcushare.cli.simulate.trace import NodeSpec, read_nodes, read_pods
+from gcushare.cli.simulate.what_if import mixed, nodes_needed, with_granularity
+from gcushare.core.errors import Refused
+from gcushare.core.expected_fill import Demand
+from gcushare.runtime.entry import Surroundings
+from gcushare.vendors import ALIYUN
+from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
+    f"n-{number},{16000 if number % 3 else 64000},65536,{2 if number % 3 else 8},{'T4' if number % 3 else 'G2'}\n"
+    for number in range(6)
+)
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "".join(
+    f"p-{number},{line}\n"
+    for number, line in enumerate(
+        [
+            *["3000,4000,1,810,"] * 5,
+            *["6000,8000,1,1000,"] * 6,
+            "1000,1000,1,160,T4|G2",
+            "9000,9000,0,0,",
+            "8000,1,8,1000,",
+        ]
+    )
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "pods.csv").write_text(PODS)
+    return ["--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv"), "--jobs", "1"]
+
+
+def ask(*words: str) -> tuple[int, str, str]:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    code = main(Surroundings(words, {}, stdout, stderr))
+    return code, stdout.getvalue(), stderr.getvalue()
+
+
+def test_the_table_ranks_the_policies_below_a_bound(files: list[str]) -> None:
+    code, text, errors = ask(*files, "--load", "130%", "--seeds", "2", "--policy", "random,fgd,expected-fill")
+    assert (code, errors) == (0, "")
+    assert text.startswith("6 nodes, 24 cards; ")
+    reached = [float(line.split()[1]) for line in text.splitlines() if line.startswith(("random", "fgd", "expected"))]
+    assert len(reached) == 3
+    assert reached == sorted(reached, reverse=True)
+    assert "(no policy can exceed)" in text
+
+
+def test_json_has_every_run_with_its_curve(files: list[str]) -> None:
+    code, text, _ = ask(*files, "--load", "1.0", "--policy", "binpack", "-o", "json")
+    found = json.loads(text)
+    run = found["policies"]["binpack"]["runs"][0]
+    assert code == 0
+    assert run["samples"][-1]["allocated"] == run["allocated"]
+    assert run["allocated"] + run["partial"] + run["idle"] == pytest.approx(1.0)
+
+
+def test_pictures_are_drawn_of_every_policy(files: list[str], tmp_path: Path) -> None:
+    svg, png = tmp_path / "a.svg", tmp_path / "a.png"
+    code, _, errors = ask(*files, "--policy", "spread,fgd", "--svg", str(svg), "--png", str(png))
+    assert (code, errors) == (0, "")
+    texts = [each.text for each in ElementTree.fromstring(svg.read_text()).iter() if each.tag.endswith("text")]
+    assert {"spread", "fgd"} <= set(texts)
+    with Image.open(png) as image:
+        colors = {color for _, color in image.getcolors(1 << 24) or ()}
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colors
+
+
+def test_what_is_wrong_with_a_file_is_said_with_its_line(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "pods.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1,1,1,1001\n")
+    code, _, errors = ask(*files)
+    assert code == 2
+    assert "line 2: gpu_milli 1001 must be from 1 to 1000" in errors
+    (tmp_path / "pods.csv").write_text("name,cpu\n")
+    assert "lacks the columns cpu_milli, memory_mib, num_gpu, gpu_milli" in ask(*files)[2]
+
+
+def test_questions_that_exclude_each_other_are_refused(files: list[str]) -> None:
+    assert "churn needs load" in ask(*files, "--churn", "1")[2]
+    assert "two sources" in ask(*files, "--from-cluster")[2]
+    assert "name two CSV files" in ask()[2]
+
+
+def test_another_mix_takes_nodes_like_the_given_ones(files: list[str]) -> None:
+    assert ask(*files, "--node-mix", "G2=3")[1].startswith("3 nodes, 24 cards; ")
+    code, _, errors = ask(*files, "--node-mix", "H9=3")
+    assert code == 2
+    assert "known models: G2, T4" in errors
+
+
+def test_a_coarser_unit_rounds_shares_up_and_never_down() -> None:
+    pods = [Demand(1, 810), Demand(1, 160), Demand(1, 990), Demand(2, 0, True), Demand(0)]
+    rounded = with_granularity(pods, 125, 1000)
+    assert rounded == [Demand(1, 875), Demand(1, 250), Demand(1, 0, True), Demand(2, 0, True), Demand(0)]
+
+
+def test_the_nodes_that_pods_need_suffice_and_one_less_does_not(files: list[str], tmp_path: Path) -> None:
+    nodes, pods = read_nodes(tmp_path / "nodes.csv"), read_pods(tmp_path / "pods.csv")
+    needed = nodes_needed("best-fit", nodes, pods, 1)
+    assert needed == mixed(nodes, len(needed))
+    assert f"{len(needed)} " in ask(*files, "--policy", "best-fit", "--order", "trace", "--cards-needed")[1]
+    with pytest.raises(Refused, match="fits on none"):
+        nodes_needed("best-fit", nodes, [Demand(9, 0, True)], 1)
+
+
+def test_a_mix_keeps_the_proportions_at_every_size() -> None:
+    nodes = [NodeSpec(f"a-{n}", 1, 1, 2, "A") for n in range(6)] + [NodeSpec(f"b-{n}", 1, 1, 8, "B") for n in range(2)]
+    for count in (4, 8, 40):
+        assert sum(node.model == "B" for node in mixed(nodes, count)) == count // 4
+
+
+def test_under_churn_time_is_counted_and_every_arrival_has_a_wait() -> None:
+    nodes = [NodeSpec(f"n-{number}", 64000, 65536, 8, "G2") for number in range(3)]
+    trace = [Demand(1, 500)] * 12 + [Demand(8, 0, True)]
+    run = run_churn("expected-fill", nodes, trace, Churn(0.9, 20.0, 8), 3)
+    assert run.arrivals > 100
+    assert 0.5 < run.allocated <= 1.0
+    assert run.large_waited > run.waited > 0.0
+    assert 0.0 < run.large_refused_at_first <= 1.0
+    assert run == run_churn("expected-fill", nodes, trace, Churn(0.9, 20.0, 8), 3)
+
+
+def test_a_live_cluster_is_reduced_to_its_cards_cpu_and_pods() -> None:
+    node = Node(
+        metadata=ObjectMeta(name="gpu-1"),
+        status=NodeStatus(
+            capacity={"cpu": "64", "memory": "262144Mi", ALIYUN.memory_resource: "32", ALIYUN.count_resource: "2"},
+            allocatable={"cpu": "63500m", "memory": "262144Mi"},
+        ),
+    )
+
+    def pod(name: str, node_name: str, **amounts: str) -> Pod:
+        asked = {word.replace("gpu", ALIYUN.memory_resource): amount for word, amount in amounts.items()}
+        limits = {word: amount for word, amount in asked.items() if "/" in word}
+        container = Container(name="c", resources=ResourceRequirements(limits=limits, requests=asked))
+        return Pod(ObjectMeta(name=name, uid=name), PodSpec(node_name=node_name, containers=(container,)))
+
+    pods = [pod("a", "gpu-1", cpu="2", memory="1Gi", gpu="4"), pod("b", "gpu-1", cpu="500m"), pod("c", "", gpu="8")]
+    random.Random(1).shuffle(pods)
+    specs, demands = reduce_cluster([node], pods, ALIYUN)
+    assert specs == [NodeSpec("gpu-1", 63000, 262144, 2, "", 16)]
+    assert sorted(demands) == [Demand(1, 4, False, 2000, 1024), Demand(1, 8)]

@@ -39,6 +39,7 @@ SUBCOMMANDS = (
     ),
     Subcommand("uncordon-card", "gcushare.cli.cordon.command", "let new pods on a card again", "uncordon_main"),
     Subcommand("simulate", "gcushare.cli.simulate.command", "which placement policy would waste least, on paper"),
+    Subcommand("defragment", "gcushare.cli.defragment.command", "which pods to move to make room for a request"),
 )
 
 

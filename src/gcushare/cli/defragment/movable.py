@@ -1,0 +1,68 @@
+"""Which pods may be named in a plan, and why others may not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.requests import CardRequest
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import is_finished, pod_request
+
+EXEMPTIONS: Mapping[str, str] = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+}
+"""Annotations, with the values, by which a pod's author asks that it is left where it is."""
+
+SYSTEM_PRIORITY = 2_000_000_000
+"""From here on priorities are the cluster's own (system-cluster-critical)."""
+
+_BOUND_TO_ITS_NODE = ("DaemonSet", "Node")
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Requests by uid of pods that may be moved, and how many may not, by reason."""
+
+    movable: Mapping[str, CardRequest]
+    kept: Mapping[str, int]
+
+
+def sort_pods(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> Sorted:
+    """Sort bound pods that hold cards; ``most_priority`` is the highest that may be moved."""
+    movable: dict[str, CardRequest] = {}
+    kept: dict[str, int] = {}
+    for pod in pods:
+        if not pod.is_bound or is_finished(pod):
+            continue
+        try:
+            request = pod_request(pod, vendor)
+        except (RemoteContractError, Refused):
+            kept["its request cannot be read"] = kept.get("its request cannot be read", 0) + 1
+            continue
+        if request is None:
+            continue
+        reason = _reason_to_stay(pod, most_priority)
+        if reason:
+            kept[reason] = kept.get(reason, 0) + 1
+        else:
+            movable[pod.metadata.uid] = request.cards
+    return Sorted(movable, dict(sorted(kept.items())))
+
+
+def _reason_to_stay(pod: Pod, most_priority: int) -> str:
+    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    if owner is None:
+        return "no controller would make it again"
+    if owner.kind in _BOUND_TO_ITS_NODE:
+        return f"it belongs to its node ({owner.kind})"
+    if pod.is_being_deleted:
+        return "it is ending"
+    if any(pod.metadata.annotations.get(key) == value for key, value in EXEMPTIONS.items()):
+        return "an annotation exempts it"
+    if (pod.spec.priority or 0) > min(most_priority, SYSTEM_PRIORITY - 1):
+        return "its priority is too high"
+    return ""

@@ -1,0 +1,213 @@
+"""Which fewest pods, ended and placed again elsewhere, would make room for a request; pure.
+
+The plan is found and then proved on a copy of the ledger, by the same grants that the extender makes. It knows cards
+alone: whether kube-scheduler agrees with the places (CPU, taints, affinity) it cannot say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from gcushare.core.errors import Refused
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import Assignment, CardState, NodeState, PodRef
+from gcushare.core.placement import CARD_POLICIES, CardPolicy
+from gcushare.core.requests import CardRequest
+
+MAX_COMBINED = 16
+"""Pods of one card among which every combination is looked at; of more, the largest are taken."""
+
+_TIGHTEST = CARD_POLICIES["binpack"]
+_ROOM = PodRef("room", "", "the request")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that ends on ``source`` and finds its room on ``target``."""
+
+    pod: PodRef
+    request: CardRequest
+    source: str
+    target: str
+    target_cards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlan:
+    """Where the request fits once the moves are made, in this order; no moves where it fits already."""
+
+    request: CardRequest
+    node: str
+    cards: tuple[int, ...]
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Cards of a node that could be cleared, and whose pods would have to go."""
+
+    node: str
+    cards: tuple[int, ...]
+    uids: tuple[str, ...]
+    units: int
+
+
+def plan_room(
+    ledger: Ledger, request: CardRequest, movable: Mapping[str, CardRequest], nodes: Collection[str]
+) -> RoomPlan | None:
+    """Find the plan that moves the fewest pods, the fewest units among those; None where there is none.
+
+    Only pods of ``movable`` (their requests by uid) are moved, only onto and on ``nodes``, each straight to a place
+    that is free without moving a further one. Pods that hold several cards stay.
+    """
+    trial = copy_ledger(ledger)
+    candidates = sorted(
+        (found for name in nodes if (found := _cheapest(trial, name, request, movable)) is not None),
+        key=lambda found: (len(found.uids), found.units, found.node),
+    )
+    for candidate in candidates:
+        plan = _try(trial, request, candidate, movable, nodes)
+        if plan is not None:
+            prove(ledger, plan)
+            return plan
+    return None
+
+
+def prove(ledger: Ledger, plan: RoomPlan) -> None:
+    """Carry the plan out on a copy of the ledger, with the cards that it names.
+
+    Raises:
+        Refused: it does not come true on this ledger; the message says which step.
+    """
+    copy = copy_ledger(ledger)
+    for move in plan.moves:
+        held = copy.assignment(move.pod.uid)
+        if held is None or held.node != move.source:
+            raise Refused(f"pod {move.pod} is not on node {move.source!r} any more; plan again")
+        copy.forget(move.pod.uid)
+    copy.reserve(_ROOM, plan.node, plan.request, _exactly(plan.cards))
+    for move in plan.moves:
+        granted = copy.reserve(move.pod, move.target, move.request, _exactly(move.target_cards))
+        if tuple(grant.index for grant in granted.grants) != move.target_cards:
+            raise Refused(f"pod {move.pod} does not fit cards {move.target_cards} of node {move.target!r}; plan again")
+
+
+def copy_ledger(ledger: Ledger) -> Ledger:
+    """An independent ledger with the same nodes and assignments."""
+    copy = Ledger()
+    for node in ledger.nodes.values():
+        if node.known:
+            cards = [state.card for state in node.cards.values() if state.card is not None]
+            copy.set_node(node.name, cards, node.unit, node.modes)
+    for assignment in ledger.assignments():
+        copy.apply(assignment)
+    return copy
+
+
+def _cheapest(ledger: Ledger, name: str, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Candidate | None:
+    node = ledger.nodes.get(name)
+    if node is None or not node.known or not node.serves(request):
+        return None
+    costs = [(cost, state.index) for state in node.cards.values() if (cost := _cost(node, state, request, movable))]
+    if len(costs) < request.cards:
+        return None
+    chosen = sorted(costs, key=lambda pair: (len(pair[0].uids), pair[0].units, pair[1]))[: request.cards]
+    uids = tuple(uid for cost, _ in chosen for uid in cost.uids)
+    return _Candidate(name, tuple(sorted(i for _, i in chosen)), uids, sum(cost.units for cost, _ in chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    uids: tuple[str, ...]
+    units: int
+
+
+def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Cost | None:
+    """The fewest and then smallest pods of one card that would have to go; None where that is not enough."""
+    card = state.card
+    if card is None or not card.is_usable or node.is_settling or card.units < max(1, request.units):
+        return None
+    if request.selection is not None and not request.selection.allows(state.index, card.card.uuid, card.card.model):
+        return None
+    if state.can_hold(request):
+        return _Cost((), 0)
+    held = [each for each in node.assignments.values() if any(grant.index == state.index for grant in each.grants)]
+    loose = [each for each in held if len(each.grants) == 1 and each.pod.uid in movable]
+    if request.whole:
+        return _cost_of(loose, state) if len(loose) == len(held) else None
+    missing = request.units - state.total + state.held
+    for sets in _sets(loose, state):
+        enough = [found for found in sets if _freed(found, state) >= missing]
+        if enough:
+            return _cost_of(min(enough, key=lambda found: (_freed(found, state), _uids(found))), state)
+    return None
+
+
+def _sets(loose: Sequence[Assignment], state: CardState) -> Iterator[Iterator[tuple[Assignment, ...]]]:
+    """Sets of one pod, of two, ...; of many pods the largest alone are combined."""
+    ranked = sorted(loose, key=lambda each: (-_freed((each,), state), each.pod.uid))[:MAX_COMBINED]
+    for count in range(1, len(ranked) + 1):
+        yield combinations(ranked, count)
+
+
+def _freed(pods: Sequence[Assignment], state: CardState) -> int:
+    return sum(state.total if grant.whole else grant.units for each in pods for grant in each.grants)
+
+
+def _uids(pods: Sequence[Assignment]) -> tuple[str, ...]:
+    return tuple(each.pod.uid for each in pods)
+
+
+def _cost_of(pods: Sequence[Assignment], state: CardState) -> _Cost:
+    return _Cost(_uids(pods), _freed(pods, state))
+
+
+def _try(
+    trial: Ledger,
+    request: CardRequest,
+    candidate: _Candidate,
+    movable: Mapping[str, CardRequest],
+    nodes: Collection[str],
+) -> RoomPlan | None:
+    """Make the moves on the trial ledger, see whether every pod finds a place, and take them back."""
+    moved = [held for uid in candidate.uids if (held := trial.assignment(uid)) is not None]
+    for held in moved:
+        trial.forget(held.pod.uid)
+    trial.reserve(_ROOM, candidate.node, request, _exactly(candidate.cards))
+    moves: list[Move] = []
+    for held in sorted(moved, key=lambda each: (-each.units, each.pod.uid)):
+        target = _place_for(trial, movable[held.pod.uid], nodes)
+        if target is None:
+            break
+        granted = trial.reserve(held.pod, target, movable[held.pod.uid], _TIGHTEST)
+        cards = tuple(grant.index for grant in granted.grants)
+        moves.append(Move(held.pod, movable[held.pod.uid], held.node, target, cards))
+    trial.forget(_ROOM.uid)
+    for held in moved:
+        trial.forget(held.pod.uid)
+    for held in moved:
+        trial.apply(held)
+    return RoomPlan(request, candidate.node, candidate.cards, tuple(moves)) if len(moves) == len(moved) else None
+
+
+def _place_for(ledger: Ledger, request: CardRequest, nodes: Collection[str]) -> str | None:
+    """The node whose best card is left with the least, so that large pieces stay; by name among equals."""
+    fitting = (
+        node for name in nodes if (node := ledger.nodes.get(name)) is not None and node.known and node.fits(request)
+    )
+    return min(((_left(node, request), node.name) for node in fitting), default=(0, None))[1]
+
+
+def _left(node: NodeState, request: CardRequest) -> int:
+    return min(state.grantable - request.units for state in node.cards.values() if state.can_hold(request))
+
+
+def _exactly(cards: Collection[int]) -> CardPolicy:
+    """The card policy that prefers the named cards."""
+
+    def rank(state: CardState) -> tuple[int, ...]:
+        return (state.index not in cards, state.index)
+
+    return rank

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.cli.defragment.movable import sort_pods
+from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.defragment import copy_ledger, plan_room, prove
+from gcushare.core.errors import Refused
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.requests import CardRequest
+from gcushare.vendors import ALIYUN
+from gcushare.wire.objects import Container, ObjectMeta, OwnerReference, Pod, PodSpec, ResourceRequirements
+
+SIZE = 16
+
+
+def ledger_of(*nodes: tuple[tuple[int, ...], ...]) -> tuple[Ledger, dict[str, CardRequest]]:
+    """Nodes of cards of pods with so many units; every pod may be moved."""
+    ledger, movable = Ledger(), {}
+    for number, cards in enumerate(nodes):
+        offered = [
+            InventoryCard(card=Card(index=index, uuid=f"u-{index}", memory_bytes=0), units=SIZE)
+            for index in range(len(cards))
+        ]
+        ledger.set_node(f"n-{number}", offered, None)
+        for index, pods in enumerate(cards):
+            for position, units in enumerate(pods):
+                uid = f"{number}/{index}/{position}"
+                grants = (CardGrant(index, units),)
+                ledger.apply(Assignment(PodRef(uid, "default", uid), f"n-{number}", grants, assigned=True))
+                movable[uid] = CardRequest(units)
+    return ledger, movable
+
+
+def test_nothing_moves_where_the_request_fits() -> None:
+    ledger, movable = ledger_of(((8,), (15,)))
+    plan = plan_room(ledger, CardRequest(8), movable, ledger.nodes)
+    assert plan is not None
+    assert (plan.moves, plan.cards) == ((), (0,))
+
+
+def test_the_fewest_pods_move_and_of_those_the_smallest() -> None:
+    ledger, movable = ledger_of(((4, 4, 4), (5, 9)), ((6, 5), (10,)))
+    plan = plan_room(ledger, CardRequest(11), movable, ledger.nodes)
+    assert plan is not None
+    assert [(move.pod.uid, move.target) for move in plan.moves] == [("1/0/0", "n-1")]  # the 6 beside the 10
+
+
+def test_a_pod_that_may_not_move_stays() -> None:
+    ledger, movable = ledger_of(((9,), (9,)))
+    del movable["0/0/0"]
+    plan = plan_room(ledger, CardRequest(16), movable, ledger.nodes)
+    assert plan is None  # the other one finds no place beside a 9 either
+
+
+def test_a_whole_card_is_made_free_by_moving_all_its_pods() -> None:
+    ledger, movable = ledger_of(((2, 3), (8,)), ((9,),))
+    plan = plan_room(ledger, CardRequest(0, 1, whole=True), movable, ledger.nodes)
+    assert plan is not None
+    assert {move.pod.uid for move in plan.moves} in ({"0/0/0", "0/0/1"}, {"0/1/0"}, {"1/0/0"})
+    assert len(plan.moves) == 1
+
+
+def test_a_plan_is_refused_when_a_pod_is_not_where_it_was() -> None:
+    ledger, movable = ledger_of(((8, 4),), ((12,),))
+    plan = plan_room(ledger, CardRequest(8), movable, ledger.nodes)
+    assert plan is not None
+    ledger.forget(plan.moves[0].pod.uid)
+    with pytest.raises(Refused, match="plan again"):
+        prove(ledger, plan)
+
+
+def test_pods_move_only_onto_the_nodes_that_are_open() -> None:
+    ledger, movable = ledger_of(((8, 4),), ((12,),))
+    assert plan_room(ledger, CardRequest(8), movable, ["n-0"]) is None
+
+
+@given(
+    st.lists(st.lists(st.lists(st.integers(1, 7), max_size=3), min_size=1, max_size=3), min_size=1, max_size=3),
+    st.integers(1, SIZE),
+)
+def test_every_plan_comes_true_and_leaves_the_ledger_as_it_was(nodes: list[list[list[int]]], units: int) -> None:
+    shape = tuple(tuple(tuple(pods) for pods in cards) for cards in nodes)
+    ledger, movable = ledger_of(*shape)
+    before = {each.pod.uid: each for each in ledger.assignments()}
+    plan = plan_room(ledger, CardRequest(units), movable, ledger.nodes)
+    assert {each.pod.uid: each for each in ledger.assignments()} == before
+    if plan is None:
+        return
+    prove(ledger, plan)
+    done = copy_ledger(ledger)
+    for move in plan.moves:
+        done.forget(move.pod.uid)
+    assert done.nodes[plan.node].fits(CardRequest(units))
+
+
+@pytest.mark.parametrize(
+    ("owner", "annotations", "priority", "is_movable"),
+    [
+        pytest.param("ReplicaSet", {}, 0, True, id="a ReplicaSet makes it again"),
+        pytest.param("", {}, 0, False, id="no controller"),
+        pytest.param("DaemonSet", {}, 0, False, id="DaemonSet"),
+        pytest.param("Job", {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, 0, False, id="exempt"),
+        pytest.param("Job", {}, 11, False, id="priority too high"),
+        pytest.param("Job", {}, 10, True, id="priority as high as allowed"),
+    ],
+)
+def test_only_pods_that_come_again_and_are_not_exempt_move(
+    owner: str, annotations: dict[str, str], priority: int, is_movable: bool
+) -> None:
+    owners = (OwnerReference(kind=owner, name="o", uid="o", controller=True),) if owner else ()
+    container = Container(name="c", resources=ResourceRequirements(limits={ALIYUN.memory_resource: "4"}))
+    pod = Pod(
+        metadata=ObjectMeta(name="p", uid="p", annotations=annotations, owner_references=owners),
+        spec=PodSpec(node_name="n", priority=priority, containers=(container,)),
+    )
+    found = sort_pods([pod], ALIYUN, most_priority=10)
+    assert (set(found.movable), sum(found.kept.values())) == (({"p"}, 0) if is_movable else (set(), 1))

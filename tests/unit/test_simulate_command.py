@@ -147,7 +147,9 @@ def test_a_live_cluster_is_reduced_to_its_cards_cpu_and_pods() -> None:
     )
 
     def pod(name: str, node_name: str, **amounts: str) -> Pod:
-        asked = {word.replace("gpu", ALIYUN.memory_resource): amount for word, amount in amounts.items()}
+        asked: dict[str, str | int | float] = {
+            ALIYUN.memory_resource if word == "gpu" else word: amount for word, amount in amounts.items()
+        }
         limits = {word: amount for word, amount in asked.items() if "/" in word}
         container = Container(name="c", resources=ResourceRequirements(limits=limits, requests=asked))
         return Pod(ObjectMeta(name=name, uid=name), PodSpec(node_name=node_name, containers=(container,)))

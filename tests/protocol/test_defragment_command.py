@@ -1,0 +1,52 @@
+"""``gcushare defragment`` and ``gcushare simulate --from-cluster`` against an API server."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gcushare.cli.defragment import command as defragment
+from gcushare.cli.simulate import command as simulate
+from gcushare.runtime.entry import Surroundings
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
+
+
+def owned(pod: dict[str, Any]) -> dict[str, Any]:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    return pod
+
+
+async def ask(module: ModuleType, rig: Cluster, *words: str) -> tuple[int, str, str]:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    around = Surroundings(words, rig.environ(), stdout, stderr)
+    code: int = await asyncio.to_thread(module.main, around)
+    return code, stdout.getvalue(), stderr.getvalue()
+
+
+async def test_the_one_pod_that_comes_again_is_named_with_its_new_place(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as rig:
+        rig.put(a_node("gpu-1", 16, 16), a_node("gpu-2", 16))
+        rig.put(
+            owned(bound_pod("web", "gpu-1", 0, 6)), bound_pod("alone", "gpu-1", 1, 9), bound_pod("other", "gpu-2", 0, 8)
+        )
+        code, text, errors = await ask(defragment, rig, "--wanted", "12")
+        assert (code, errors) == (0, "")
+        assert "Room on node gpu-1, card 0, once 1 pod moved:\n  default/web from gpu-1 to gpu-1, card 1" in text
+        assert "2 pods stay: no controller would make it again" in text
+        code, text, _ = await ask(defragment, rig, "--wanted", "16", "--whole", "-o", "json")
+        assert (code, json.loads(text)["plan"]) == (3, None)
+
+
+async def test_a_running_cluster_can_be_simulated(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as rig:
+        rig.put(a_node("gpu-1", 16, 16), bound_pod("a", "gpu-1", 0, 8), bound_pod("b", "gpu-1", 1, 8))
+        code, text, errors = await ask(
+            simulate, rig, "--from-cluster", "--policy", "binpack,expected-fill", "--jobs", "1", "-o", "json"
+        )
+        assert (code, errors) == (0, "")
+        assert json.loads(text)["policies"]["binpack"]["allocatedMean"] == 0.5

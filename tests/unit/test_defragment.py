@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.cli.defragment.movable import sort_pods
 from gcushare.core.cards import Card, InventoryCard
-from gcushare.core.defragment import copy_ledger, plan_room, prove
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.packing.defragment import copy_ledger, plan_room, prove
 from gcushare.core.requests import CardRequest
 from gcushare.vendors import ALIYUN
 from gcushare.wire.objects import Container, ObjectMeta, OwnerReference, Pod, PodSpec, ResourceRequirements
@@ -78,6 +78,7 @@ def test_pods_move_only_onto_the_nodes_that_are_open() -> None:
     assert plan_room(ledger, CardRequest(8), movable, ["n-0"]) is None
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.lists(st.integers(1, 7), max_size=3), min_size=1, max_size=3), min_size=1, max_size=3),
     st.integers(1, SIZE),

@@ -27,7 +27,7 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
 FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "reuse-values", "set"}
-FOREIGN_FLAGS |= {"vendor", "wait"}
+FOREIGN_FLAGS |= {"trace", "vendor", "wait"}
 """Flags of kubectl, helm, kube-scheduler and make's arguments that the documents show."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")

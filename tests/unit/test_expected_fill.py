@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.core.expected_fill import Demand, ExpectedFill, Room, Spot, room_after, spots_of
+from gcushare.core.packing.expected_fill import Demand, ExpectedFill, Room, Spot, room_after, spots_of
 
 WHOLE = Demand(1, 0, True)
 
@@ -83,12 +83,14 @@ def test_without_typical_pods_there_is_nothing_to_expect() -> None:
         ExpectedFill({WHOLE: 0.0})
 
 
+@settings(deadline=None)
 @given(rooms(), st.lists(DEMANDS, min_size=1, max_size=6))
 def test_a_value_is_never_more_than_what_is_free(found: Room, demands: list[Demand]) -> None:
     fill = ExpectedFill(Counter(demands), sequences=2, length=12)
     assert 0 <= fill.value(found) <= found.free * 2
 
 
+@settings(deadline=None)
 @given(rooms(), DEMANDS)
 def test_a_placement_takes_exactly_what_was_asked_for(found: Room, demand: Demand) -> None:
     if not found.fits(demand):

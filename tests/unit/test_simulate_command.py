@@ -17,7 +17,7 @@ from gcushare.cli.simulate.live import reduce_cluster
 from gcushare.cli.simulate.trace import NodeSpec, read_nodes, read_pods
 from gcushare.cli.simulate.what_if import mixed, nodes_needed, with_granularity
 from gcushare.core.errors import Refused
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ALIYUN
 from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements

@@ -16,7 +16,7 @@ from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_
 from gcushare.cli.simulate.runs import Experiment, run_policy
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.cli.simulate.workload import Order, build_workload, units_of
-from gcushare.core.expected_fill import Demand, Room
+from gcushare.core.packing.expected_fill import Demand, Room
 
 NODES = [
     *(NodeSpec(f"a-{number}", 16000, 65536, 2, "P100") for number in range(6)),

@@ -12,7 +12,7 @@ import msgspec
 from gcushare.cli.defragment.movable import Sorted, sort_pods
 from gcushare.cli.defragment.settings import DEFRAGMENT_PROGRAM, NO_ROOM, DefragmentSettings, Output
 from gcushare.cluster.snapshot import Picture
-from gcushare.core.defragment import RoomPlan, plan_room
+from gcushare.core.packing.defragment import RoomPlan, plan_room
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, Limits, load_config
 from gcushare.kube.resources import NODES, PODS, Selector

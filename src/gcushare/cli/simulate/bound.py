@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.cli.simulate.workload import units_of
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 
 
 @dataclass(frozen=True, slots=True)

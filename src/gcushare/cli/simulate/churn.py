@@ -18,7 +18,7 @@ from gcushare.cli.simulate.placing import Placer
 from gcushare.cli.simulate.policies import Given, make_policy
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.cli.simulate.workload import units_of
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.core.cards import Card, InventoryCard
-from gcushare.core.expected_fill import Demand, Room, Spot
 from gcushare.core.fit_index import NameLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardState, NodeState, PodRef
+from gcushare.core.packing.expected_fill import Demand, Room, Spot
 from gcushare.core.placement import CARD_POLICIES, CardPolicy
 from gcushare.core.requests import CardRequest
 

@@ -25,7 +25,7 @@ from gcushare.cli.simulate.settings import SIMULATE_PROGRAM, Output, SimulateSet
 from gcushare.cli.simulate.trace import NodeSpec, read_nodes, read_pods
 from gcushare.cli.simulate.what_if import with_granularity, with_mix
 from gcushare.core.errors import ConfigError
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import Surroundings, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE
 

@@ -16,7 +16,7 @@ from gcushare.cli.simulate.runs import Experiment, Run, run_policy
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.cli.simulate.what_if import nodes_needed
 from gcushare.cli.simulate.workload import Order, arrange, build_workload
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.kube.client import KubeClient

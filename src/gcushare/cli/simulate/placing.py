@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
 from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored
-from gcushare.core.expected_fill import Demand, Room, Spot
+from gcushare.core.packing.expected_fill import Demand, Room, Spot
 
 
 @dataclass(slots=True)

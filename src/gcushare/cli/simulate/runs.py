@@ -12,7 +12,7 @@ from gcushare.cli.simulate.policies import Given, make_policy
 from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_pods
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.cli.simulate.workload import units_of
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 
 SAMPLES = 100
 """Points of a run's curves."""

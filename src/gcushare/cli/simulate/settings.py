@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from gcushare._version import __version__
@@ -114,7 +115,7 @@ class SimulateSettings:
     """Simulation."""
 
     policy: tuple[str, ...] = setting(
-        parsers.comma_list(parsers.one_of(*POLICIES)),
+        parsers.comma_list(replace(parsers.one_of(*POLICIES), metavar="POLICY")),
         default=DEFAULT_POLICIES,
         help="The policies to compare; see below.",
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gcushare.core.errors import ConfigError
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 
 CARD_UNITS = 1000
 """Units of one card: the trace counts thousandths."""

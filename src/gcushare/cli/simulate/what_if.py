@@ -12,7 +12,7 @@ from gcushare.cli.simulate.policies import Given, make_policy
 from gcushare.cli.simulate.trace import NodeSpec
 from gcushare.cli.simulate.workload import units_of
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.core.expected_fill import Demand, Room
+from gcushare.core.packing.expected_fill import Demand, Room
 
 MAX_TIMES = 64
 """How many times the given nodes may be needed before the search gives up."""

@@ -6,7 +6,7 @@ import enum
 import random
 from collections.abc import Sequence
 
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 
 
 class Order(enum.Enum):

@@ -11,7 +11,7 @@ from gcushare.cli.simulate.policies.base import Policy
 from gcushare.cli.simulate.policies.baselines import BestFit, Clustering, DotProduct, OfTheExtender, Packing, Random
 from gcushare.cli.simulate.policies.expected import CardsAlone, LearnedLeastLoss, LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import FragGradient, typical_pods
-from gcushare.core.expected_fill import Demand
+from gcushare.core.packing.expected_fill import Demand
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gcushare.cli.simulate.cluster import SimulatedNode
-from gcushare.core.expected_fill import Demand, Room, Spot
+from gcushare.core.packing.expected_fill import Demand, Room, Spot
 
 NO_FIT = -math.inf
 """The score of a node on which a pod does not fit."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode, request_of
 from gcushare.cli.simulate.policies.base import NO_FIT, FirstOfTheBest, KnowsEnough, Scored, tightest_spot
 from gcushare.cli.simulate.workload import units_of
-from gcushare.core.expected_fill import Demand, Spot, spots_of
+from gcushare.core.packing.expected_fill import Demand, Spot, spots_of
 from gcushare.core.placement import NODE_POLICIES
 
 TOP = 100

@@ -1,4 +1,4 @@
-"""The project's own policy: a pod goes where the node loses least of its expected fill (``core.expected_fill``)."""
+"""The own policy: a pod goes where the node loses least of its expected fill (``core.packing.expected_fill``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gcushare.cli.simulate.cluster import SimulatedNode
 from gcushare.cli.simulate.policies.base import FirstOfTheBest, Scored
-from gcushare.core.expected_fill import Demand, ExpectedFill, Room
+from gcushare.core.packing.expected_fill import Demand, ExpectedFill, Room
 
 
 class LeastLoss(FirstOfTheBest):

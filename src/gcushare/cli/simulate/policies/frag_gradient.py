@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from gcushare.cli.simulate.cluster import SimulatedNode
 from gcushare.cli.simulate.policies.base import FirstOfTheBest, Scored
-from gcushare.core.expected_fill import Demand, Room, room_after, spots_of
+from gcushare.core.packing.expected_fill import Demand, Room, room_after, spots_of
 
 POPULARITY = 0.95
 """Share of all pods that the typical ones make up, the most frequent first: the published setting."""

@@ -60,11 +60,10 @@ def _fractional(pods: Sequence[tuple[int, int]], supply: int) -> float:
     """The most units for so much of one resource, where pods could be placed in part: the cheapest first."""
     gained = 0.0
     for need, units in sorted((pod for pod in pods if pod[1]), key=lambda pod: pod[0] / pod[1]):
-        part = 1.0 if need <= supply else supply / need
-        gained += part * units
+        if need > supply:
+            return gained + units * supply / need
+        gained += units
         supply -= need
-        if supply <= 0:
-            break
     return gained
 
 

@@ -1,113 +1,17 @@
-"""``gcushare simulate``: settings, runs, answer, exit code."""
+"""``gcushare simulate``: settings, and the work when it begins."""
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-from collections.abc import Callable
-from pathlib import Path
-
-from gcushare.cli.simulate.charts import draw, render_svg, write_png
-from gcushare.cli.simulate.churn import Churn
-from gcushare.cli.simulate.comparing import Comparison, Plan, compare, compare_churn, compare_needs
-from gcushare.cli.simulate.live import read_live
-from gcushare.cli.simulate.progress import ProgressBar
-from gcushare.cli.simulate.report import (
-    churn_document,
-    document,
-    needs_document,
-    render_churn,
-    render_json,
-    render_needs,
-    render_text,
-)
-from gcushare.cli.simulate.settings import SIMULATE_PROGRAM, Output, SimulateSettings
-from gcushare.cli.simulate.trace import NodeSpec, read_nodes, read_pods
-from gcushare.cli.simulate.what_if import with_granularity, with_mix
-from gcushare.core.errors import ConfigError
-from gcushare.core.packing.expected_fill import Demand
-from gcushare.runtime.entry import Surroundings, columns_of, run_program
-from gcushare.runtime.exit_codes import DONE
+from gcushare.cli.simulate.settings import SIMULATE_PROGRAM, SimulateSettings
+from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.start import load
 
 
 def main(surroundings: Surroundings | None = None) -> int:
     """Run ``gcushare simulate`` and return its exit code."""
     around = surroundings or Surroundings()
-    return run_program(SIMULATE_PROGRAM, lambda settings: _simulate(settings, around), surroundings=around)
 
+    def run(settings: SimulateSettings) -> int:
+        return load("gcushare.cli.simulate.session", "run")(settings, around)
 
-def _simulate(settings: SimulateSettings, around: Surroundings) -> int:
-    plan = _plan_of(settings, around)
-    with ProgressBar(around.stderr, terminal=around.environ.get("TERM", ""), what="runs") as bar:
-        text = _answer(settings, plan, bar.update, _width(around))
-    around.stdout.write(text)
-    return DONE
-
-
-def _answer(settings: SimulateSettings, plan: Plan, done: Callable[[int, int], None], width: int | None) -> str:
-    is_json = settings.output is Output.JSON
-    if settings.what_if.cards_needed:
-        needs = compare_needs(plan, settings.jobs, done)
-        return render_json(needs_document(plan, needs)) if is_json else render_needs(plan, needs, width)
-    if settings.churn.churn is not None:
-        churn = Churn(settings.source.load or 1.0, settings.churn.churn, settings.churn.large)
-        runs = compare_churn(plan, churn, settings.jobs, done)
-        return render_json(churn_document(churn, runs)) if is_json else render_churn(churn, runs, width)
-    comparison = compare(plan, settings.jobs, done)
-    _draw(settings, comparison)
-    return render_json(document(plan, comparison)) if is_json else render_text(plan, comparison, width)
-
-
-def _plan_of(settings: SimulateSettings, around: Surroundings) -> Plan:
-    nodes, trace = _read(settings, around)
-    what_if = settings.what_if
-    if what_if.node_mix:
-        words = (word.partition("=") for word in what_if.node_mix)
-        nodes = with_mix(nodes, {model: int(count) for model, _, count in words})
-    card_units = max(node.card_units for node in nodes)
-    if what_if.granularity is not None:
-        trace = with_granularity(trace, what_if.granularity, card_units)
-    seeds = tuple(range(settings.seed, settings.seed + settings.seeds))
-    return Plan(
-        tuple(nodes),
-        tuple(trace),
-        settings.source.load,
-        seeds,
-        settings.policy,
-        settings.source.order,
-    )
-
-
-def _read(settings: SimulateSettings, around: Surroundings) -> tuple[list[NodeSpec], list[Demand]]:
-    source = settings.source
-    if source.from_cluster:
-        return asyncio.run(read_live(settings.kube, source.vendor.value, around.environ))
-    if source.nodes is None or source.pods is None:
-        raise ConfigError("nodes and pods are both needed: name two CSV files")
-    return read_nodes(source.nodes), read_pods(source.pods)
-
-
-def _draw(settings: SimulateSettings, comparison: Comparison) -> None:
-    if settings.svg is None and settings.png is None:
-        return
-    picture = draw({policy: runs[0] for policy, runs in comparison.runs.items()})
-    if settings.svg is not None:
-        _write(settings.svg, render_svg(picture))
-    if settings.png is not None:
-        write_png(picture, settings.png)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as failure:
-        raise ConfigError(
-            f"{str(path)!r} cannot be written: {failure}; name a file in a folder that exists"
-        ) from failure
-
-
-def _width(around: Surroundings) -> int | None:
-    columns = columns_of(around)
-    if columns.isdecimal() and int(columns):
-        return int(columns)
-    return shutil.get_terminal_size().columns if around.stdout.isatty() else None
+    return run_program(SIMULATE_PROGRAM, run, surroundings=around)

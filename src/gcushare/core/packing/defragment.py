@@ -127,7 +127,7 @@ class _Cost:
 def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Cost | None:
     """The fewest and then smallest pods of one card that would have to go; None where that is not enough."""
     card = state.card
-    if card is None or not card.is_usable or node.is_settling or card.units < max(1, request.units):
+    if card is None or not card.is_usable or node.is_unconfirmed or card.units < max(1, request.units):
         return None
     if request.selection is not None and not request.selection.allows(state.index, card.card.uuid, card.card.model):
         return None

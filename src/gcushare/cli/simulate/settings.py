@@ -53,6 +53,7 @@ class SourceSettings:
     nodes: Path | None = setting(
         _file("from the cluster"),
         default=None,
+        env="GCUSHARE_SIMULATE_NODES",  # GCUSHARE_NODES belongs to deploy.sh
         help="Nodes as CSV with the columns sn, cpu_milli, memory_mib, gpu and model.",
     )
     pods: Path | None = setting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from dataclasses import dataclass, replace
 
 from gcushare._version import __version__
@@ -56,6 +57,13 @@ def main(surroundings: Surroundings | None = None) -> int:
     found = next((each for each in SUBCOMMANDS if each.name == word), None)
     if found is None:
         around.stderr.write(f"error: {_complain(word)}\n")
+        return MISUSED
+    # The demo is a distribution of its own; find_spec imports nothing of it.
+    if importlib.util.find_spec(found.module.partition(".")[0]) is None:
+        around.stderr.write(
+            f"error: 'gcushare {word}' is part of the distribution gcushare-playground, which is not installed: "
+            "install it from playground/ of the sources, or run 'make demo' there\n"
+        )
         return MISUSED
     return found.run(replace(around, argv=tuple(around.argv[1:])))
 

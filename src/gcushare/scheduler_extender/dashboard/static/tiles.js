@@ -223,7 +223,7 @@ export class TilePainter {
     const { context } = this;
     context.font = `550 ${11 * letters}px ${FONT}`;
     const named = width >= NAMED * em || context.measureText(pod.name).width <= width - 12 * letters;
-    return [...(named ? [pod.name] : []), amount(bytes), ...(width >= ROOMY * em ? [pod.ns] : [])];
+    return [...(named ? [pod.name] : []), this.#amountWithin(bytes, width - 12 * letters), ...(width >= ROOMY * em ? [pod.ns] : [])];
   }
 
   /** What is free, in one line, or its figure alone where a line has no room for more. */
@@ -231,7 +231,13 @@ export class TilePainter {
     const { context } = this;
     context.font = `550 ${11 * letters}px ${FONT}`;
     const words = freeWords(card);
-    return [context.measureText(words).width <= width - 12 * letters || card.freeBytes === 0 ? words : amount(card.freeBytes)];
+    return [context.measureText(words).width <= width - 12 * letters || card.freeBytes === 0 ? words : this.#amountWithin(card.freeBytes, width - 12 * letters)];
+  }
+
+  /** An amount, or its figure alone where a wide font leaves no room for the unit: a cut figure would be a wrong one. */
+  #amountWithin(bytes, room) {
+    const words = amount(bytes);
+    return this.context.measureText(words).width <= room ? words : words.split(/\s/u)[0];
   }
 
   #frame({ left, width, upper, lower }) {

@@ -11,6 +11,7 @@ import msgspec
 from gcushare.cli.defragment.movable import Sorted, sort_pods
 from gcushare.cli.defragment.settings import NO_ROOM, DefragmentSettings, Output
 from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.reading import UNFINISHED
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.packing.defragment import RoomPlan, plan_room
 from gcushare.kube.resources import NODES, PODS, Selector
@@ -18,8 +19,6 @@ from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.objects import Pod
-
-UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def run(settings: DefragmentSettings, around: Surroundings) -> int:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.reading import UNFINISHED
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
-from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, Limits, load_config
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.settings.groups import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
@@ -20,7 +19,6 @@ from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import pod_request
 
-UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _MIB = 1 << 20
 _SIDECAR = "Always"
 
@@ -37,11 +35,7 @@ async def read_live(
         the errors of ``gcushare.kube.errors``.
     """
     vendor = VENDORS_BY_NAME[vendor_name]
-    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-    found = {**environ, "KUBECONFIG": kube.kubeconfig or ""}
-    config = load_config(ConfigSources(context=kube.kube_context, environ=found, home=home))
-    limits = Limits(request_s=kube.kube_api_timeout)
-    async with KubeClient(config, program="gcushare-simulate", limits=limits) as client:
+    async with open_cluster(kube, environ, program="gcushare-simulate") as client:
         nodes = await client.list_all(NODES)
         pods = await client.list_all(PODS, Selector(fields=UNFINISHED))
     return reduce_cluster(nodes, pods, vendor)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gcushare.core.units import GIB, MemoryUnit
+from gcushare.core.units import MemoryUnit
 
 UNKNOWN_UNIT = "units"
 """What stands in a heading where no node tells its unit (another system's plugin)."""
@@ -31,10 +31,6 @@ class Scale:
     def is_native(self, unit: MemoryUnit | None) -> bool:
         """Whether a node counts in this very unit."""
         return (unit.per_gib if unit is not None else None) == self.per_gib
-
-    def of_bytes(self, size: int) -> Fraction:
-        """What a number of bytes is here; without a unit it stays bytes."""
-        return Fraction(size * self.per_gib, GIB) if self.per_gib is not None else Fraction(size)
 
 
 def choose_scale(units: Iterable[MemoryUnit | None]) -> Scale:

@@ -1,0 +1,118 @@
+"""How each framework is limited: by a variable that it reads, or by a call once it was imported.
+
+Sources: PyTorch, torch.cuda.set_per_process_memory_fraction; TensorFlow, tf.config.set_logical_device_configuration;
+JAX, "GPU memory allocation"; CuPy, "Memory management"; PaddlePaddle, FLAGS_fraction_of_gpu_memory_to_use.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from gcushare_limits.grant import Grant
+
+Configure = Callable[[Any, Grant], None]
+
+
+def apply(grant: Grant) -> tuple[str, ...]:
+    """Limit the frameworks; returns their names. One that is imported already is configured now."""
+    share = f"{grant.fraction:.4f}"
+    variables = {
+        "XLA_CLIENT_MEM_FRACTION": share,
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": share,  # JAX before it had the name above
+        "CUPY_GPU_MEMORY_LIMIT": str(grant.bytes_per_card),
+        "FLAGS_fraction_of_gpu_memory_to_use": share,
+    }
+    if not any(name in os.environ for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")):
+        os.environ.update({name: value for name, value in variables.items() if name.startswith("XLA_")})
+    for name, value in variables.items():
+        if not name.startswith("XLA_"):
+            os.environ.setdefault(name, value)
+    waiting = {}
+    for name, configure in _CONFIGURED.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            _configure(name, configure, module, grant)
+        else:
+            waiting[name] = configure
+    sys.meta_path.insert(0, _Finder(waiting, grant))
+    return ("jax", "cupy", "paddle", *_CONFIGURED)
+
+
+def limit_torch(torch: Any, grant: Grant) -> None:
+    """Limit the caching allocator of each device. Not before CUDA is used: a process that forks must not have."""
+
+    def limit() -> None:
+        for device in range(torch.cuda.device_count()):
+            total = torch.cuda.get_device_properties(device).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, grant.bytes_per_card / total), device)
+
+    if torch.cuda.is_initialized():
+        limit()
+    else:
+        # The queue that torch keeps for its own settings (seeds, for one) until CUDA is used.
+        torch.cuda._lazy_call(limit)
+
+
+def limit_tensorflow(tensorflow: Any, grant: Grant) -> None:
+    """Make one logical device of each card, with the granted memory: MiB, as TensorFlow counts them."""
+    for device in tensorflow.config.list_physical_devices("GPU"):
+        if not tensorflow.config.get_logical_device_configuration(device):
+            limited = tensorflow.config.LogicalDeviceConfiguration(memory_limit=max(1, grant.bytes_per_card >> 20))
+            tensorflow.config.set_logical_device_configuration(device, [limited])
+
+
+_CONFIGURED: dict[str, Configure] = {"torch": limit_torch, "tensorflow": limit_tensorflow}
+
+
+def _configure(name: str, configure: Configure, module: ModuleType, grant: Grant) -> None:
+    """Configure a framework; one of another release must not end the program."""
+    try:
+        configure(module, grant)
+    except Exception as error:  # whatever it raises: the program ran before this package was there
+        warnings.warn(f"gcushare-limits could not limit {name}: {type(error).__name__}: {error}", stacklevel=2)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the frameworks where everybody does, and has them configured right after they were imported."""
+
+    def __init__(self, waiting: dict[str, Configure], grant: Grant) -> None:
+        self._waiting = waiting
+        self._grant = grant
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        configure = self._waiting.pop(fullname, None)
+        if configure is None:
+            return None
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, lambda module: _configure(fullname, configure, module, self._grant))
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads by another loader, and does one thing more."""
+
+    def __init__(self, inner: Any, then: Callable[[ModuleType], None]) -> None:
+        self._inner = inner
+        self._then = then
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        found: ModuleType | None = self._inner.create_module(spec)
+        return found
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._inner.exec_module(module)
+        self._then(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

@@ -1,0 +1,152 @@
+"""The distribution gcushare-limits, in an interpreter of its own, with small stand-ins for the frameworks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.units import GIB
+
+ROOT = Path(__file__).parents[2]
+LIMITS = ROOT / "limits" / "src"
+GRANT = {
+    "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
+    "GCUSHARE_CARD_MEMORY_BYTES": str(16 * GIB),
+    "ALIYUN_COM_GPU_MEM_CONTAINER": "4",
+    "ALIYUN_COM_GPU_MEM_DEV": "15",
+    "ALIYUN_COM_GPU_MEM_IDX": "1",
+}
+TORCH = """
+import types
+calls, queue = [], []
+class cuda:
+    initialized = False
+    def is_initialized(): return cuda.initialized
+    def _lazy_call(call): queue.append(call)
+    def device_count(): return 1
+    def get_device_properties(device): return types.SimpleNamespace(total_memory=16 << 30)
+    def set_per_process_memory_fraction(fraction, device): calls.append((fraction, device))
+    def init():
+        cuda.initialized = True
+        for call in queue: call()
+"""
+TENSORFLOW = """
+calls = []
+class config:
+    configured = {}
+    def list_physical_devices(kind): return ["gpu0"] if kind == "GPU" else []
+    def get_logical_device_configuration(device): return config.configured.get(device)
+    def LogicalDeviceConfiguration(memory_limit): return memory_limit
+    def set_logical_device_configuration(device, found): calls.append((device, found))
+"""
+
+
+@pytest.fixture
+def frameworks(tmp_path: Path) -> Path:
+    """A folder with the stand-ins; their calls are the ones that the frameworks document."""
+    (tmp_path / "torch.py").write_text(TORCH)
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW)
+    return tmp_path
+
+
+def run(folder: Path, *words: str, environ: Mapping[str, str] = GRANT) -> subprocess.CompletedProcess[str]:
+    path = {"PYTHONPATH": f"{LIMITS}:{folder}", "PATH": "/usr/bin:/bin"}
+    return subprocess.run(
+        [sys.executable, "-W", "error", *words], env={**path, **environ}, capture_output=True, text=True, check=False
+    )
+
+
+def answer(folder: Path, program: str, environ: Mapping[str, str] = GRANT) -> object:
+    done = run(folder, "-c", f"import json, os\n{program}", environ=environ)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_torch_is_limited_when_it_first_uses_the_card_and_not_at_import(frameworks: Path) -> None:
+    program = "import gcushare_limits, torch\nbefore = list(torch.calls)\ntorch.cuda.init()"
+    assert answer(frameworks, f"{program}\nprint(json.dumps([before, torch.calls]))") == [[], [[0.25, 0]]]
+
+
+def test_torch_that_uses_the_card_already_is_limited_at_once(frameworks: Path) -> None:
+    program = "import torch\ntorch.cuda.init()\nimport gcushare_limits\nprint(json.dumps(torch.calls))"
+    assert answer(frameworks, program) == [[0.25, 0]]
+
+
+def test_tensorflow_gets_one_device_of_the_granted_size_unless_its_author_made_some(frameworks: Path) -> None:
+    program = "import gcushare_limits, tensorflow\nprint(json.dumps(tensorflow.calls))"
+    assert answer(frameworks, program) == [["gpu0", [4096]]]
+    before = "import tensorflow\ntensorflow.config.configured['gpu0'] = [1]\nimport gcushare_limits"
+    assert answer(frameworks, f"{before}\nprint(json.dumps(tensorflow.calls))") == []
+
+
+def test_what_frameworks_read_from_the_environment_is_set_and_an_authors_choice_stays(frameworks: Path) -> None:
+    names = ("XLA_CLIENT_MEM_FRACTION", "CUPY_GPU_MEMORY_LIMIT", "FLAGS_fraction_of_gpu_memory_to_use")
+    program = f"import gcushare_limits\nprint(json.dumps([os.environ.get(name) for name in {names}]))"
+    assert answer(frameworks, program) == ["0.2500", str(4 * GIB), "0.2500"]
+    chosen = {**GRANT, "XLA_PYTHON_CLIENT_MEM_FRACTION": ".1", "CUPY_GPU_MEMORY_LIMIT": "1"}
+    assert answer(frameworks, program, chosen) == [None, "1", "0.2500"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param({}, id="no container of ours"),
+        pytest.param({"NVIDIA_VISIBLE_DEVICES": "GPU-1"}, id="a whole card"),
+        pytest.param({**GRANT, "ALIYUN_COM_GPU_MEM_DEV": "0"}, id="a card without units"),
+        pytest.param({**GRANT, "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM": "much"}, id="no number"),
+    ],
+)
+def test_without_a_grant_of_memory_nothing_is_touched(frameworks: Path, environ: Mapping[str, str]) -> None:
+    program = "before = dict(os.environ)\nimport gcushare_limits, torch\ntorch.cuda.init()"
+    shown = "print(json.dumps([torch.calls, before == dict(os.environ), gcushare_limits.fraction()]))"
+    assert answer(frameworks, f"{program}\n{shown}", environ) == [[], True, 1.0]
+
+
+def test_of_several_cards_each_has_its_share_and_enflames_variables_are_read_too(frameworks: Path) -> None:
+    shown = "import gcushare_limits\nprint(json.dumps([gcushare_limits.memory_bytes(), gcushare_limits.fraction()]))"
+    several = {**GRANT, "ALIYUN_COM_GPU_MEM_IDX": "0,1"}
+    assert answer(frameworks, shown, several) == [2 * GIB, 0.125]
+    enflame = {
+        "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": str(8 * GIB),
+        "ENFLAME_COM_GCU_MEM_CONTAINER": "8",
+        "ENFLAME_COM_GCU_MEM_DEV": "16",
+        "ENFLAME_COM_GCU_MEM_IDX": "0",
+    }
+    assert answer(frameworks, shown, enflame) == [8 * GIB, 0.5]
+
+
+def test_a_framework_of_another_release_is_warned_of_and_goes_on(frameworks: Path) -> None:
+    (frameworks / "torch.py").write_text("class cuda: pass\n")
+    program = "import warnings\nwarnings.simplefilter('default')\nimport gcushare_limits, torch\nprint('[]')"
+    done = run(frameworks, "-c", program)
+    assert (done.returncode, done.stdout) == (0, "[]\n")
+    assert "could not limit torch" in done.stderr
+
+
+def test_a_program_is_run_as_it_is_with_its_arguments(frameworks: Path) -> None:
+    program = frameworks / "train.py"
+    program.write_text("import sys, torch\ntorch.cuda.init()\nprint(__name__, sys.argv[1:], torch.calls)\n")
+    done = run(frameworks, "-m", "gcushare_limits", str(program), "--epochs", "3")
+    assert done.stdout == "__main__ ['--epochs', '3'] [(0.25, 0)]\n", done.stderr
+
+
+def test_the_command_prints_the_fraction_and_the_bytes_for_other_programs(frameworks: Path) -> None:
+    assert run(frameworks, "-m", "gcushare_limits", "fraction").stdout == "0.2500\n"
+    assert run(frameworks, "-m", "gcushare_limits", "bytes").stdout == f"{4 * GIB}\n"
+    none = run(frameworks, "-m", "gcushare_limits", "bytes", environ={})
+    assert (none.returncode, none.stdout) == (1, "")
+    assert "granted no memory" in none.stderr
+
+
+def test_it_is_a_distribution_of_its_own_without_dependencies_and_not_in_the_programs() -> None:
+    own = tomllib.loads((ROOT / "limits" / "pyproject.toml").read_text())["project"]
+    programs = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert own["dependencies"] == []
+    assert programs["tool"]["setuptools"]["packages"]["find"]["where"] == ["src"]
+    assert not list((ROOT / "src").rglob("gcushare_limits*"))

@@ -3,6 +3,7 @@
 
 #define GIB (1ULL << 30)
 #define NVML_ERROR_INVALID_ARGUMENT 2
+#define NVML_ERROR_NOT_FOUND 6
 #define NVML_ERROR_INSUFFICIENT_SIZE 7
 #define NVML_ERROR_TIMEOUT 10
 #define RECOVERY_ACTION_FIELD 230
@@ -16,6 +17,11 @@ typedef struct {
 } pci_t;
 typedef struct { unsigned int gpu, memory; } utilization_t;
 typedef struct { unsigned int pid; unsigned long long used; unsigned int gpu_instance, compute_instance; } process_t;
+typedef struct {
+    unsigned int gpu, memory;
+    unsigned long long max_memory, time, start_time;
+    unsigned int is_running, reserved[5];
+} accounting_t;
 typedef struct {
     uint32_t field_id, scope_id;
     int64_t timestamp, latency_us;
@@ -149,6 +155,34 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device_t device, unsigned int *count
     if (room < 1 || !processes) return NVML_ERROR_INSUFFICIENT_SIZE;
     processes[0].pid = 4242;
     processes[0].used = 3 * GIB;
+    return 0;
+}
+
+/* A client of MPS; "set mps_pid" may make it one of the other list. */
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
+    unsigned int room = *count;
+    GATE(card_of(device));
+    *count = (unsigned int)number_setting("mps_clients", card_of(device), 0);
+    if (*count == 0) return 0;
+    if (room < 1 || !processes) return NVML_ERROR_INSUFFICIENT_SIZE;
+    *count = 1;
+    processes[0].pid = (unsigned int)number_setting("mps_pid", card_of(device), 5252);
+    processes[0].used = 2 * GIB;
+    return 0;
+}
+
+int nvmlDeviceGetAccountingMode(device_t device, unsigned int *mode) {
+    GATE(card_of(device));
+    *mode = (unsigned int)number_setting("accounting", card_of(device), 0);
+    return 0;
+}
+
+int nvmlDeviceGetAccountingStats(device_t device, unsigned int pid, accounting_t *stats) {
+    GATE(card_of(device));
+    if (pid != 4242) return NVML_ERROR_NOT_FOUND;
+    memset(stats, 0, sizeof *stats);
+    stats->max_memory = GIB * (unsigned long long)number_setting("peak_gib", card_of(device), 5);
+    stats->is_running = 1;
     return 0;
 }
 

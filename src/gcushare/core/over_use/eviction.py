@@ -1,0 +1,155 @@
+"""Which pod is to be evicted for its over-use, if any, and why not the others: pure, one answer per look.
+
+Only where a neighbour needs the memory (or always, where the admin says so), never on figures that are in doubt, one
+pod at a time.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gcushare.core.nodes import PodRef
+from gcushare.core.over_use.tracking import Figures, gib_text
+from gcushare.core.units import GIB
+
+UNKNOWN_BYTES = GIB // 4
+"""So much of a card in use by processes of no known pod is no rounding: who is to blame for a shortage is in doubt."""
+
+
+class When(enum.Enum):
+    """When over-use alone is reason enough: ``danger`` when a neighbour's grant is in danger, or ``always``."""
+
+    DANGER = "danger"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class CardLook:
+    """One card at the last look, in bytes; None is what could not be read.
+
+    ``granted`` and ``used``: of each pod on it, by uid. ``promised``: kept for pods that have not been given it yet.
+    ``unknown``: in use by processes of no known pod. ``age_s``: how old the look is, ``doubt`` why it says little.
+    """
+
+    index: int
+    memory: int
+    in_use: int | None
+    unknown: int | None
+    figures: Mapping[str, Figures]
+    promised: int = 0
+    doubt: str = ""
+
+    @property
+    def unused_grants(self) -> int:
+        """What pods were granted of the card and do not use yet."""
+        return self.promised + sum(max(0, each.granted - each.used) for each in self.figures.values())
+
+    @property
+    def missing(self) -> int:
+        """Bytes that lack for everybody to get what was granted; 0 where nothing does, or nothing is known."""
+        return 0 if self.in_use is None else max(0, self.unused_grants - max(0, self.memory - self.in_use))
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """A pod that is over on one card. ``ending``: it is being deleted; ``is_overdue``: it should have ended by now.
+
+    ``refused_lately``: why the API server did not evict it a moment ago; "" where it was not asked.
+    """
+
+    pod: PodRef
+    index: int
+    figures: Figures
+    ending: bool = False
+    is_overdue: bool = False
+    is_static: bool = False
+    refused_lately: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exemptions:
+    """Who is never evicted, as the admin chose: ``namespace`` or ``namespace/name``, each with ``*`` and ``?``."""
+
+    patterns: tuple[str, ...] = ()
+
+    def cover(self, pod: PodRef) -> str:
+        """The pattern that exempts a pod; "" where none does."""
+        for pattern in self.patterns:
+            namespace, _, name = pattern.partition("/")
+            if fnmatchcase(pod.namespace, namespace) and fnmatchcase(pod.name, name or "*"):
+                return pattern
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The pod to evict, None for none; ``reason`` says why, ``passed_over`` why each other offender was not chosen."""
+
+    victim: Offender | None
+    reason: str
+    passed_over: Mapping[str, str]
+
+
+def decide(
+    offenders: Iterable[Offender],
+    cards: Mapping[int, CardLook],
+    when: When,
+    exemptions: Exemptions,
+    *,
+    pausing: str = "",
+) -> Decision:
+    """Choose the worst offender of the lowest priority; ``pausing`` is why no pod can be evicted now."""
+    found = tuple(offenders)
+    ending = {each.index for each in found if each.ending and not each.is_overdue}
+    passed_over: dict[str, str] = {}
+    able: list[Offender] = []
+    for each in found:
+        why = _why_not(each, cards.get(each.index), when, exemptions) or pausing
+        if not why and each.index in ending:
+            why = f"another pod that is over its grant of card {each.index} is being deleted"
+        if why:
+            passed_over.setdefault(str(each.pod), why)
+        else:
+            able.append(each)
+    if not able:
+        return Decision(None, "", passed_over)
+    victim, *others = _worst_first(able)
+    passed_over |= {str(each.pod): f"after {victim.pod}: one at a time" for each in others if each.pod != victim.pod}
+    passed_over.pop(str(victim.pod), None)
+    return Decision(victim, _reason(victim, cards[victim.index]), passed_over)
+
+
+def _worst_first(offenders: Iterable[Offender]) -> list[Offender]:
+    """The lowest priority first, and of one priority who has the most beyond its grant."""
+    return sorted(offenders, key=lambda each: (each.pod.priority, -each.figures.excess, each.pod.uid, each.index))
+
+
+def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: Exemptions) -> str:
+    if pattern := exemptions.cover(offender.pod):
+        return f"exempt by {pattern!r}"
+    if offender.ending:
+        return "it is being deleted: its memory comes free"
+    if offender.is_static:
+        return "a static pod, which only its node's own files can end"
+    if offender.refused_lately:
+        return offender.refused_lately
+    if card is None or card.in_use is None or card.unknown is None:
+        return f"it is not known how much of card {offender.index} is in use"
+    if card.doubt:
+        return f"the figures of card {card.index} are in doubt: {card.doubt}"
+    if card.unknown >= UNKNOWN_BYTES:
+        return f"{gib_text(card.unknown)} of card {card.index} are in use by processes of no known pod"
+    if not offender.figures.excess:
+        return "its peak was above its grant, its use at the last look is not"
+    if when is When.DANGER and not card.missing:
+        return f"card {card.index} still has what its pods were granted"
+    return ""
+
+
+def _reason(victim: Offender, card: CardLook) -> str:
+    figures = victim.figures
+    use = f"it uses {gib_text(figures.used)} of card {card.index}, of which {gib_text(figures.granted)} were granted"
+    return f"{use}; other pods' grants lack {gib_text(card.missing)}" if card.missing else use

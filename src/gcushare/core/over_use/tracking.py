@@ -1,0 +1,177 @@
+"""Which pods use more of a card than they were granted, and for how long: looks go in, changes come out. Pure.
+
+A pod is *over* on a card once it was seen above its grant and a tolerance in several looks in a row, and no more once
+it was seen within them as often: what jumps about the limit is one over-use, not many. A look that cannot tell changes
+nothing, until there were so many that what was known is old.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from gcushare.core.units import GIB
+
+Place = tuple[str, int]
+"""A pod's uid and the index of a card that it uses."""
+
+DEFAULT_SHARE_PERCENT = 5.0
+DEFAULT_LEAST_BYTES = GIB // 4
+DEFAULT_LOOKS = 2
+UNKNOWN_LOOKS = 12
+"""So many looks in a row without figures end an over-use: a minute at the usual five seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How much above its grant a pod may be: a share of the grant, or a fixed amount where that is more."""
+
+    share_percent: float = DEFAULT_SHARE_PERCENT
+    least_bytes: int = DEFAULT_LEAST_BYTES
+
+    def limit_of(self, granted_bytes: int) -> int:
+        """The bytes above which a pod with this grant is over."""
+        return granted_bytes + max(self.least_bytes, int(granted_bytes * self.share_percent / 100))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One pod on one card at one look, in bytes. ``granted`` is 0 on a card that it does not hold.
+
+    ``peak``: the most since the look before, where the library keeps accounts; never less than ``used``.
+    """
+
+    used: int
+    granted: int
+    peak: int = 0
+
+    @property
+    def most(self) -> int:
+        """The most that is known of the time since the look before."""
+        return max(self.used, self.peak)
+
+    @property
+    def excess(self) -> int:
+        """Bytes beyond the grant, of what is in use at the look."""
+        return max(0, self.used - self.granted)
+
+
+@dataclass(frozen=True, slots=True)
+class OverUse:
+    """That a pod is over. ``since``: seconds since the epoch of the first look above the limit; ``peak``: the most."""
+
+    figures: Figures
+    since: float
+    peak: int
+
+
+class ChangeKind(enum.Enum):
+    """What became of a pod on a card."""
+
+    BEGAN = "began"
+    ENDED = "ended"
+    """It is within its grant again, or gave the card up."""
+    UNKNOWN = "unknown"
+    """Its use has not been known for `UNKNOWN_LOOKS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverUseChange:
+    """One change; ``over_use`` is what was known when it began or ended."""
+
+    kind: ChangeKind
+    place: Place
+    over_use: OverUse
+
+
+@dataclass(slots=True)
+class _Streak:
+    """The looks in a row that say the same of a place: above its limit, or within it."""
+
+    is_above: bool
+    looks: int
+    first: float
+    peak: int
+    unknown: int = 0
+
+
+class OverUseTracker:
+    """Follows every pod on every card. ``over`` is who is over now, ``looks`` how many looks were taken in."""
+
+    def __init__(self, tolerance: Tolerance = Tolerance(), looks: int = DEFAULT_LOOKS) -> None:
+        self.tolerance = tolerance
+        self._needed = looks
+        self._streaks: dict[Place, _Streak] = {}
+        self.over: dict[Place, OverUse] = {}
+        self.looks = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether enough looks were taken to know who is over: before, nothing is said of an earlier over-use."""
+        return self.looks >= self._needed
+
+    @property
+    def is_first_word(self) -> bool:
+        """Whether the last look was the first that could say that a pod is over."""
+        return self.looks == self._needed
+
+    def take(self, found: Mapping[Place, Figures], alive: Collection[str], now: float) -> list[OverUseChange]:
+        """Take one look in: figures of the places that could be read, and the uids of all pods that are here.
+
+        A pod that is gone is forgotten; that is no end of which anybody needs to hear. ``now`` is in seconds since the
+        epoch.
+        """
+        self.looks += 1
+        self._streaks = {place: streak for place, streak in self._streaks.items() if place[0] in alive}
+        self.over = {place: over for place, over in self.over.items() if place[0] in alive}
+        changes = [change for place, figures in found.items() if (change := self._see(place, figures, now)) is not None]
+        for place in self._streaks.keys() - found.keys():
+            if (change := self._miss(place)) is not None:
+                changes.append(change)
+        return changes
+
+    def adopt(self, place: Place, since: float) -> None:
+        """Keep an earlier time, as it was noted on the pod before this program was started."""
+        over = self.over.get(place)
+        if over is not None and since < over.since:
+            self.over[place] = replace(over, since=since)
+
+    def _see(self, place: Place, figures: Figures, now: float) -> OverUseChange | None:
+        is_above = figures.most > self.tolerance.limit_of(figures.granted)
+        streak = self._streaks.get(place)
+        if streak is None or streak.is_above != is_above:
+            streak = self._streaks[place] = _Streak(is_above, 0, now, 0)
+        streak.looks += 1
+        streak.unknown = 0
+        streak.peak = max(streak.peak, figures.most)
+        was = self.over.get(place)
+        if was is not None:
+            self.over[place] = replace(was, figures=figures, peak=max(was.peak, figures.most))
+        if streak.looks < self._needed or is_above == (was is not None):
+            return None
+        if is_above:
+            began = self.over[place] = OverUse(figures, streak.first, streak.peak)
+            return OverUseChange(ChangeKind.BEGAN, place, began)
+        return OverUseChange(ChangeKind.ENDED, place, self.over.pop(place))
+
+    def _miss(self, place: Place) -> OverUseChange | None:
+        streak = self._streaks[place]
+        streak.unknown += 1
+        if streak.unknown < UNKNOWN_LOOKS:
+            return None
+        del self._streaks[place]
+        was = self.over.pop(place, None)
+        return OverUseChange(ChangeKind.UNKNOWN, place, was) if was is not None else None
+
+
+def gib_text(size: int) -> str:
+    """Bytes as people read them: a hundredth of a GiB is as fine as anybody needs here."""
+    return f"{size / GIB:.2f} GiB"
+
+
+def describe_over_use(index: int, figures: Figures) -> str:
+    """Say what a pod uses of a card, with both numbers."""
+    granted = gib_text(figures.granted) if figures.granted else "nothing"
+    used = figures.used if figures.excess else figures.most
+    return f"{gib_text(used)} of card {index} in use, {granted} granted"

@@ -1,0 +1,132 @@
+"""Runs the MPS control daemon of a node in a container of its own: folders, start, health, state, end.
+
+A daemon that ends is not started again here: the container ends with it, and the kubelet starts another. Processes that
+used the old one have lost their contexts by then; the plugin, which sees another ``instance``, tells their pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from gcushare.core.errors import DeviceError
+from gcushare.device_plugin.mps.control import HEALTH_COMMAND, MpsControl
+from gcushare.device_plugin.mps.state import MpsFolders, MpsState, write_state
+from gcushare.runtime.logs import fields
+from gcushare.runtime.shutdown import Shutdown
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 3.0
+QUIT_S = 10.0
+_FAILED = 1
+_COMM = "nvidia-cuda-mps"
+"""What the kernel keeps of the daemon's name: 15 bytes."""
+_CONTROL = "nvidia-cuda-mps-control"
+
+
+async def run_mps_daemon(
+    folders: MpsFolders, binary: Path, shutdown: Shutdown, *, proc_root: Path, look_s: float = LOOK_S
+) -> int:
+    """Run the daemon until the shutdown, or until it ends by itself; returns the exit code.
+
+    Raises:
+        DeviceError: another control daemon runs on this machine, or the program cannot be started.
+    """
+    control = MpsControl(binary, folders)
+    instance = secrets.token_hex(8)
+    other = find_daemon(proc_root)
+    make_folders(folders)
+    if other:
+        problem = f"another MPS control daemon runs on this machine (process {other}); end it, or do without ours"
+        write_state(folders, MpsState(instance, problem))
+        raise DeviceError(problem)
+    for left in folders.pipe.iterdir():  # of an earlier daemon, or whatever a pod made there: all of them may write
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink(missing_ok=True)
+    write_state(folders, MpsState(instance, "the MPS daemon is starting"))
+    try:
+        # Pods run under any user: without this the clients of one user wait until those of another have ended.
+        process = await asyncio.create_subprocess_exec(
+            str(binary), "-f", "-multiuser-server", env=control.environment, stdin=asyncio.subprocess.DEVNULL
+        )
+    except OSError as error:
+        problem = f"{str(binary)!r} cannot be run: {error.strerror}; the container toolkit brings it with compute"
+        write_state(folders, MpsState(instance, problem))
+        raise DeviceError(problem) from error
+    logger.info("MPS control daemon started %s", fields(dir=folders.root))
+    looks = asyncio.create_task(_keep_state(control, folders, instance, look_s), name="mps health")
+    ended, asked = asyncio.create_task(process.wait()), asyncio.create_task(shutdown.wait())
+    await asyncio.wait((ended, asked, looks), return_when=asyncio.FIRST_COMPLETED)
+    looks.cancel()
+    asked.cancel()
+    if process.returncode is None:
+        await _quit(control, process)
+        write_state(folders, MpsState(instance, "the MPS daemon was ended"))
+        ended.cancel()
+        return 0
+    write_state(folders, MpsState(instance, f"the MPS daemon ended by itself with code {process.returncode}"))
+    logger.error("MPS control daemon ended %s", fields(code=process.returncode))
+    return _FAILED
+
+
+def make_folders(folders: MpsFolders) -> None:
+    """Make the folders: every user's processes use pipes and shared memory, only ours write state and logs.
+
+    Raises:
+        OSError: as making folders raises it.
+    """
+    for folder, mode in ((folders.root, 0o755), (folders.log, 0o755), (folders.pipe, 0o777), (folders.shm, 0o1777)):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(mode)
+
+
+def find_daemon(proc_root: Path) -> int | None:
+    """The process id of a control daemon of this machine; it is seen with the host's process ids alone."""
+    for folder in proc_root.iterdir():
+        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+            continue
+        try:
+            if (folder / "comm").read_text().strip() != _COMM:
+                continue
+            program, *words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended meanwhile
+        is_daemon = bool({b"-d", b"-f"} & set(words))
+        if is_daemon and Path(os.fsdecode(program)).name == _CONTROL:
+            return int(folder.name)
+    return None
+
+
+async def _keep_state(control: MpsControl, folders: MpsFolders, instance: str, look_s: float) -> None:
+    reported = None
+    while True:
+        try:
+            await control.ask(HEALTH_COMMAND)
+            problem = ""
+        except DeviceError as error:
+            problem = str(error)
+        if problem != reported:
+            reported = problem
+            logger.log(logging.WARNING if problem else logging.INFO, "MPS control daemon %s", problem or "answers")
+        write_state(folders, MpsState(instance, problem))
+        await asyncio.sleep(look_s)
+
+
+async def _quit(control: MpsControl, process: asyncio.subprocess.Process) -> None:
+    """End the daemon with its servers; whatever still computes there loses its contexts."""
+    try:
+        await control.ask("quit")
+        async with asyncio.timeout(QUIT_S):
+            await process.wait()
+    except (DeviceError, TimeoutError) as error:
+        logger.warning("MPS control daemon did not quit, killing it %s", fields(error=error))
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

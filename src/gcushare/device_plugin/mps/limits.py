@@ -1,0 +1,91 @@
+"""What containers get so that MPS limits their processes, and on which cards that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gcushare.cards.roster import CardsSnapshot
+from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.errors import Refused
+from gcushare.device_plugin.allocation.response import NO_LIMITS, ContainerLimits
+from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit, MpsSettings
+from gcushare.device_plugin.mps.state import MpsFolders
+
+PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+THREADS_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+SHM = "/dev/shm"
+_MIB = 1 << 20
+
+
+def limits_of(folders: MpsFolders, cards: Mapping[str, int], threads_percent: int | None = None) -> ContainerLimits:
+    """The limits of one container; ``cards`` are the bytes granted of each card, by uuid.
+
+    Cards are named by uuid, so that a limit follows the card whatever the order in which CUDA counts them. Whole MiB,
+    rounded down: MPS knows no finer step, and no one gets more than was granted.
+    """
+    words = ",".join(f"{uuid}={max(1, size // _MIB)}M" for uuid, size in sorted(cards.items()))
+    variables = {PIPE_VARIABLE: str(folders.pipe), MEMORY_VARIABLE: words}
+    if threads_percent is not None:
+        variables[THREADS_VARIABLE] = str(threads_percent)
+    return ContainerLimits(variables, {str(folders.pipe): str(folders.pipe), SHM: str(folders.shm)})
+
+
+class MpsLimiter:
+    """Decides for each card whether MPS limits memory there. ``daemon_problem`` is kept up to date by `MpsWatch`."""
+
+    def __init__(self, folders: MpsFolders, fallback: Fallback) -> None:
+        self._folders = folders
+        self._fallback = fallback
+        self.daemon_problem = "the MPS daemon was not looked for yet"
+        self.card_problems: dict[int, str] = {}
+        """Why MPS cannot limit memory on a card, whatever the daemon does, by index; of the cards seen last."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether cards without a limit take no new pods."""
+        return self._fallback is Fallback.REFUSE
+
+    def problem_of(self, card: Card) -> str:
+        """Why MPS cannot limit memory on a card now; "" where it can."""
+        return card.limit_problem or self.daemon_problem
+
+    def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:
+        """The cards as they are offered: those without a limit take no new pods, where the admin chose that."""
+        self.card_problems = {
+            state.card.index: state.card.limit_problem for state in found.states if state.card.limit_problem
+        }
+        if not self.refuses:
+            return found
+        states = tuple(
+            replace(state, health=Health.UNHEALTHY, reason=f"memory cannot be limited: {problem}")
+            if state.health is Health.HEALTHY and (problem := self.problem_of(state.card))
+            else state
+            for state in found.states
+        )
+        return replace(found, states=states)
+
+    def limit(self, cards: Sequence[tuple[InventoryCard, int]], threads_percent: int | None) -> ContainerLimits:
+        """The limits of a container with so many bytes of each card; none where the admin lets pods come without."""
+        if any(self.problem_of(card.card) for card, _ in cards):
+            return NO_LIMITS
+        return limits_of(self._folders, {card.card.uuid: size for card, size in cards}, threads_percent)
+
+    def check(self, cards: Iterable[InventoryCard]) -> None:
+        """Check that memory of these cards can be limited, or need not.
+
+        Raises:
+            Refused: it cannot, and the admin chose that no pod comes there without.
+        """
+        problems = {card.index: problem for card in cards if (problem := self.problem_of(card.card))}
+        if problems and self.refuses:
+            words = "; ".join(f"card {index}: {problem}" for index, problem in sorted(problems.items()))
+            raise Refused(f"memory cannot be limited ({words}); --mps-fallback unlimited lets pods come without")
+
+
+def make_limiter(settings: MpsSettings) -> MpsLimiter | None:
+    """The limiter that the settings ask for; None where memory is not limited."""
+    if settings.memory_limit is not MemoryLimit.MPS:
+        return None
+    return MpsLimiter(MpsFolders(settings.mps_root), settings.mps_fallback)

@@ -1,0 +1,75 @@
+"""What the container of the MPS daemon tells the plugin: a small file in the folder that both have."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.wire.foreign import BoundedJsonDecoder, read_bounded
+
+STATE_BYTES = 1 << 16
+FRESH_S = 15.0
+"""An older file is one of a daemon's container that is gone, or hangs; it is written every few seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class MpsFolders:
+    """Where things are below the root, which is one path on the host, in the daemon's container and in pods."""
+
+    root: Path
+
+    @property
+    def pipe(self) -> Path:
+        return self.root / "pipe"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def shm(self) -> Path:
+        return self.root / "shm"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state.json"
+
+
+class MpsState(msgspec.Struct, frozen=True):
+    """The daemon's own words. ``instance`` differs after each start of it; ``problem`` is "" while it answers."""
+
+    instance: str
+    problem: str = ""
+
+
+MPS_STATE = BoundedJsonDecoder(MpsState, "the MPS daemon's state", limit_bytes=STATE_BYTES)
+
+
+def write_state(folders: MpsFolders, state: MpsState) -> None:
+    """Replace the file.
+
+    Raises:
+        OSError: as writing raises it.
+    """
+    temporary = folders.root / ".state.json"
+    temporary.write_bytes(msgspec.json.encode(state))
+    temporary.replace(folders.state)
+
+
+def read_state(folders: MpsFolders, wall_s: float) -> MpsState:
+    """Read what was reported last; where that is old, or cannot be read, the state's problem says so."""
+    try:
+        with folders.state.open("rb") as stream:
+            age_s = wall_s - os.fstat(stream.fileno()).st_mtime
+            state = MPS_STATE.read(read_bounded(stream, STATE_BYTES, "the MPS daemon's state"))
+    except FileNotFoundError:
+        return MpsState("", f"no MPS daemon has started yet: there is no {str(folders.state)!r}")
+    except (OSError, RemoteContractError) as error:
+        return MpsState("", f"{str(folders.state)!r} cannot be read: {error}")
+    if abs(age_s) > FRESH_S:
+        return MpsState(state.instance, f"the container of the MPS daemon has not been heard of for {age_s:.0f}s")
+    return state

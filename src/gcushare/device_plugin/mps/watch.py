@@ -1,0 +1,114 @@
+"""Follows the MPS daemon: closes cards while it is away, tells pods whose contexts went with an old one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from gcushare.core.nodes import PodRef
+from gcushare.device_plugin.mps.limits import MpsLimiter
+from gcushare.device_plugin.mps.state import MpsFolders, MpsState, read_state
+from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.runtime.logs import fields
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+
+
+class Announcer(Protocol):
+    """Posts Kubernetes events. Never waited for."""
+
+    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
+
+
+class MpsWatch:
+    """Reads the daemon's state again and again; ``on_change`` is called when cards open or close by it.
+
+    The state's file stays fresh for some seconds without its writer, so that a container that is restarted at once
+    closes no card.
+    """
+
+    def __init__(
+        self,
+        folders: MpsFolders,
+        limiter: MpsLimiter,
+        pods: Callable[[], Iterable[PodEntry]],
+        announcer: Announcer,
+        on_change: Callable[[], None],
+        *,
+        wall_clock_s: Callable[[], float],
+    ) -> None:
+        self._folders = folders
+        self._limiter = limiter
+        self._pods = pods
+        self._announcer = announcer
+        self._on_change = on_change
+        self._wall_clock_s = wall_clock_s
+        self._instance = ""
+        self._seen: frozenset[str] = frozenset()
+        self._told: dict[int, str] = {}
+        self.restarts = 0
+
+    @property
+    def problem(self) -> str:
+        """Why no memory is limited on this node; "" where it is."""
+        cards = "; ".join(f"card {index}: {why}" for index, why in sorted(self._limiter.card_problems.items()))
+        return self._limiter.daemon_problem or cards
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """Read the state once and act on what is new in it."""
+        state = read_state(self._folders, self._wall_clock_s())
+        here = frozenset(entry.ref.uid for entry in self._pods() if entry.held and not entry.is_whole)
+        if state.instance and state.instance != self._instance:
+            if self._instance:
+                self._tell_restart(self._seen)
+            self._instance = state.instance
+        self._seen = here
+        self._note_problem(state)
+        self._note_cards()
+
+    def _tell_restart(self, uids: Collection[str]) -> None:
+        """What ran on the old daemon has lost its contexts, whatever its containers look like."""
+        self.restarts += 1
+        noted = [entry for entry in self._pods() if entry.ref.uid in uids]
+        for entry in noted:
+            self._announcer.about_pod(
+                entry.ref,
+                "MpsDaemonRestarted",
+                "the MPS daemon of the node was started again: processes that used the old one get errors from CUDA; "
+                "where the program does not end by itself, delete the pod",
+                warning=True,
+            )
+        logger.warning("MPS daemon was started again %s", fields(pods=len(noted)))
+
+    def _note_cards(self) -> None:
+        """Say which cards have no limit; where they take no new pods for it, that is said of each already."""
+        if self._limiter.card_problems != self._told and not self._limiter.refuses:
+            for index, why in sorted(self._limiter.card_problems.items()):
+                words = f"card {index} has no limit of memory: {why}; pods come without"
+                self._announcer.about_node("MpsUnavailable", words, warning=True)
+                logger.warning("no memory is limited on a card %s", fields(card=index, reason=why))
+        self._told = dict(self._limiter.card_problems)
+
+    def _note_problem(self, state: MpsState) -> None:
+        before, self._limiter.daemon_problem = self._limiter.daemon_problem, state.problem
+        if before == state.problem:
+            return
+        if state.problem:
+            effect = "cards take no new pods" if self._limiter.refuses else "pods come without a limit"
+            self._announcer.about_node("MpsUnavailable", f"{state.problem}; {effect}", warning=True)
+            logger.warning("no memory is limited %s", fields(reason=state.problem))
+        else:
+            self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
+        self._on_change()

@@ -1,0 +1,243 @@
+"""Evicts pods over their grant where an admin asked for it: one at a time, through the Eviction API, with a pause.
+
+The decision is `core.over_use.eviction`'s; here the facts are gathered after each look, and the answer is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gcushare.cards.roster import WatchedCard
+from gcushare.core.cards import Health, Inventory
+from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.nodes import PodRef
+from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide
+from gcushare.core.over_use.tracking import Figures
+from gcushare.device_plugin.over_use.watch import OverUseWatch, PodAnnouncer
+from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor
+from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.kube.errors import EvictionRefusedError
+from gcushare.runtime.logs import fields
+
+logger = logging.getLogger(__name__)
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a static pod's mirror. The API server lets no one change it, and the kubelet runs no other with it."""
+OVERDUE_S = 10.0
+"""So long after its time to end a pod's memory is not waited for any more."""
+REFUSED_S = 300.0
+"""A pod whose eviction a budget refused is asked for again after this time; the next worst may be chosen meanwhile."""
+DENIED_S = 300.0
+"""Without the right to evict, or with an API server that cannot, asking at every turn does not help."""
+
+
+class Outcome(enum.Enum):
+    """What became of a decision to evict, in the metric's words."""
+
+    EVICTED = "evicted"
+    REFUSED = "refused"
+    """A disruption budget does not allow it now."""
+    GONE = "gone"
+    FAILED = "failed"
+    REHEARSED = "rehearsed"
+
+
+class EvictionClient(Protocol):
+    """The Eviction API, for exactly this uid."""
+
+    async def evict(self, pod: PodRef) -> None:
+        """Ask for the eviction.
+
+        Raises:
+            EvictionRefusedError: a disruption budget does not allow it now.
+            NotFoundError, ConflictError: the pod is gone.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRules:
+    """What the admin chose. ``longest_wait_s``: how much of an author's time to end is waited for."""
+
+    when: When
+    exemptions: Exemptions
+    pause_s: float
+    is_rehearsal: bool
+    longest_wait_s: float
+
+
+class OverUseEvictor:
+    """Decides after each look, carries out in ``run``.
+
+    ``decision`` is that on the last look, ``last`` what became of the last one for a pod, ``problem`` why no pod can
+    be evicted.
+    """
+
+    def __init__(
+        self,
+        rules: EvictionRules,
+        watch: OverUseWatch,
+        pod_use: PodMemoryMonitor,
+        looks: Looks,
+        store: PodStore,
+        client: EvictionClient,
+        announcer: PodAnnouncer,
+        *,
+        inventory: Callable[[], Inventory | None],
+        clock: Callable[[], float],
+        wall_clock_s: Callable[[], float],
+    ) -> None:
+        self._rules = rules
+        self._watch = watch
+        self._pod_use = pod_use
+        self._looks = looks
+        self._store = store
+        self._client = client
+        self._announcer = announcer
+        self._inventory = inventory
+        self._clock = clock
+        self._wall_clock_s = wall_clock_s
+        self._next_at_s = float("-inf")
+        self._refused: dict[str, tuple[float, str]] = {}
+        self._chosen: Decision | None = None
+        self._wake = asyncio.Event()
+        self.outcomes: Counter[Outcome] = Counter()
+        self.decision = Decision(None, "", {})
+        self.last = ""
+        self.problem = ""
+
+    def look(self) -> None:
+        """Decide on the last look; at most one eviction is under way."""
+        if self._chosen is not None:
+            return
+        now_s = self._clock()
+        self._refused = {uid: found for uid, found in self._refused.items() if found[0] > now_s}
+        left_s = self._next_at_s - now_s
+        pausing = f"the next pod may be evicted in {left_s:.0f}s" if left_s > 0 else ""
+        cards = self._card_looks()
+        self.decision = decide(
+            self._offenders(), cards, self._rules.when, self._rules.exemptions, pausing=self.problem or pausing
+        )
+        if left_s <= 0:
+            self.problem = ""
+        if self.decision.victim is not None:
+            self._chosen = self.decision
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Carry decisions out, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._chosen is not None and self._chosen.victim is not None:
+                await self._carry_out(self._chosen.victim, self._chosen.reason)
+            self._chosen = None
+
+    async def _carry_out(self, victim: Offender, reason: str) -> None:
+        pod = victim.pod
+        if self._rules.is_rehearsal:
+            self._end(Outcome.REHEARSED, victim, f"would be evicted: {reason} (dry run)", self._rules.pause_s)
+            self._announcer.about_pod(pod, "OverUseWouldEvict", self.last, warning=True)
+            return
+        try:
+            await self._client.evict(pod)
+        except (ConflictError, NotFoundError) as error:
+            self._end(Outcome.GONE, victim, f"gone before it was evicted: {error}", 0.0)
+        except EvictionRefusedError as error:
+            # Whatever the server asks for: the budget decides, and it is asked again.
+            self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
+            self._end(Outcome.REFUSED, victim, f"not evicted: {error}", self._rules.pause_s)
+            self._announcer.about_pod(pod, "OverUseEvictionRefused", f"{reason}; {self.last}", warning=True)
+        except GcushareError as error:
+            is_passing = isinstance(error, RetryableError)
+            delay_s = self._rules.pause_s if is_passing else max(DENIED_S, self._rules.pause_s)
+            self.problem = "" if is_passing else f"pods over their grant cannot be evicted: {_remedy(error)}"
+            self._end(Outcome.FAILED, victim, f"not evicted: {_remedy(error)}", delay_s)
+        else:
+            self._end(Outcome.EVICTED, victim, f"evicted: {reason}", self._rules.pause_s)
+            self._announcer.about_pod(pod, "OverUseEvicted", self.last, warning=True)
+
+    def _end(self, outcome: Outcome, victim: Offender, words: str, pause_s: float) -> None:
+        self.outcomes[outcome] += 1
+        self.last = words
+        self._next_at_s = self._clock() + pause_s
+        logger.warning("over-use: pod %s %s", words, fields(pod=victim.pod, uid=victim.pod.uid, card=victim.index))
+
+    def _offenders(self) -> list[Offender]:
+        found = []
+        for uid, cards in self._watch.over.items():
+            entry = self._store.entries[uid]
+            _, refused = self._refused.get(uid, (0.0, ""))
+            for index, over in cards.items():
+                figures = self._watch.figures.get((uid, index), over.figures)
+                found.append(
+                    Offender(
+                        entry.ref,
+                        index,
+                        figures,
+                        ending=entry.ends_at_s is not None,
+                        is_overdue=self._is_overdue(entry),
+                        is_static=MIRROR in entry.annotations,
+                        refused_lately=refused,
+                    )
+                )
+        return found
+
+    def _is_overdue(self, entry: PodEntry) -> bool:
+        """Whether a pod that is being deleted should have ended; an author's time counts up to the admin's limit."""
+        if entry.ends_at_s is None:
+            return False
+        grace_s = min(entry.grace_s, self._rules.longest_wait_s)
+        return self._wall_clock_s() > entry.ends_at_s - entry.grace_s + grace_s + OVERDUE_S
+
+    def _card_looks(self) -> dict[int, CardLook]:
+        inventory, found = self._inventory(), self._pod_use.latest
+        if inventory is None:
+            return {}
+        promised = self._store.promised()
+        whole = self._store.promised_whole()
+        units = {card.index: card.units for card in inventory.cards}
+        by_card: dict[int, dict[str, Figures]] = {}
+        for (uid, index), figures in self._watch.figures.items():
+            by_card.setdefault(index, {})[uid] = figures
+        looks: dict[int, CardLook] = {}
+        for state in self._looks.states:
+            index = state.card.index
+            unknown = found.unattributed.get(index) if found is not None else None
+            kept = units.get(index, 0) if index in whole else promised.get(index, 0)
+            looks[index] = CardLook(
+                index=index,
+                memory=state.card.memory_bytes,
+                in_use=state.use.memory_used_bytes if state.use is not None else None,
+                unknown=None if unknown is None or found is None else unknown - found.ours.get(index, 0),
+                figures=by_card.get(index, {}),
+                promised=inventory.unit.bytes_of(kept),
+                doubt=_doubt(state) or self._unreadable_doubt(),
+            )
+        return looks
+
+    def _unreadable_doubt(self) -> str:
+        """What a pod was granted whose allocation the kubelet has not confirmed is a guess."""
+        pending = self._store.pending_allocations
+        return f"{pending} allocations are not confirmed by the kubelet yet" if pending else ""
+
+
+def _doubt(state: WatchedCard) -> str:
+    """Why what was read of a card may not be so any more."""
+    if state.is_gone:
+        return "the card is not listed any more"
+    if state.is_use_old:
+        return "the last look could not read it"
+    return f"it is sick: {state.reason}" if state.health is not Health.HEALTHY else ""
+
+
+def _remedy(error: GcushareError) -> str:
+    if isinstance(error, ForbiddenError):
+        return f"{error}; give the plugin the right to create pods/eviction (overUse.action of its chart does)"
+    return str(error)

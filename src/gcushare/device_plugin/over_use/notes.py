@@ -1,0 +1,127 @@
+"""The annotation of pods that are over their grant: derived from what is known now, so that nothing is lost.
+
+Written when an over-use begins, when its figures moved a lot, and taken away when it ends; also where a plugin of
+before, or somebody else, left it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.nodes import PodRef
+from gcushare.core.over_use.tracking import OverUse
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.runtime.logs import fields
+from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations.over_use import encode_over_use
+
+logger = logging.getLogger(__name__)
+
+RENEW_S = 60.0
+"""Figures that moved are written again this often at most: metrics have every look's."""
+MOVED = 10
+"""A tenth of what was noted is a lot."""
+RESEND_S = 10.0
+"""A write that the watch has not shown in this time is sent again."""
+_RETRY_S, _REFUSED_S = 5.0, 60.0
+
+
+class PodPatcher(Protocol):
+    """Who writes on pods: exactly this uid, or a ConflictError. None takes an annotation away."""
+
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None: ...
+
+
+@dataclass(slots=True)
+class _Note:
+    """What is to stand on a pod, and since when that is so, on the monotonic clock."""
+
+    cards: dict[int, OverUse]
+    text: str
+    at_s: float
+
+
+class OverUseNotes:
+    """Keeps the annotations true; ``run`` is its owner task, ``look`` is called after every look.
+
+    ``over`` says who is over, by uid and card; None while that is not known yet, so that nothing is taken away.
+    """
+
+    def __init__(
+        self,
+        store: PodStore,
+        patcher: PodPatcher,
+        over: Callable[[], Mapping[str, dict[int, OverUse]] | None],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._patcher = patcher
+        self._over = over
+        self._clock = clock
+        self._notes: dict[str, _Note] = {}
+        self._next_at_s: dict[str, float] = {}
+        self._soon = asyncio.Event()
+        self.failures = 0
+
+    def look(self) -> None:
+        """Have what differs written."""
+        self._soon.set()
+
+    async def run(self) -> None:
+        """Write what differs after each look, until cancelled."""
+        while True:
+            await self._soon.wait()
+            self._soon.clear()
+            for pod, text in self.due():
+                await self._write(pod, text)
+
+    def due(self) -> list[tuple[PodRef, str | None]]:
+        """The pods whose annotation differs from what is known, and what is to stand there; None for nothing."""
+        over = self._over()
+        if over is None:
+            return []
+        now_s = self._clock()
+        entries = self._store.entries
+        self._notes = {uid: self._note(uid, cards, now_s) for uid, cards in over.items()}
+        self._next_at_s = {uid: at_s for uid, at_s in self._next_at_s.items() if uid in entries}
+        found: list[tuple[PodRef, str | None]] = []
+        for uid, entry in entries.items():
+            note = self._notes.get(uid)
+            text = note.text if note is not None else None
+            if entry.annotations.get(OVER_USE) == text:
+                self._next_at_s.pop(uid, None)
+            elif self._next_at_s.get(uid, now_s) <= now_s:
+                found.append((entry.ref, text))
+        return found
+
+    def _note(self, uid: str, cards: dict[int, OverUse], now_s: float) -> _Note:
+        before = self._notes.get(uid)
+        if before is not None and before.cards.keys() == cards.keys():
+            moved = any(
+                abs(each.figures.used - before.cards[index].figures.used) * MOVED > before.cards[index].figures.used
+                for index, each in cards.items()
+            )
+            if not moved or now_s < before.at_s + RENEW_S:
+                return before
+        # News is written at once, whatever was written a moment ago.
+        self._next_at_s.pop(uid, None)
+        return _Note(cards, encode_over_use(cards), now_s)
+
+    async def _write(self, pod: PodRef, text: str | None) -> None:
+        delay_s = RESEND_S
+        try:
+            await self._patcher.patch_record(pod, {OVER_USE: text})
+        except (ConflictError, NotFoundError):
+            pass  # The pod is gone, and its annotation with it; the watch will say so.
+        except GcushareError as error:
+            self.failures += 1
+            is_passing = isinstance(error, RetryableError)
+            delay_s = _RETRY_S if is_passing else _REFUSED_S
+            logger.warning("over-use not noted %s", fields(pod=pod, error=error, delay_s=delay_s))
+        self._next_at_s[pod.uid] = self._clock() + delay_s

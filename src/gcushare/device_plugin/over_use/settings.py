@@ -1,0 +1,96 @@
+"""What is done about pods that use more of a card than they were granted: flags, variables and file keys."""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from gcushare.core.over_use.eviction import Exemptions, When
+from gcushare.core.over_use.tracking import DEFAULT_LEAST_BYTES, DEFAULT_LOOKS, DEFAULT_SHARE_PERCENT, Tolerance
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting, settings
+
+
+class Action(enum.Enum):
+    """What follows from over-use: it is reported, or the pod is evicted too."""
+
+    REPORT = "report"
+    EVICT = "evict"
+
+
+_PATTERN = re.compile(r"[a-z0-9*?]([-a-z0-9*?]*)(/[a-z0-9*?][-.a-z0-9*?]*)?")
+
+
+def _pattern() -> parsers.Parser[str]:
+    """Read a namespace, or a namespace and a pod's name, with ``*`` and ``?``."""
+
+    def parse(raw: str) -> str:
+        if not _PATTERN.fullmatch(raw):
+            raise ValueError("not a namespace and not a namespace/name")
+        return raw
+
+    return parsers.Parser("NAMESPACE[/POD]", "a namespace or namespace/name, each with * and ?", parse, str)
+
+
+@settings
+class OverUseSettings:
+    """Pods over their grant (with --pod-use)."""
+
+    over_use: Action = setting(
+        parsers.choice(Action),
+        default=Action.REPORT,
+        help="What follows when a pod uses more of a card than it was granted: report (Event, annotation, metrics), or "
+        "evict, which also ends it through the Eviction API, so that disruption budgets are respected. evict needs the "
+        "right to create pods/eviction, which the chart gives only with it.",
+    )
+    over_use_when: When = setting(
+        parsers.choice(When),
+        default=When.DANGER,
+        help="With --over-use evict: danger evicts only where a card has less free memory than its pods were granted "
+        "and do not use yet; always evicts whoever is over.",
+    )
+    over_use_tolerance: float = setting(
+        parsers.number(0, 100, "PERCENT"),
+        default=DEFAULT_SHARE_PERCENT,
+        help="Percent of its grant that a pod may use beyond it before it is over; --over-use-least counts where that "
+        "is more.",
+    )
+    over_use_least: int = setting(
+        parsers.size_bytes(0, 1 << 40),
+        default=DEFAULT_LEAST_BYTES,
+        help="Memory that a pod may use beyond its grant in any case: a framework's context is not its author's doing.",
+    )
+    over_use_looks: int = setting(
+        parsers.integer(1, 100),
+        default=DEFAULT_LOOKS,
+        help="Looks in a row (--poll-interval apart) above the limit before a pod is over, and within it before it no "
+        "longer is.",
+    )
+    over_use_pause: float = setting(
+        parsers.duration_s(1, 86400),
+        default=60.0,
+        help="Least time between two evictions of this node, refused ones included: the memory of the last one must "
+        "have come free before another pod is chosen.",
+    )
+    over_use_exempt: tuple[str, ...] = setting(
+        parsers.comma_list(_pattern()),
+        default=("kube-system",),
+        help="Pods that are never evicted, by namespace or namespace/name, each with * and ?. An admin's choice: "
+        "nothing that a pod's author writes exempts it.",
+    )
+    dry_run: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="With --over-use evict: say in the log, by Event and in --status which pod would be evicted, and evict "
+        "none. It needs no further right.",
+    )
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How much beyond its grant a pod may be."""
+        return Tolerance(self.over_use_tolerance, self.over_use_least)
+
+    @property
+    def exemptions(self) -> Exemptions:
+        """Who is never evicted."""
+        return Exemptions(self.over_use_exempt)

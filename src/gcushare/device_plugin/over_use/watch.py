@@ -1,0 +1,126 @@
+"""After every look: who uses more than granted, since when; Events when it begins and ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from gcushare.core.cards import Inventory
+from gcushare.core.nodes import PodRef
+from gcushare.core.over_use.tracking import (
+    ChangeKind,
+    Figures,
+    OverUse,
+    OverUseChange,
+    OverUseTracker,
+    Place,
+    describe_over_use,
+    gib_text,
+)
+from gcushare.core.requests import split_over_cards
+from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor, granted_bytes
+from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.runtime.logs import fields
+from gcushare.wire.annotations.over_use import note_since_s
+
+logger = logging.getLogger(__name__)
+
+
+class PodAnnouncer(Protocol):
+    """Posts Kubernetes events on this node's pods. Never waited for."""
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
+
+
+class OverUseWatch:
+    """Follows the looks of ``pod_use``; ``began`` counts over-uses since the start."""
+
+    def __init__(
+        self,
+        tracker: OverUseTracker,
+        pod_use: PodMemoryMonitor,
+        looks: Looks,
+        store: PodStore,
+        announcer: PodAnnouncer,
+        *,
+        inventory: Callable[[], Inventory | None],
+        wall_clock_s: Callable[[], float],
+    ) -> None:
+        self.tracker = tracker
+        self._pod_use = pod_use
+        self._looks = looks
+        self._store = store
+        self._announcer = announcer
+        self._inventory = inventory
+        self._wall_clock_s = wall_clock_s
+        self.began = 0
+        self.figures: Mapping[Place, Figures] = {}
+        """Of every pod on every card that the last look could read."""
+
+    @property
+    def over(self) -> dict[str, dict[int, OverUse]]:
+        """Who is over now: by pod uid, then by card."""
+        found: dict[str, dict[int, OverUse]] = {}
+        for (uid, index), over in self.tracker.over.items():
+            if uid in self._store.entries:
+                found.setdefault(uid, {})[index] = over
+        return found
+
+    def look(self) -> None:
+        """Take the last look in."""
+        self.figures = self._read_figures()
+        for change in self.tracker.take(self.figures, self._store.entries.keys(), self._wall_clock_s()):
+            self._announce(change)
+
+    def _read_figures(self) -> dict[Place, Figures]:
+        found, inventory = self._pod_use.latest, self._inventory()
+        if found is None or inventory is None:
+            return {}
+        fresh = {state.card.index for state in self._looks.states if not state.is_gone and not state.is_use_old}
+        figures: dict[Place, Figures] = {}
+        for uid, cards in found.by_pod.items():
+            may_use = entitled_bytes(self._store.entries[uid], inventory)
+            peaks = found.peaks.get(uid, {})
+            for index, used in cards.items():
+                if index in fresh:
+                    figures[uid, index] = Figures(used, may_use.get(index, 0), peaks.get(index, 0))
+        return figures
+
+    def _announce(self, change: OverUseChange) -> None:
+        uid, index = change.place
+        entry = self._store.entries[uid]
+        figures = self.figures.get(change.place, change.over_use.figures)
+        if change.kind is ChangeKind.BEGAN:
+            since = note_since_s(entry.annotations, index) if self.tracker.is_first_word else None
+            if since is not None:
+                # It was over when the plugin before this one ended, and is still: no news for anybody. Only then: else
+                # an author who wrote the annotation would go unreported.
+                self.tracker.adopt(change.place, since)
+                return
+            self.began += 1
+            peak = f", {gib_text(change.over_use.peak)} at its most" if change.over_use.peak > figures.used else ""
+            uses = f"{describe_over_use(index, figures)}{peak}"
+            words = f"{uses}: other pods of this card may lack what they were granted"
+            self._announcer.about_pod(entry.ref, "OverUse", words, warning=True)
+        elif change.kind is ChangeKind.ENDED:
+            words = f"within its grant again: {describe_over_use(index, figures)}"
+            self._announcer.about_pod(entry.ref, "OverUseEnded", words, warning=False)
+        else:
+            words = f"how much of card {index} it uses is not known any more; it was over its grant before"
+            self._announcer.about_pod(entry.ref, "OverUseUnknown", words, warning=False)
+        logger.info("over-use %s: %s %s", change.kind.value, words, fields(pod=entry.ref, uid=uid, card=index))
+
+
+def entitled_bytes(entry: PodEntry, inventory: Inventory) -> dict[int, int]:
+    """The bytes of each card that a pod may use, in its favour while the kubelet has not shown all that it gave.
+
+    Init containers' ids are not shown, and those of a pod that is being admitted come one container at a time.
+    """
+    found = granted_bytes(entry, inventory)
+    cards = entry.taken_cards or entry.promise
+    if not entry.is_whole and cards:
+        for index, units in split_over_cards(entry.request.total_units, cards).items():
+            found[index] = max(found.get(index, 0), inventory.unit.bytes_of(units))
+    return found

@@ -1,0 +1,104 @@
+"""The annotation of a pod that uses more of a card than it was granted: written by the plugin, read by everybody.
+
+It stands there while the over-use lasts. The figures are those of its begin, and of later looks where they moved a lot:
+metrics have them for every look. Whoever may patch the pod may have written it, so it decides nothing; it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.over_use.tracking import Figures, OverUse, describe_over_use
+from gcushare.core.wording import utc_text
+from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder, Count
+from gcushare.wire.kubelet.device_ids import MAX_CARDS
+
+_MAX_TIME = 40
+
+
+class _CardUse(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    used: Count
+    granted: Count
+    peak: Count = 0
+
+
+class _Document(msgspec.Struct, frozen=True):
+    since: Annotated[str, msgspec.Meta(max_length=_MAX_TIME)]
+    cards: Annotated[
+        dict[Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)], _CardUse], msgspec.Meta(max_length=MAX_CARDS)
+    ]
+
+
+OVER_USE_NOTE = BoundedJsonDecoder(_Document, f"annotation {OVER_USE}", limit_bytes=ANNOTATION_BYTES)
+"""``since`` is a time as Kubernetes writes it, ``cards`` bytes by card index."""
+_encoder = msgspec.json.Encoder()
+
+
+def encode_over_use(cards: Mapping[int, OverUse]) -> str:
+    """Write what a pod is over on, by card index; ``cards`` has one at least."""
+    since = utc_text(int(min(each.since for each in cards.values())))
+    found = {
+        index: _CardUse(each.figures.used, each.figures.granted, each.peak if each.peak > each.figures.used else 0)
+        for index, each in sorted(cards.items())
+    }
+    return _encoder.encode(_Document(since, found)).decode()
+
+
+def decode_over_use(text: str) -> dict[int, OverUse]:
+    """Read it, by card index.
+
+    Raises:
+        RemoteContractError: it is none.
+    """
+    found = OVER_USE_NOTE.read(text)
+    try:
+        since = datetime.fromisoformat(found.since)
+        moment = (since if since.tzinfo is not None else since.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise RemoteContractError(f"annotation {OVER_USE} has no time that can be read: {found.since!r}") from error
+    return {
+        index: OverUse(Figures(each.used, each.granted), moment, max(each.used, each.peak))
+        for index, each in found.cards.items()
+    }
+
+
+def over_use_words(annotations: Mapping[str, str]) -> str:
+    """What a pod's annotation says, for people: what it uses of which card, and since when; "" without a word of it."""
+    text = annotations.get(OVER_USE)
+    if text is None:
+        return ""
+    try:
+        cards = decode_over_use(text)
+    except RemoteContractError:
+        return ""  # Nothing follows from it, and the plugin writes it again at its next look.
+    if not cards:
+        return ""
+    uses = "; ".join(describe_over_use(index, each.figures) for index, each in sorted(cards.items()))
+    return f"{uses}, since {utc_text(int(min(each.since for each in cards.values())))}"
+
+
+def over_used_cards(annotations: Mapping[str, str]) -> frozenset[int]:
+    """The cards of which a pod uses more than it was granted, as its annotation says."""
+    text = annotations.get(OVER_USE)
+    if text is None:
+        return frozenset()
+    try:
+        return frozenset(decode_over_use(text))
+    except RemoteContractError:
+        return frozenset()
+
+
+def note_since_s(annotations: Mapping[str, str], index: int) -> float | None:
+    """Since when a pod is over on a card, as its annotation says; None where it does not."""
+    text = annotations.get(OVER_USE)
+    try:
+        found = decode_over_use(text) if text is not None else {}
+    except RemoteContractError:
+        return None
+    return found[index].since if index in found else None

@@ -1,0 +1,42 @@
+"""A process that computes nothing and allocates: through the CUDA driver's own API, with nothing to install.
+
+Reads sizes in MiB from its standard input, one per line, allocates each and answers with CUDA's code: 0 is success, 2
+is out of memory. A 0 asks whether its context still works. Source: CUDA driver API reference.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+MIB = 1 << 20
+
+
+def main() -> int:
+    """Answer until standard input ends."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    for code in (
+        cuda.cuInit(0),
+        cuda.cuDeviceGet(ctypes.byref(device), 0),
+        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device),
+        cuda.cuCtxSetCurrent(context),
+    ):
+        if code:
+            sys.stderr.write(f"CUDA answered {code}\n")
+            return 1
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        size, pointer = int(line), ctypes.c_uint64()
+        if size:
+            code = cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size * MIB))
+        else:
+            code = cuda.cuCtxSynchronize()
+        sys.stdout.write(f"{code}\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

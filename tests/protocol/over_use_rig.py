@@ -1,0 +1,67 @@
+"""A plugin on simulated cards whose processes grow, and the pods that they belong to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gcushare.core.units import GIB
+from gcushare.wire.annotations.keys import OVER_USE
+from tests.fake_proc import FakeProc
+from tests.protocol.plugin_rig import PluginRig
+
+
+class OverUseRig(PluginRig):
+    """Cards of 16 GiB; ``use`` sets what each pod's one process has of card 0, and what belongs to nobody."""
+
+    def __init__(self, proc_root: Path, *, cards: tuple[int, ...] = (16,), **plugin: Any) -> None:
+        self.proc = FakeProc(proc_root)
+        self._pids: dict[str, int] = {}
+        settings = {"pod_use": True, "proc_root": proc_root, "poll_interval": 0.2, **plugin}
+        super().__init__(cards=cards, plugin=settings)
+
+    def use(self, *, unknown: int = 0, card: int = 0, peaks: dict[str, float] | None = None, **gib: float) -> None:
+        """Let the pods of these names use so many GiB; ``peaks`` are what accounts say that each had at its most."""
+        processes = {self._pid_of(name): int(size * GIB) for name, size in gib.items()}
+        if unknown:
+            self.proc.start(1, "0::/init.scope\n")
+            processes[1] = unknown * GIB
+        changes: dict[str, object] = {
+            "used": sum(processes.values()),
+            "processes": {str(pid): size for pid, size in processes.items()},
+        }
+        if peaks is not None:
+            changes["peaks"] = {str(self._pid_of(name)): int(size * GIB) for name, size in peaks.items()}
+        self.write_cards({card: changes})
+
+    def _pid_of(self, name: str) -> int:
+        """The process of a pod; another pod of that name has another."""
+        uid = self.pod(name)["metadata"]["uid"]
+        if uid not in self._pids:
+            self._pids[uid] = 100 + len(self._pids)
+            self.proc.start_in_pod(self._pids[uid], uid)
+        return self._pids[uid]
+
+    def note(self, name: str) -> dict[str, Any] | None:
+        """The annotation, read."""
+        text = self.annotation(name, OVER_USE)
+        return None if text is None else json.loads(text)
+
+    async def until_noted(self, name: str, *, noted: bool = True) -> None:
+        await self.until(lambda: (self.annotation(name, OVER_USE) is not None) == noted, f"{name} is noted: {noted}")
+
+    async def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((await self.get("/status"))[1])
+        return found
+
+    async def looks(self, count: int) -> None:
+        """Wait for so many more looks at the cards, each of which the plugin has acted on."""
+        watch = self.app.observed.over_use.watch
+        assert watch is not None
+        before = watch.tracker.looks
+        await self.until(lambda: watch.tracker.looks >= before + count, f"{count} looks")
+
+    def is_here(self, name: str) -> bool:
+        found = self.api.store.get("pods", name)
+        return found is not None and "deletionTimestamp" not in found["metadata"]

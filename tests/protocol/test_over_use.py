@@ -1,0 +1,230 @@
+"""Pods over their grant, through the real plugin: Event, annotation, metrics, status, and evictions where asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.cluster.metrics_text import parse_figures
+from gcushare.core.over_use.eviction import When
+from gcushare.core.units import GIB
+from gcushare.device_plugin.over_use.settings import Action
+from gcushare.wire.annotations.keys import OVER_USE
+from gcushare_playground.apiserver.faults import FailBefore, Fault
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.resources import BY_NAME
+from tests.protocol.over_use_rig import OverUseRig
+
+
+def evicting(proc: Path, **plugin: Any) -> OverUseRig:
+    return OverUseRig(proc, **{"over_use": Action.EVICT, "over_use_pause": 1.0, **plugin})
+
+
+async def start_pods(rig: OverUseRig) -> None:
+    """One that will use too much, and a neighbour with most of the card."""
+    rig.bind("greedy", 4)
+    rig.bind("modest", 12)
+    await rig.until_recorded("greedy", "modest")
+
+
+async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path) -> None:
+    async with OverUseRig(tmp_path / "proc") as rig:
+        await start_pods(rig)
+        rig.use(greedy=5, modest=2)
+        await rig.until(lambda: rig.events("OverUse"), "the Event")
+        assert rig.events("OverUse") == [
+            "5.00 GiB of card 0 in use, 4.00 GiB granted: other pods of this card may lack what they were granted"
+        ]
+        await rig.until_noted("greedy")
+        note = rig.note("greedy")
+        assert note is not None
+        assert note["cards"] == {"0": {"used": 5 * GIB, "granted": 4 * GIB}}
+        figures = parse_figures((await rig.get("/metrics"))[1])
+        assert figures.sum("gcushare_pod_over_use_bytes", pod_name="greedy", card="0") == GIB
+        assert figures.sum("gcushare_pod_over_use_bytes") == GIB
+        assert figures.sum("gcushare_plugin_over_uses_total") == 1
+        status = await rig.status()
+        pods = {pod["pod"]: pod["overUse"] for pod in status["pods"]}
+        assert pods["default/greedy"]["0"]["usedBytes"] == 5 * GIB
+        assert pods["default/modest"] == {}
+        assert status["overUse"]["action"] == "report"
+
+        rig.use(greedy=4, modest=2)
+        await rig.until_noted("greedy", noted=False)
+        assert [word.split(":")[0] for word in rig.events("OverUseEnded")] == ["within its grant again"]
+        figures = parse_figures((await rig.get("/metrics"))[1])
+        assert "gcushare_pod_over_use_bytes" in figures.families
+        assert figures.sum("gcushare_pod_over_use_bytes") == 0
+        assert rig.is_here("greedy")
+        assert rig.annotation("modest", OVER_USE) is None
+
+
+async def test_within_the_tolerance_nothing_is_said(tmp_path: Path) -> None:
+    async with OverUseRig(tmp_path / "proc") as rig:
+        await start_pods(rig)
+        rig.use(greedy=4.2, modest=2)
+        await rig.looks(4)
+        assert not rig.events("OverUse")
+
+
+async def test_a_peak_in_one_look_at_a_time_is_no_over_use(tmp_path: Path) -> None:
+    async with OverUseRig(tmp_path / "proc") as rig:
+        await start_pods(rig)
+        for most in (5.0, 6.0, 7.0, 8.0):  # each look finds that it had more than ever since the look before
+            rig.use(greedy=1, peaks={"greedy": most})
+            await rig.looks(3)
+        assert not rig.events("OverUse")
+
+
+async def test_one_peak_is_enough_where_an_admin_asks_for_one_look(tmp_path: Path) -> None:
+    async with OverUseRig(tmp_path / "proc", over_use_looks=1) as rig:
+        await start_pods(rig)
+        rig.use(greedy=1, peaks={"greedy": 8})
+        await rig.until(lambda: rig.events("OverUse"), "the Event")
+        assert "8.00 GiB" in rig.events("OverUse")[0]
+        await rig.until(lambda: rig.events("OverUseEnded"), "its end")
+
+
+async def test_a_plugin_that_starts_again_keeps_the_time_and_posts_no_second_event(tmp_path: Path) -> None:
+    async with OverUseRig(tmp_path / "proc") as rig:
+        await start_pods(rig)
+        rig.use(greedy=5, modest=2)
+        await rig.until_noted("greedy")
+        note = rig.note("greedy")
+        await rig.stop_plugin()
+        await rig.start_plugin()
+        await rig.until_units(16)
+        await rig.looks(4)
+        status = await rig.status()
+        (over,) = [pod["overUse"]["0"] for pod in status["pods"] if pod["overUse"]]
+        assert note is not None
+        assert over["since"] == note["since"]
+        assert (len(rig.events("OverUse")), rig.note("greedy")) == (1, note)
+
+
+async def test_an_author_who_writes_the_annotation_is_corrected_and_reported_all_the_same(tmp_path: Path) -> None:
+    forged = '{"since":"2020-01-01T00:00:00Z","cards":{"0":{"used":1,"granted":9}}}'
+    async with OverUseRig(tmp_path / "proc") as rig:
+        await rig.looks(3)
+        rig.bind("liar", 4, annotations={OVER_USE: forged})
+        await rig.until_recorded("liar")
+        await rig.until_noted("liar", noted=False)
+        rig.use(liar=5)
+        await rig.until(lambda: rig.events("OverUse"), "the Event")
+        await rig.until_noted("liar")
+
+
+async def test_what_a_plugin_noted_that_looked_at_processes_is_taken_away_by_one_that_does_not(tmp_path: Path) -> None:
+    async with OverUseRig(tmp_path / "proc", pod_use=False) as rig:
+        rig.bind("pod", 4, annotations={OVER_USE: "left behind"})
+        await rig.until_recorded("pod")
+        await rig.until_noted("pod", noted=False)
+
+
+async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_nobody_before(tmp_path: Path) -> None:
+    async with evicting(tmp_path / "proc") as rig:
+        await start_pods(rig)
+        rig.use(greedy=5, modest=12)  # one GiB over, and the neighbour has all that it was granted
+        await rig.until_noted("greedy")
+        await rig.looks(2)
+        assert rig.is_here("greedy")
+        rig.use(greedy=5, modest=2)  # 9 of 16 free, and the neighbour may still take 10
+        await rig.until(lambda: rig.events("OverUseEvicted"), "the greedy pod is evicted")
+        assert not rig.is_here("greedy")
+        (words,) = rig.events("OverUseEvicted")
+        assert "other pods' grants lack 1.00 GiB" in words
+        assert rig.is_here("modest")
+        figures = parse_figures((await rig.get("/metrics"))[1])
+        assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="evicted") == 1
+
+
+async def test_a_rehearsal_evicts_nobody_and_says_whom(tmp_path: Path) -> None:
+    async with evicting(tmp_path / "proc", dry_run=True) as rig:
+        await start_pods(rig)
+        rig.use(greedy=5, modest=2)
+        await rig.until(lambda: rig.events("OverUseWouldEvict"), "the Event")
+        status = await rig.status()
+        assert status["overUse"]["dryRun"]
+        assert status["overUse"]["last"].startswith("would be evicted: it uses 5.00 GiB of card 0")
+        await rig.looks(3)
+        assert rig.is_here("greedy")
+        assert not rig.events("OverUseEvicted")
+
+
+async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_look(tmp_path: Path) -> None:
+    async with evicting(tmp_path / "proc") as rig:
+        await start_pods(rig)
+        rig.api.registry.put(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "keep", "namespace": "default"},
+                "spec": {"selector": {}, "maxUnavailable": 0},
+            }
+        )
+        resource, key = BY_NAME["poddisruptionbudgets.policy"], Key("default", "keep")
+        none = {"disruptionsAllowed": 0}
+        rig.api.registry.update(resource, key, lambda obj: {**obj, "status": none}, status_only=True)
+        rig.use(greedy=5, modest=2)
+        await rig.until(lambda: rig.events("OverUseEvictionRefused"), "the Event")
+        assert "disruption budget" in rig.events("OverUseEvictionRefused")[0]
+        await rig.looks(8)
+        assert rig.is_here("greedy")
+        status = await rig.status()
+        assert "refused a moment ago" in status["overUse"]["passedOver"]["default/greedy"]
+        figures = parse_figures((await rig.get("/metrics"))[1])
+        assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="refused") == 1
+
+
+async def test_unknown_processes_and_looks_that_fail_evict_nobody(tmp_path: Path) -> None:
+    async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS) as rig:
+        await start_pods(rig)
+        rig.use(greedy=5, modest=2, unknown=1)
+        await rig.until_noted("greedy")
+        await rig.looks(3)
+        assert rig.is_here("greedy")
+        status = await rig.status()
+        assert "no known pod" in status["overUse"]["passedOver"]["default/greedy"]
+        rig.use(greedy=5, modest=2)
+        await rig.until(lambda: not rig.is_here("greedy"), "evicted once the figures are certain")
+
+
+async def test_an_exempt_namespace_is_left_alone(tmp_path: Path) -> None:
+    async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS, over_use_exempt=("default",)) as rig:
+        await start_pods(rig)
+        rig.use(greedy=5, modest=2)
+        await rig.until_noted("greedy")
+        await rig.looks(3)
+        assert rig.is_here("greedy")
+        assert (await rig.status())["overUse"]["passedOver"] == {"default/greedy": "exempt by 'default'"}
+
+
+async def test_pods_are_evicted_one_at_a_time_with_a_pause(tmp_path: Path) -> None:
+    async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS, over_use_pause=30.0) as rig:
+        for name in ("a", "b", "c"):
+            rig.bind(name, 4)
+        await rig.until_recorded("a", "b", "c")
+        rig.use(a=5, b=5.5, c=5)
+        await rig.until(lambda: not rig.is_here("b"), "the worst is evicted")
+        rig.use(a=5, c=5)
+        await rig.looks(4)
+        assert rig.is_here("a")
+        assert rig.is_here("c")
+        assert "may be evicted in" in (await rig.status())["overUse"]["passedOver"]["default/a"]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_without_the_right_to_evict_the_problem_is_shown(tmp_path: Path, allowed: bool) -> None:
+    """With a negative control: the same server, where the right is there."""
+    async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS) as rig:
+        if not allowed:
+            rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "pods is forbidden"), path="/eviction$"))
+        await start_pods(rig)
+        rig.use(greedy=5, modest=2)
+        if allowed:
+            await rig.until(lambda: not rig.is_here("greedy"), "evicted")
+        else:
+            await rig.until(lambda: "pods/eviction" in rig.problem("overUse"), "the problem")
+            assert rig.is_here("greedy")

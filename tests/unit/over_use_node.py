@@ -1,0 +1,116 @@
+"""One card of a node whose time a test moves: the real parts from the card's file to the Events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gcushare.cards.monitor import CardMonitor
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.process_owners import ProcOwners
+from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
+from gcushare.core.errors import DeviceError
+from gcushare.core.nodes import PodRef
+from gcushare.core.over_use.tracking import OverUseTracker
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.over_use.watch import OverUseWatch
+from gcushare.device_plugin.pods.kubelet_allocations import Holdings, KubeletAllocations
+from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import a_pod, on_card
+from tests.fake_proc import FakeProc
+
+NODE = "node-1"
+POLL_S = 5.0
+CARD_GIB = 64
+
+
+CARD = Card(index=0, uuid="GCU-0", memory_bytes=CARD_GIB * GIB)
+
+
+class Source:
+    """A source of one card whose processes a test sets; while it ``fails``, the card is not to be read."""
+
+    name = "a test's card"
+
+    def __init__(self) -> None:
+        self.processes: dict[int, int] = {}
+        self.fails = False
+
+    async def list_cards(self) -> CardReport:
+        return CardReport(cards=(CARD,))
+
+    async def health(self, card: Card) -> HealthReading:
+        if self.fails:
+            raise DeviceError("the library does not answer")
+        return HealthReading(healthy=True)
+
+    async def use(self, card: Card) -> CardUse:
+        return CardUse(memory_used_bytes=sum(self.processes.values()), processes=dict(self.processes))
+
+    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        return None
+
+    async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        return None
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass
+class Events:
+    """What was posted, with the time."""
+
+    node: OverUseNode
+    posted: list[tuple[float, str, str]] = field(default_factory=list)
+
+    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+        self.posted.append((self.node.now_s, reason, pod.name))
+
+
+class OverUseNode:
+    """Looks are ``POLL_S`` apart in a time that only ``look`` moves."""
+
+    def __init__(self, folder: Path, pods: int = 2, gib: int = 4) -> None:
+        self.now_s = 0.0
+        self.events = Events(self)
+        self.source = Source()
+        self.proc = FakeProc(folder / "proc")
+        self.store = PodStore(ENFLAME)
+        for number in range(pods):
+            uid = f"00000000-0000-4000-8000-{number:012d}"
+            self.store.apply(a_pod(f"p{number}", gib, node=NODE, record=on_card(0, gib), uid=uid))
+        held: Holdings = {f"default/p{number}": {"main": {0: gib}} for number in range(pods)}
+        self.store.reconcile(KubeletAllocations(memory=held))
+        self.uids = {entry.ref.name: uid for uid, entry in self.store.entries.items()}
+        self.monitor = CardMonitor(self.source, lambda _cards: None)
+        self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcOwners(self.proc.root))
+        inventory = Inventory(unit=parse_memory_unit("1"), cards=(InventoryCard(card=CARD, units=CARD_GIB),))
+        self.tracker = OverUseTracker()
+        self.watch = OverUseWatch(
+            self.tracker,
+            self.pod_use,
+            self.monitor,
+            self.store,
+            self.events,
+            inventory=lambda: inventory,
+            wall_clock_s=lambda: self.now_s,
+        )
+
+    def start(self, name: str, *pids: int) -> None:
+        """Start processes of a pod."""
+        for pid in pids:
+            self.proc.start_in_pod(pid, self.uids[name])
+
+    def use(self, gib: dict[int, float]) -> None:
+        """Let processes use so much of the card."""
+        self.source.processes = {pid: int(size * GIB) for pid, size in gib.items()}
+
+    async def look(self) -> None:
+        """Let the next look come, with everything that follows from it."""
+        self.now_s = (self.now_s // POLL_S + 1) * POLL_S
+        await self.monitor.look()
+        await self.pod_use.refresh()
+        self.watch.look()

@@ -1,0 +1,159 @@
+"""What is shown of a pod over its grant: by inspect, top, cards, explain, the extender and the page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gcushare.cli.cards.figures import describe_holder
+from gcushare.cli.cards.view import view_status
+from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.documents import document_of
+from gcushare.cli.inspect.summary import Summary, summarise
+from gcushare.cli.inspect.table import table_lines
+from gcushare.cli.top.memory_use import POD_GRANTED, POD_OVER, POD_USED, UNATTRIBUTED, CardReadings, pod_use_rows
+from gcushare.cli.top.table import pod_use_lines
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.over_use.tracking import Figures, OverUse
+from gcushare.core.units import GIB
+from gcushare.device_plugin.reporting.status_text import render_status
+from gcushare.scheduler_extender.dashboard.metadata_cache import _note_of
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations.over_use import (
+    decode_over_use,
+    encode_over_use,
+    note_since_s,
+    over_use_words,
+    over_used_cards,
+)
+from gcushare.wire.documents.explain import explain_bound
+from gcushare.wire.documents.node_status import parse_node_status
+from tests.builders import card
+from tests.extender_objects import a_node, a_pod, on_card, state_of
+
+SINCE = 1_763_790_000.0
+NOTE = encode_over_use({0: OverUse(Figures(5 * GIB, 4 * GIB), SINCE, 6 * GIB)})
+WORDS = "5.00 GiB of card 0 in use, 4.00 GiB granted, since 2025-11-22T05:40:00Z"
+
+
+def over() -> dict[str, str]:
+    return {OVER_USE: NOTE}
+
+
+def snapshot() -> ClusterSnapshot:
+    found = ClusterSnapshot(ENFLAME)
+    greedy = a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over())
+    modest = a_pod("modest", 4, node="n1", record=on_card(1, 4))
+    found.count([a_node("n1", 16, 16)], [greedy, modest])
+    return found
+
+
+def summary() -> Summary:
+    return summarise(snapshot())
+
+
+def test_the_annotation_is_for_people_and_machines() -> None:
+    assert json.loads(NOTE) == {
+        "since": "2025-11-22T05:40:00Z",
+        "cards": {"0": {"used": 5 * GIB, "granted": 4 * GIB, "peak": 6 * GIB}},
+    }
+    (read,) = decode_over_use(NOTE).values()
+    assert (read.figures, read.since, read.peak) == (Figures(5 * GIB, 4 * GIB), SINCE, 6 * GIB)
+    assert over_use_words(over()) == WORDS
+    assert (note_since_s(over(), 0), note_since_s(over(), 1)) == (SINCE, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"since":"x","cards":{}}', '{"since":"2026-01-01T00:00:00Z","cards":{"99":{"used":1}}}']
+)
+def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing(text: str) -> None:
+    with pytest.raises(RemoteContractError):
+        decode_over_use(text)
+    annotations = {OVER_USE: text}
+    assert (over_use_words(annotations), note_since_s(annotations, 0)) == ("", None)
+    assert over_used_cards(annotations) == set()
+
+
+def test_inspect_marks_the_card_and_the_pod_and_explains_the_mark() -> None:
+    lines = [line.plain for line in table_lines(summary(), None, is_wide=False)]
+    assert lines[1].split()[2:4] == ["4/16@", "4/16"]
+    assert any(line.startswith("@ a pod uses more memory") for line in lines)
+    details = "\n".join(line.plain for line in detail_lines(summary(), None))
+    assert "greedy@" in details
+    assert "modest@" not in details
+
+
+def test_inspects_document_has_the_mark_and_the_words() -> None:
+    (first, second) = document_of(summary())["nodes"][0]["cards"]
+    assert (first["marks"], second["marks"]) == (["over_use"], [])
+    assert (first["pods"][0]["overUse"], second["pods"][0]["overUse"]) == (WORDS, "")
+
+
+def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() -> None:
+    state = state_of(a_node("n1", 16))
+    state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
+    (uid,) = state.over_use
+    assert state.over_use[uid] == WORDS
+    document = explain_bound(state.bound[uid], "", state.over_use[uid])
+    assert document.over_use == WORDS
+    assert document.summary.endswith(f"over its grant: {WORDS}")
+    state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4)))
+    assert state.over_use == {}
+    state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
+    state.lose_pod(uid)
+    assert state.over_use == {}
+
+
+def test_the_page_is_sent_the_words() -> None:
+    assert _note_of(a_pod("greedy", annotations=over()), waits=False).over_use == WORDS
+    assert _note_of(a_pod("modest"), waits=False).over_use == ""
+
+
+def test_top_says_which_pods_their_plugin_reports() -> None:
+    pods = {
+        "default/greedy": {POD_GRANTED: 4.0 * GIB, POD_USED: 5.0 * GIB, POD_OVER: 1.0 * GIB},
+        "default/near": {POD_GRANTED: 4.0 * GIB, POD_USED: 4.1 * GIB},
+    }
+    rows = pod_use_rows(summary(), {("n1", 0): CardReadings({UNATTRIBUTED: 0.0}, pods)})
+    assert [row.is_reported for row in rows] == [True, False]
+    text = "\n".join(line.plain for line in pod_use_lines(summary(), rows, None))
+    assert "over by 1.0, reported on the pod" in text
+    assert text.count("reported on the pod") == 1
+
+
+def test_cards_and_status_say_since_when_and_why_nobody_is_evicted() -> None:
+    document = {
+        "version": "x", "vendor": "enflame", "node": "n1", "problems": {}, "unit": "1", "leftOut": [],
+        "unreadablePods": [], "registrations": 1, "corrections": 0,
+        "cards": [
+            {"index": 0, "uuid": "GCU-0", "model": "S60", "serial": "", "pci": "", "numaNode": None,
+             "memoryBytes": 16 * GIB, "units": 16, "reservedUnits": 0, "lostBytes": 0, "heldUnits": 4,
+             "promisedUnits": 0, "health": "Healthy", "reason": "", "cordoned": False}
+        ],
+        "pods": [
+            {"pod": "default/greedy", "uid": "u", "units": 4, "recordedCards": [0], "assigned": True,
+             "heldByCard": {"0": 4}, "containers": {"main": {"0": 4}}, "unconfirmed": [], "cards": [0],
+             "usedByCard": {"0": 5 * GIB},
+             "overUse": {"0": {"usedBytes": 5 * GIB, "grantedBytes": 4 * GIB, "peakBytes": 5 * GIB,
+                               "since": "2026-11-22T05:40:00Z"}}}
+        ],
+        "overUse": {"action": "evict", "dryRun": True, "last": "would be evicted", "passedOver": {
+            "default/greedy": "exempt by 'default'"}},
+    }  # fmt: skip
+    status = parse_node_status(json.dumps(document).encode())
+    (holder,) = view_status(status, "here", {}).cards[0].holders
+    assert holder.over_since == "2026-11-22T05:40:00Z"
+    assert "over its grant since 2026-11-22T05:40:00Z" in describe_holder(holder, None)
+    text = render_status(status)
+    assert "Pods over their grant: 1; action evict (dry run)" in text
+    assert "5.00 GiB of card 0 in use, 4.00 GiB granted, since 2026-11-22T05:40:00Z; not evicted: exempt" in text
+
+
+def test_a_card_without_such_a_pod_has_no_mark() -> None:
+    found = ClusterSnapshot(ENFLAME)
+    found.see_node(a_node("n1", offered=[card(0, 16)]))
+    lines = [line.plain for line in table_lines(summarise(found), None, is_wide=False)]
+    assert not any("@" in line for line in lines)

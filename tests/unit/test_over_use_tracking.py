@@ -1,0 +1,117 @@
+"""Who is over its grant, by the looks that were taken."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.over_use.tracking import (
+    UNKNOWN_LOOKS,
+    ChangeKind,
+    Figures,
+    OverUseTracker,
+    Tolerance,
+    describe_over_use,
+)
+from gcushare.core.units import GIB
+
+MIB = GIB // 1024
+PLACE = ("uid", 0)
+OVER, WITHIN = Figures(5 * GIB, 4 * GIB), Figures(4 * GIB, 4 * GIB)
+
+
+def kinds(tracker: OverUseTracker, *looks: Figures | None) -> list[ChangeKind | None]:
+    """What each look changed; None is a look that could not tell."""
+    found: list[ChangeKind | None] = []
+    for figures in looks:
+        changes = tracker.take({PLACE: figures} if figures is not None else {}, {"uid"}, 1000.0 + tracker.looks)
+        assert len(changes) <= 1
+        found.append(changes[0].kind if changes else None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("granted", "limit"),
+    [
+        pytest.param(0, 256 * MIB, id="a card that it does not hold"),
+        pytest.param(4 * GIB, 4 * GIB + 256 * MIB, id="small grants: the fixed amount"),
+        pytest.param(40 * GIB, 42 * GIB, id="large grants: the share"),
+    ],
+)
+def test_the_tolerance_is_a_share_of_the_grant_or_a_fixed_amount_whichever_is_more(granted: int, limit: int) -> None:
+    assert Tolerance().limit_of(granted) == limit
+
+
+def test_a_pod_is_over_after_as_many_looks_in_a_row_as_were_asked_for_and_no_longer_after_as_many_within() -> None:
+    tracker = OverUseTracker(looks=2)
+    assert kinds(tracker, OVER, OVER, OVER, WITHIN, WITHIN) == [None, ChangeKind.BEGAN, None, None, ChangeKind.ENDED]
+    assert not tracker.over
+
+
+def test_what_jumps_about_the_limit_neither_begins_nor_ends() -> None:
+    tracker = OverUseTracker(looks=2)
+    assert kinds(tracker, OVER, WITHIN, OVER, WITHIN) == [None] * 4
+    assert kinds(tracker, OVER, OVER, WITHIN, OVER, WITHIN, OVER) == [None, ChangeKind.BEGAN, None, None, None, None]
+
+
+def test_an_over_use_began_with_its_first_look_and_knows_its_most() -> None:
+    tracker = OverUseTracker(looks=3)
+    kinds(tracker, WITHIN, Figures(6 * GIB, 4 * GIB), OVER, OVER)
+    over = tracker.over[PLACE]
+    assert (over.since, over.peak, over.figures) == (1001.0, 6 * GIB, OVER)
+
+
+def test_a_peak_between_two_looks_counts_where_the_library_keeps_accounts() -> None:
+    tracker = OverUseTracker(looks=2)
+    peak = Figures(2 * GIB, 4 * GIB, 7 * GIB)
+    assert kinds(tracker, peak, peak) == [None, ChangeKind.BEGAN]
+    assert tracker.over[PLACE].peak == 7 * GIB
+
+
+def test_looks_that_cannot_tell_change_nothing_until_what_was_known_is_old() -> None:
+    tracker = OverUseTracker(looks=2)
+    assert kinds(tracker, OVER, None, OVER) == [None, None, ChangeKind.BEGAN]
+    assert kinds(tracker, *[None] * UNKNOWN_LOOKS) == [None] * (UNKNOWN_LOOKS - 1) + [ChangeKind.UNKNOWN]
+    assert not tracker.over
+
+
+def test_a_pod_that_is_gone_is_forgotten_without_a_word() -> None:
+    tracker = OverUseTracker(looks=1)
+    kinds(tracker, OVER)
+    assert tracker.take({}, set(), 2000.0) == []
+    assert not tracker.over
+
+
+def test_nothing_is_settled_before_enough_looks() -> None:
+    tracker = OverUseTracker(looks=2)
+    kinds(tracker, WITHIN)
+    assert not tracker.is_settled
+    kinds(tracker, WITHIN)
+    assert tracker.is_settled
+    assert tracker.is_first_word
+
+
+def test_an_earlier_time_is_kept_and_a_later_one_is_not() -> None:
+    tracker = OverUseTracker(looks=1)
+    kinds(tracker, OVER)
+    tracker.adopt(PLACE, 5000.0)
+    tracker.adopt(PLACE, 10.0)
+    assert tracker.over[PLACE].since == 10.0
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 8)), max_size=60), st.integers(1, 4))
+def test_beginnings_and_ends_take_turns_and_agree_with_who_is_over(uses: list[int | None], needed: int) -> None:
+    tracker = OverUseTracker(looks=needed)
+    last: ChangeKind | None = None
+    for use in uses:
+        (kind,) = kinds(tracker, None if use is None else Figures(use * GIB, 4 * GIB))
+        if kind is not None:
+            assert (kind is ChangeKind.BEGAN) == (last is not ChangeKind.BEGAN)
+            last = kind
+        assert (PLACE in tracker.over) == (last is ChangeKind.BEGAN)
+
+
+def test_words_have_both_numbers() -> None:
+    assert describe_over_use(3, OVER) == "5.00 GiB of card 3 in use, 4.00 GiB granted"
+    assert describe_over_use(3, Figures(GIB, 0)) == "1.00 GiB of card 3 in use, nothing granted"

@@ -27,8 +27,9 @@ class Card:
     """One physical accelerator, as its vendor's library names it.
 
     ``index`` is the minor number (``/dev/gcu0`` is 0); ``uuid`` names the hardware: the same index with another uuid
-    is another card. ``numa_node`` is None, ``link_group`` "" where the machine does not tell; cards of one link group
-    have a direct link or one switch between them.
+    is another card. ``numa_node`` is None, ``link_group`` "" where they are unknown; cards of one link group
+    have a direct link or one switch between them. ``limit_problem``: why its vendor cannot limit what a process
+    allocates on it, "" where it can or no one asked.
     """
 
     index: int
@@ -39,6 +40,7 @@ class Card:
     pci_address: str = ""
     numa_node: int | None = None
     link_group: str = ""
+    limit_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,7 @@ class CardUse:
     """What one card is really doing, where the library reports it; None where it does not.
 
     ``processes`` maps a host process id to the bytes of card memory it holds; empty where no process is on the card.
+    ``peaks``: the most that each of them ever held since it was started, where the library keeps accounts.
     """
 
     memory_used_bytes: int | None = None
@@ -145,3 +148,4 @@ class CardUse:
     power_watts: float | None = None
     utilization_percent: float | None = None
     processes: Mapping[int, int] | None = None
+    peaks: Mapping[int, int] | None = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
-from gcushare.core.placement import MAX_NODE_SCORE, NODE_POLICIES, NodePolicy
+from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest
 
 MAX_LOGGED_CHANGES = 16_384
@@ -84,7 +84,7 @@ class FitIndex:
         self.shape = shape
         self._ledger = ledger
         self._changes = changes
-        self._policy: NodePolicy = NODE_POLICIES[shape.node_policy]
+        self._score_node = POLICIES[shape.node_policy].score_node
         self._ranked: list[tuple[float, str]] = []
         self._ranks: dict[str, float] = {}
         self._position = -1
@@ -94,8 +94,8 @@ class FitIndex:
         """Of the fitting nodes whose score is not 0."""
         self.moves = NameLog()
         """The nodes whose score changed."""
-        self._hopeful: set[str] | None = None
-        self.hope_version = 0
+        self._after_preemption: set[str] | None = None
+        self.preemption_version = 0
         """Rises whenever the set of nodes that could ever hold the request changes."""
 
     def refresh(self) -> None:
@@ -116,7 +116,7 @@ class FitIndex:
         return name in self._ranks
 
     def score(self, name: str) -> int:
-        """The node's score as ``placement.score_node`` gives it: 0 to 10, 0 where the request does not fit."""
+        """The node's score as the scheduler takes it: 0 to 10, 0 where the request does not fit."""
         return self._scores.get(name, 0)
 
     @property
@@ -127,10 +127,10 @@ class FitIndex:
     @property
     def after_preemption(self) -> Collection[str]:
         """The names of all nodes that would hold the request if every pod there ended; followed once asked for."""
-        if self._hopeful is None:
+        if self._after_preemption is None:
             nodes, request = self._ledger.nodes, self.shape.request
-            self._hopeful = {name for name, node in nodes.items() if can_ever_fit(node, request)}
-        return self._hopeful
+            self._after_preemption = {name for name, node in nodes.items() if can_ever_fit(node, request)}
+        return self._after_preemption
 
     def best(self, among: Collection[str], count: int) -> list[str]:
         """The ``count`` best fitting nodes among the given distinct names; ``among`` answers ``in`` quickly."""
@@ -157,7 +157,7 @@ class FitIndex:
 
     def _rank(self, node: NodeState) -> float | None:
         request = self.shape.request
-        return -self._policy(node, request) if node.known and node.fits(request) else None
+        return -self._score_node(node, request) if node.known and node.fits(request) else None
 
     def _rebuild(self) -> None:
         ranks: dict[str, float] = {}
@@ -169,13 +169,13 @@ class FitIndex:
         self._scores = {name: score for name, rank in ranks.items() if (score := _score(rank))}
         self.moves.forget()
         self.fit_version += 1
-        self._hopeful = None
-        self.hope_version += 1
+        self._after_preemption = None
+        self.preemption_version += 1
 
     def _follow(self, name: str) -> None:
         node = self._ledger.nodes.get(name)
-        if self._hopeful is not None:
-            self._follow_hope(name, node, self._hopeful)
+        if self._after_preemption is not None:
+            self._follow_preemption(name, node, self._after_preemption)
         before, now = self._ranks.get(name), None if node is None else self._rank(node)
         if before == now:
             return
@@ -199,11 +199,11 @@ class FitIndex:
             del self._scores[name]  # Nodes come and go under ever new names.
         self.moves.note(name)
 
-    def _follow_hope(self, name: str, node: NodeState | None, after_preemption: set[str]) -> None:
-        hopes = node is not None and can_ever_fit(node, self.shape.request)
-        if hopes != (name in after_preemption):
-            self.hope_version += 1
-            (after_preemption.add if hopes else after_preemption.discard)(name)
+    def _follow_preemption(self, name: str, node: NodeState | None, after_preemption: set[str]) -> None:
+        can_fit = node is not None and can_ever_fit(node, self.shape.request)
+        if can_fit != (name in after_preemption):
+            self.preemption_version += 1
+            (after_preemption.add if can_fit else after_preemption.discard)(name)
 
 
 def _score(rank: float) -> int:

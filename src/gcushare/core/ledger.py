@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
-from gcushare.core.nominations import NOTHING_KEPT, RoomLeft
-from gcushare.core.placement import CardPolicy, choose_cards
+from gcushare.core.placement import CardRank, choose_cards
+from gcushare.core.preemption.nominations import NOTHING_KEPT, RoomLeft
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import MemoryUnit
 
@@ -50,7 +50,7 @@ class Ledger:
         self._nodes: dict[str, NodeState] = {}
         self._node_of: dict[str, str] = {}
         self._reserved: set[str] = set()
-        self._aside: dict[str, set[str]] = {}
+        self._parked: dict[str, set[str]] = {}
         self._listeners: list[Callable[[NodeState], None]] = []
 
     # Facts
@@ -70,7 +70,7 @@ class Ledger:
         node = self._nodes.setdefault(name, NodeState(name))
         node.set_cards(cards, unit, modes)
         self._replace_unrecorded(node, unrecorded)
-        self._tell(node)
+        self._notify(node)
 
     def remove_node(self, name: str) -> None:
         """Say that a node is gone; its pods stay counted until they are forgotten, in case it comes back."""
@@ -79,24 +79,24 @@ class Ledger:
             self._replace_unrecorded(node, ())
             node.drop_cards()
             self._drop_if_void(node)
-            self._tell(node)
+            self._notify(node)
 
     def apply(self, assignment: Assignment) -> None:
         """Count what a pod holds as observed; replaces what was counted or reserved for the same uid."""
         uid = assignment.pod.uid
         self._reserved.discard(uid)
-        self.drop_aside(uid)
+        self.drop_parked(uid)
         current = self.assignment(uid)
         if current == assignment:
             return
         if current is not None:
-            self._remove(uid, tell=current.node != assignment.node)
+            self._remove(uid, notify=current.node != assignment.node)
         self._add(assignment)
 
     def forget(self, uid: str) -> None:
         """The pod is gone or finished: return its units, observed or reserved; repeatable."""
         self._reserved.discard(uid)
-        self.drop_aside(uid)
+        self.drop_parked(uid)
         self._remove(uid)
 
     # Grants
@@ -106,7 +106,7 @@ class Ledger:
         pod: PodRef,
         node_name: str,
         request: CardRequest,
-        policy: CardPolicy,
+        rank: CardRank,
         *,
         left: RoomLeft = NOTHING_KEPT,
     ) -> Assignment:
@@ -123,7 +123,7 @@ class Ledger:
         node = self._nodes.get(node_name)
         if node is None or not node.known:
             raise Refused(f"node {node_name!r} has no cards that the scheduler extender knows of")
-        chosen = choose_cards(node, request, policy, left)
+        chosen = choose_cards(node, request, rank, left)
         if chosen is None:
             raise Refused(describe_shortage(node, request))
         grants = tuple(CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in chosen)
@@ -155,18 +155,18 @@ class Ledger:
             ConflictError: one was set aside on this node already: it is that one that should have been taken back.
         """
         held = self._nodes[self._node_of[uid]].assignments[uid]
-        key = _aside_key(uid, held.node)
+        key = _parked_key(uid, held.node)
         if key in self._reserved:
             raise ConflictError(f"pod {held.pod} ({uid}) has cards of node {held.node!r} set aside already")
         self.roll_back(uid)
         self._reserved.add(key)
         self._add(replace(held, pod=replace(held.pod, uid=key)))
-        self._aside.setdefault(uid, set()).add(key)
+        self._parked.setdefault(uid, set()).add(key)
         return key
 
     def unpark(self, uid: str, node_name: str) -> str | None:
         """Have what was set aside on a node again under the pod's uid; returns its key, None when there is none."""
-        key = _aside_key(uid, node_name)
+        key = _parked_key(uid, node_name)
         if key not in self._reserved:
             return None
         held = self._nodes[node_name].assignments[key]
@@ -175,9 +175,9 @@ class Ledger:
         self._add(replace(held, pod=replace(held.pod, uid=uid)))
         return key
 
-    def drop_aside(self, uid: str) -> None:
+    def drop_parked(self, uid: str) -> None:
         """Return what was set aside for a pod: it is known now where it is, or that it is gone."""
-        for key in self._aside.pop(uid, ()):
+        for key in self._parked.pop(uid, ()):
             self.roll_back(key)
 
     # Questions
@@ -218,7 +218,7 @@ class Ledger:
         wrong = [] if node is None else node.recount()
         if node is None or not wrong:
             return None
-        self._tell(node)
+        self._notify(node)
         return FigureDrift(name, "; ".join(wrong))
 
     def listen(self, listener: Callable[[NodeState], None]) -> None:
@@ -241,23 +241,23 @@ class Ledger:
         node = self._nodes.setdefault(assignment.node, NodeState(assignment.node))
         node.add(assignment)
         self._node_of[assignment.pod.uid] = assignment.node
-        self._tell(node)
+        self._notify(node)
 
-    def _remove(self, uid: str, *, tell: bool = True) -> None:
+    def _remove(self, uid: str, *, notify: bool = True) -> None:
         name = self._node_of.pop(uid, None)
         if name is None:
             return
         node = self._nodes[name]
         node.remove(uid)
         self._drop_if_void(node)
-        if tell:
-            self._tell(node)
+        if notify:
+            self._notify(node)
 
     def _drop_if_void(self, node: NodeState) -> None:
         if node.is_void():
             del self._nodes[node.name]
 
-    def _tell(self, node: NodeState) -> None:
+    def _notify(self, node: NodeState) -> None:
         for listener in self._listeners:
             listener(node)
 
@@ -272,7 +272,7 @@ def _unrecorded_assignment(node: NodeState, holder: UnrecordedHolder) -> Assignm
     return Assignment(pod, node.name, (*shared, *whole), assigned=True, unrecorded=True)
 
 
-def _aside_key(uid: str, node_name: str) -> str:
+def _parked_key(uid: str, node_name: str) -> str:
     return f"{uid}@{node_name}"
 
 

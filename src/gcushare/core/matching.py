@@ -1,7 +1,7 @@
 """Matching: the kubelet asks for N units and names no pod; which pod's which container is that?
 
 The kubelet admits one pod at a time and asks for its containers in order, init containers first. So a pod of which
-some containers were served is next, and of every other pod only its first asking container can be meant. Among
+some containers were served is next, and of every other pod only its first requesting container can be meant. Among
 pods of equal size the order is a guess (the kubelet's order is not that of binding), which the record's check corrects.
 """
 

@@ -126,7 +126,7 @@ class CardState:
 
     @property
     def grantable(self) -> int:
-        """Units that a new pod may be given here: none on a card that takes none, or while the node settles."""
+        """Units that a new pod may be given here: none on a card that takes none, or of a node that is unconfirmed."""
         if self.whole or self.is_unconfirmed or not self.takes_memory:
             return 0
         return max(0, self.total - self.used - self.kept)
@@ -198,14 +198,14 @@ class NodeState:
         for index, state in self.cards.items():
             state.offer(offered.get(index), memory=self.serves_memory, whole=self.serves_whole)
         self.known, self.unit = True, unit
-        self._settle()
+        self._refresh()
 
     def drop_cards(self) -> None:
         """Forget the node's cards (the node is gone); pods that still name it stay counted."""
         for state in self.cards.values():
             state.offer(None, memory=self.serves_memory, whole=self.serves_whole)
         self.known, self.unit = False, None
-        self._settle()
+        self._refresh()
 
     def add(self, assignment: Assignment) -> None:
         """Count an assignment; the pod must not be counted here yet."""
@@ -214,7 +214,7 @@ class NodeState:
             self.unplaced[assignment.pod.uid] = assignment.unplaced
         for grant in assignment.grants:
             self._count(grant)
-        self._settle()
+        self._refresh()
 
     def remove(self, uid: str) -> Assignment | None:
         """Give an assignment's units back; None when the pod holds nothing here."""
@@ -227,7 +227,7 @@ class NodeState:
             state.used -= grant.units
             state.whole -= grant.whole
             state.pods -= 1
-        self._settle()
+        self._refresh()
         return assignment
 
     def fits(self, request: CardRequest) -> bool:
@@ -248,7 +248,7 @@ class NodeState:
             for grant in assignment.grants:
                 self._count(grant)
         held = {index: (state.used, state.whole, state.pods) for index, state in self.cards.items()}
-        self._settle()
+        self._refresh()
         wrong = [
             f"card {index}: {counted.get(index, _NOTHING)} counted, {now} held, as units, whole cards and pods"
             for index, now in held.items()
@@ -268,7 +268,7 @@ class NodeState:
         for assignment in self.assignments.values():
             for grant in assignment.grants:
                 twin._count(grant)
-        twin._settle()
+        twin._refresh()
         return twin
 
     def serves(self, request: CardRequest) -> bool:
@@ -296,7 +296,7 @@ class NodeState:
     def _figures(self) -> tuple[int, ...]:
         return self.largest_free, self.largest_shared_free, self.empty_cards, self.total, self.used
 
-    def _settle(self) -> None:
+    def _refresh(self) -> None:
         for index in [i for i, state in self.cards.items() if state.card is None and not state.pods]:
             del self.cards[index]
         if list(self.cards) != sorted(self.cards):

@@ -15,7 +15,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.topology import CLOSE
 
-MAX_ASKING_CONTAINERS = 64
+MAX_REQUESTING_CONTAINERS = 64
 """Each costs the plugin two calls of the kubelet and a walk over the pods; real ones have a handful."""
 MAX_POD_UNITS = 10_000_000
 """Far more than any node has, and little enough that sums over a cluster stay within what JSON readers take."""
@@ -92,7 +92,7 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """A pod's request: its asking containers in the order in which the kubelet admits them, and the effective sum."""
+    """A pod's request: its containers with cards in the order in which the kubelet admits them, and the sum."""
 
     containers: tuple[ContainerRequest, ...]
     cards: CardRequest
@@ -120,23 +120,23 @@ def parse_pod_request(
         RemoteContractError: a quantity is malformed, or requests differ from limits.
         Refused: well-formed, but nothing that this system grants.
     """
-    asking = tuple(
+    requesting = tuple(
         request
         for request in (_parse_container(c, names, is_bound=is_bound) for c in containers)
         if request.units or request.whole_cards
     )
-    if not asking:
+    if not requesting:
         return None
-    if len(asking) > MAX_ASKING_CONTAINERS and not is_bound:
+    if len(requesting) > MAX_REQUESTING_CONTAINERS and not is_bound:
         raise Refused(
-            f"{len(asking)} containers ask for {names.memory} or {names.whole_card}; at most {MAX_ASKING_CONTAINERS} "
-            "of a pod may: let fewer containers ask"
+            f"{len(requesting)} containers ask for {names.memory} or {names.whole_card}; at most "
+            f"{MAX_REQUESTING_CONTAINERS} of a pod may: let fewer containers ask"
         )
-    if len(asking) == 1:
-        units, whole_cards = asking[0].units, asking[0].whole_cards
+    if len(requesting) == 1:
+        units, whole_cards = requesting[0].units, requesting[0].whole_cards
     else:
-        units = effective_request((c.kind, c.units) for c in asking)
-        whole_cards = effective_request((c.kind, c.whole_cards) for c in asking)
+        units = effective_request((c.kind, c.units) for c in requesting)
+        whole_cards = effective_request((c.kind, c.whole_cards) for c in requesting)
     if max(units, whole_cards) > MAX_POD_UNITS:
         raise Refused(
             f"the pod asks for {max(units, whole_cards)} in all, more than any node has; at most {MAX_POD_UNITS} are "
@@ -146,15 +146,15 @@ def parse_pod_request(
         raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
     if whole_cards:
         return PodRequest(
-            asking, CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
+            requesting, CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
         )
-    for container in asking:
+    for container in requesting:
         if container.units % cards_per_pod:
             raise Refused(
                 f"container {container.name!r} asks for {container.units} {names.memory}, which {cards_per_pod} cards "
                 "cannot share equally; use a multiple"
             )
-    return PodRequest(asking, CardRequest(units // cards_per_pod, cards_per_pod, selection=selection))
+    return PodRequest(requesting, CardRequest(units // cards_per_pod, cards_per_pod, selection=selection))
 
 
 def effective_request(amounts: Iterable[tuple[ContainerKind, int]]) -> int:

@@ -17,7 +17,7 @@ LOOSE = "loose"
 
 @dataclass(frozen=True, slots=True)
 class CardPlace:
-    """Where one card sits; ``numa_node`` None and ``link_group`` "" where the machine does not tell.
+    """Where one card sits; ``numa_node`` None and ``link_group`` "" where the machine does not report it.
 
     ``rank`` orders cards that are equally close, the least first; without it the lowest index goes first.
     """
@@ -65,11 +65,6 @@ def closeness(places: Sequence[CardPlace], count: int) -> int:
         if any(len(group) >= count for group in groups):
             return level
     return 0
-
-
-def spread_over_numa(places: Iterable[CardPlace]) -> int:
-    """How many NUMA nodes cards lie on; 1 where the machine does not tell."""
-    return len({place.numa_node for place in places}) or 1
 
 
 def _indexes(places: Iterable[CardPlace]) -> tuple[int, ...]:

@@ -13,13 +13,13 @@ from itertools import combinations
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardState, NodeState, PodRef
-from gcushare.core.placement import CARD_POLICIES, CardPolicy
+from gcushare.core.placement import POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 
 MAX_COMBINED = 16
 """Pods of one card among which every combination is looked at; of more, the largest are taken."""
 
-_TIGHTEST = CARD_POLICIES["binpack"]
+_TIGHTEST = POLICIES["binpack"].rank_card
 _ROOM = PodRef("room", "", "the request")
 
 
@@ -204,10 +204,10 @@ def _left(node: NodeState, request: CardRequest) -> int:
     return min(state.grantable - request.units for state in node.cards.values() if state.can_hold(request))
 
 
-def _exactly(cards: Collection[int]) -> CardPolicy:
-    """The card policy that prefers the named cards."""
+def _exactly(cards: Collection[int]) -> CardRank:
+    """The order that puts the named cards first."""
 
-    def rank(state: CardState) -> tuple[int, ...]:
+    def rank(state: CardState, _request: CardRequest) -> tuple[int, ...]:
         return (state.index not in cards, state.index)
 
     return rank

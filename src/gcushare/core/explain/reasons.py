@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, InventoryCard, describe_closure
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption import Victim, choose_victims, rank_victims
+from gcushare.core.preemption.victims import Victim, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest
 
 MAX_BEST_CARDS = 3
@@ -33,6 +33,7 @@ class Verdict(enum.Enum):
     """Why a node cannot hold a request; in the order in which a person can do something about it."""
 
     FITS = "room"
+    KEPT = "room is kept for a pod that preempts others there"
     FRAGMENTED = "enough free memory, but not in one card"
     FULL = "too little free memory"
     IN_USE = "too few unused cards"
@@ -50,7 +51,7 @@ class Verdict(enum.Enum):
 
 
 POSSIBLE = frozenset(
-    {Verdict.FITS, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.UNCONFIRMED, Verdict.CLOSED}
+    {Verdict.FITS, Verdict.KEPT, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.UNCONFIRMED, Verdict.CLOSED}
 )
 """The verdicts of nodes that hold the request now, or would if pods ended."""
 
@@ -99,13 +100,13 @@ class Asked:
 
     It leaves out those that the pod's nodeSelector, affinity or tolerations exclude, and those that lack something
     else, or the units as one sum; and of many nodes it takes a sample. ``fit_elsewhere``: how many of the others have
-    room, ``hopeful_elsewhere``: how many would if pods ended; ``examples`` have room.
+    room, ``possible_elsewhere``: how many would if pods ended; ``examples`` have room.
     """
 
     nodes: int
     known: int
     fit_elsewhere: int = 0
-    hopeful_elsewhere: int = 0
+    possible_elsewhere: int = 0
     examples: tuple[str, ...] = ()
 
     @property
@@ -154,7 +155,7 @@ class Explanation:
     @property
     def can_ever_fit(self) -> bool:
         """Whether it fits now, or would if pods ended, wherever."""
-        return self.can_fit_where_asked or (self.asked is not None and self.asked.hopeful_elsewhere > 0)
+        return self.can_fit_where_asked or (self.asked is not None and self.asked.possible_elsewhere > 0)
 
     @property
     def can_fit_where_asked(self) -> bool:
@@ -179,22 +180,25 @@ class Explainer:
         self._priority = priority
         self._classes: dict[tuple[Verdict, tuple[int, ...]], _Gathered] = {}
         self._near: list[tuple[int, str, NodeState]] = []
-        self._hopeful = self._weighed = self._fit = 0
+        self._possible = self._weighed = self._fit = 0
         self._largest_now = self._largest_ever = 0
         self._remedies: list[Remedy] = []
 
-    def add(self, node: NodeState) -> None:
-        """Take one node into account."""
+    def add(self, node: NodeState, *, is_kept: bool = False) -> None:
+        """Take one node into account; ``is_kept``: the room that it may have is another pod's."""
         look = _Look.at(node, self._request)
         verdict = look.evaluate(node, self._request)
+        if is_kept and verdict is Verdict.FITS:
+            verdict = Verdict.KEPT
+            look.rooms.clear()
         gathered = self._classes.setdefault((verdict, tuple(sorted(look.sizes))), _Gathered())
         gathered.add(node.name, look)
         self._largest_now = max(self._largest_now, _most(look.rooms, self._request))
         self._largest_ever = max(self._largest_ever, _most(look.ever, self._request))
         if verdict is Verdict.FITS:
             self._fit += 1
-        elif verdict in POSSIBLE and verdict not in (Verdict.UNCONFIRMED, Verdict.CLOSED):
-            self._hopeful += 1
+        elif verdict in POSSIBLE and verdict not in (Verdict.KEPT, Verdict.UNCONFIRMED, Verdict.CLOSED):
+            self._possible += 1
             entry = (_nearness(look.rooms, self._request), node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop
             push(self._near, entry)
@@ -222,7 +226,7 @@ class Explainer:
             remedy=min(self._remedies, key=_rank_remedy, default=None),
             asked=asked,
             weighed=self._weighed,
-            after_preemption=self._hopeful,
+            after_preemption=self._possible,
         )
 
     def _weigh(self, name: str, node: NodeState) -> Remedy | None:

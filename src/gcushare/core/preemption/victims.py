@@ -4,14 +4,14 @@ The scheduler counts a node's memory as one sum, so its victims may free enough 
 are needed. Of the sets that are enough, the best is, in this order: the one that breaks the fewest disruption budgets;
 whose most important pod has the lowest priority; with the fewest pods; whose oldest pod is the youngest, then the next.
 
-Each criterion is settled in turn, because more victims never free less. On cards that share no victim the costs add up,
+Each criterion is decided in turn, because more victims never free less. On cards that share no victim the costs add up,
 so the cheapest cards together are the cheapest set. Only a pod that holds several of the cards ties them together: of
 such *wide* victims every combination is tried, as long as there are few enough of them.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -19,7 +19,6 @@ from typing import TypeAlias
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
-from gcushare.core.preemption_cost import Cost, PreemptionCost, sum_cheapest
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
@@ -60,9 +59,9 @@ def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Vict
     """Choose the smallest of the victims whose end makes the request fit; None when not even all of them would do.
 
     Exact where the request needs one card, where no victim holds several of the cards, and where few do (see
-    ``EXACT_WORK``); else every pod of the set is needed, but a smaller set may exist. None too while the node settles:
-    what is free there is known in a moment, and no pod must end for it; and where the node serves no whole cards, or
-    nothing else, whoever ends.
+    ``EXACT_WORK``); else every pod of the set is needed, but a smaller set may exist. None too while the node is
+    unconfirmed: what is free there is known in a moment, and no pod must end for it; and where the node serves no whole
+    cards, or nothing else, whoever ends.
     """
     if node.is_unconfirmed or not node.serves(request):
         return None
@@ -164,7 +163,7 @@ class _Search:
         return tuple(ended)
 
     def _outline(self, ended: tuple[_Holder, ...], narrow: tuple[_Holder, ...]) -> _Outline | None:
-        """Settle violations, priority and count, in this order, for sets of ``ended`` and some narrow victims."""
+        """Decide violations, priority and count, in this order, for sets of ``ended`` and some narrow victims."""
         floor = max((holder.priority for holder in ended), default=_LOWEST)
         tops = [floor, *sorted({holder.priority for holder in narrow if holder.priority > floor})]
         reaches: dict[int, _Reach] = {}
@@ -176,22 +175,22 @@ class _Search:
                 reaches[top] = _Reach(pool, covers, self._cost(covers.values()))
             return reaches[top]
 
-        everybody = reach(tops[-1]).cost
-        if everybody is None:
+        whole_pool = reach(tops[-1]).cost
+        if whole_pool is None:
             return None
 
         def is_enough(top: int) -> bool:
             cost = reach(top).cost
-            return cost is not None and cost[0] == everybody[0]
+            return cost is not None and cost[0] == whole_pool[0]
 
         top = tops[bisect_left(tops, True, key=is_enough)]
         found = reach(top)
-        count = sum(found.cost or everybody) + len(ended)
-        violations = everybody[0] + sum(holder.victim.violates for holder in ended)
+        count = sum(found.cost or whole_pool) + len(ended)
+        violations = whole_pool[0] + sum(holder.victim.violates for holder in ended)
         return _Outline((violations, top, count), ended, found)
 
     def _name(self, outline: _Outline) -> tuple[Victim, ...]:
-        """Settle the ages: spare the oldest that the cost can do without, then the next."""
+        """Decide by age: spare the oldest that the cost can do without, then the next."""
         covers = outline.reach.covers
         costs = {index: cover.cost() for index, cover in covers.items()}
         chosen = list(outline.ended)
@@ -209,7 +208,9 @@ class _Search:
         return tuple(holder.victim for holder in chosen)
 
     def _covers(self, ended: Iterable[_Holder], pool: Iterable[_Holder]) -> dict[int, PreemptionCost]:
-        covers = {index: PreemptionCost(need, everybody=everybody) for index, (need, everybody) in self._needs.items()}
+        covers = {
+            index: PreemptionCost(need, counts_pods=counts_pods) for index, (need, counts_pods) in self._needs.items()
+        }
         for holder in ended:
             for index, amount in holder.shares:
                 covers[index].lessen(amount)
@@ -233,3 +234,81 @@ def _could_hold(state: CardState, request: CardRequest) -> bool:
 
 def _missing_units(state: CardState, request: CardRequest) -> int:
     return request.units - (state.total - state.used - state.kept)
+
+
+Cost: TypeAlias = tuple[int, int]
+"""Victims that break a disruption budget, and others. Compared in this order, and added up over cards."""
+
+
+class PreemptionCost:
+    """One card and the victims on it that may end. ``need`` is what has to come free, in the unit of the amounts.
+
+    Of victims only amounts are kept: two that hold as much are as good as each other here. ``counts_pods``: the card
+    is free enough only when no pod is left on it, as for a request for the whole card; then amounts count pods.
+    """
+
+    __slots__ = ("_counts_pods", "_need", "_others", "_others_sum", "_violators", "_violators_sum")
+
+    def __init__(self, need: int, *, counts_pods: bool = False) -> None:
+        self._need = need
+        self._counts_pods = counts_pods
+        self._violators: list[int] = []
+        self._others: list[int] = []
+        self._violators_sum = self._others_sum = 0
+
+    def put(self, amount: int, *, violates: bool) -> None:
+        """Say that a victim that holds this much may end."""
+        if violates:
+            insort(self._violators, amount)
+            self._violators_sum += amount
+        else:
+            insort(self._others, amount)
+            self._others_sum += amount
+
+    def take(self, amount: int, *, violates: bool) -> None:
+        """Say that such a victim, put in before, stays."""
+        if violates:
+            del self._violators[bisect_left(self._violators, amount)]
+            self._violators_sum -= amount
+        else:
+            del self._others[bisect_left(self._others, amount)]
+            self._others_sum -= amount
+
+    def lessen(self, amount: int) -> None:
+        """Say that this much comes free anyway."""
+        self._need -= amount
+
+    def cost(self) -> Cost | None:
+        """The fewest violators that must end, and with so many the fewest others; None when all are not enough."""
+        need = self._need
+        if need <= 0:
+            return (0, 0)
+        if need > self._violators_sum + self._others_sum:
+            return None
+        if self._counts_pods:
+            return (len(self._violators), len(self._others))
+        violators, freed = _count_largest(self._violators, need - self._others_sum)
+        others, _ = _count_largest(self._others, need - freed)
+        return (violators, others)
+
+
+def sum_cheapest(costs: Iterable[Cost | None], count: int) -> Cost | None:
+    """Add up the ``count`` lowest costs; None when fewer cards than that can be freed at all.
+
+    What is lowest by one card and another is lowest together: pairs add up in the order in which they compare.
+    """
+    able = sorted(cost for cost in costs if cost is not None)
+    if len(able) < count:
+        return None
+    return (sum(cost[0] for cost in able[:count]), sum(cost[1] for cost in able[:count]))
+
+
+def _count_largest(amounts: list[int], need: int) -> tuple[int, int]:
+    """How many of the largest amounts, which ascend, reach ``need``, and their sum; as many as there are at most."""
+    count = freed = 0
+    for amount in reversed(amounts):
+        if freed >= need:
+            break
+        freed += amount
+        count += 1
+    return count, freed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gcushare.core.explanations import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Remedy, Verdict
+from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Remedy, Verdict
 from gcushare.core.requests import CardRequest
 
 

@@ -1,0 +1,1 @@
+"""Why a request fits nowhere: the reasons with their numbers, and their words."""

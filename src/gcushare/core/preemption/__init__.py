@@ -1,0 +1,1 @@
+"""Which pods must end for a pod to fit, and the room that is kept for it until it is bound."""

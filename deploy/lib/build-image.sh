@@ -26,7 +26,7 @@ $IMAGE_HELP
         shift 2
     done
     local root image file arguments=()
-    root=$(cd "$here/../../.." && pwd)
+    root=$(cd "$sources" && pwd)
     image=$repository/$name:$tag
     file=images/$name.tar
     cd "$here" || fail "$here cannot be entered"

@@ -2,6 +2,8 @@
 # What the scripts of both packages share: saying what goes wrong, finding tools, images, nodes and releases. It is
 # sourced by them and runs nothing by itself.
 # shellcheck disable=SC2034,SC2154 # the scripts set some of the names, and read others
+# shellcheck source=deploy/lib/vendors.sh
+. "${BASH_SOURCE[0]%/*}/vendors.sh"
 
 say() { printf '%s\n' "$*"; }
 
@@ -274,12 +276,13 @@ COMMON_HELP='  --namespace NAME     namespace of the release (GCUSHARE_NAMESPACE
 IMAGE_HELP='  --repository NAME    registry and path of the image (GCUSHARE_REPOSITORY)
   --tag TAG            its tag (GCUSHARE_TAG, latest)
   --tool TOOL          docker, podman, nerdctl, buildah or ctr (GCUSHARE_IMAGE_TOOL, the first that works)'
-DEPLOY_HELP='  --delivery HOW       push, load (on every node), auto (push, else load) or none (GCUSHARE_DELIVERY, auto)
+vendor_names=$(printf '%s, ' "${VENDORS[@]}")
+DEPLOY_HELP="  --delivery HOW       push, load (on every node), auto (push, else load) or none (GCUSHARE_DELIVERY, auto)
   --ssh-user NAME      for loading on other nodes (GCUSHARE_SSH_USER, root)
   --ssh-port PORT      for loading on other nodes (GCUSHARE_SSH_PORT, 22)
-  --vendor VENDOR      enflame, aliyun or both (GCUSHARE_VENDOR, from the values)
+  --vendor VENDOR      ${vendor_names%, } or both (GCUSHARE_VENDOR, from the values)
   --values FILE        a values file of the chart; may be repeated
-  --set KEY=VALUE      a value of the chart; may be repeated'
+  --set KEY=VALUE      a value of the chart; may be repeated"
 
 # common_option "$@": take one shared option; returns how many words it took, 0 when it is none of them.
 common_option() {
@@ -292,7 +295,7 @@ common_option() {
     --delivery) take_value "$1" $# && delivery=$2 && one_of "$2" --delivery auto push load none ;;
     --ssh-user) take_value "$1" $# && ssh_user=$2 ;;
     --ssh-port) take_value "$1" $# && ssh_port=$2 ;;
-    --vendor) take_value "$1" $# && vendor=$2 && one_of "$2" --vendor enflame aliyun both ;;
+    --vendor) take_value "$1" $# && vendor=$2 && one_of "$2" --vendor "${VENDORS[@]}" both ;;
     --values) take_value "$1" $# && helm_arguments+=(--values "$2") ;;
     --set) take_value "$1" $# && helm_arguments+=(--set "$2") ;;
     *) return 1 ;;

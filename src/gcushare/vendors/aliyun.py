@@ -1,17 +1,21 @@
 """NVIDIA GPU in the words of Aliyun's gpushare."""
 
-from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, RecordKeys, Vendor
+from gcushare.vendors.vendor import CardLibrary, DeviceNodes, EnvironmentNames, InspectForm, RecordKeys, Vendor
 
-ALIYUN = Vendor(
+VENDOR = Vendor(
     name="aliyun",
     device_word="GPU",
+    kubectl_plugin="gpushare",
     memory_resource="aliyun.com/gpu-mem",
     count_resource="aliyun.com/gpu-count",
+    pods_per_count=1000,  # pods that share a card ask for it: 1k on the Node reads as one card and keeps none out
     whole_card_resource="nvidia.com/gpu",
     node_label="gpushare=true",
     plugin_socket="aliyungpushare.sock",
     whole_card_socket="aliyungpu.sock",
     url_prefix="/gpushare-scheduler",
+    library=CardLibrary(name="nvml", module="gcushare.cards.nvidia.nvml"),
+    inspect=InspectForm(cards="devs", is_detailed=False),
     record=RecordKeys(
         card_index="ALIYUN_COM_GPU_MEM_IDX",
         card_units="ALIYUN_COM_GPU_MEM_DEV",
@@ -39,4 +43,7 @@ ALIYUN = Vendor(
     cordon_annotation="gcushare.io/aliyun-cordoned-cards",
     visible_by_uuid=True,
     multi_card_runtime=True,
+    # All cards, and of the driver only what reads their state.
+    plugin_environment=(("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "utility")),
+    name_suffix="-aliyun",
 )

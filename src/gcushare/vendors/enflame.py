@@ -1,17 +1,20 @@
 """Enflame GCU: the words of the GCUShare manual."""
 
-from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, RecordKeys, Vendor
+from gcushare.vendors.vendor import CardLibrary, DeviceNodes, EnvironmentNames, RecordKeys, Vendor
 
-ENFLAME = Vendor(
+VENDOR = Vendor(
     name="enflame",
     device_word="GCU",
+    kubectl_plugin="gcushare",
     memory_resource="enflame.com/gcu-memory",
     count_resource="enflame.com/gcu-count",
+    pods_per_count=1,  # the manual shows the plain number of cards, and its pods do not ask for any
     whole_card_resource="enflame.com/gcu",
     node_label="enflame.com/gcushare=true",
     plugin_socket="enflamegcushare.sock",
     whole_card_socket="enflamegcu.sock",
     url_prefix="/gcushare-scheduler",
+    library=CardLibrary(name="efml", module="gcushare.cards.enflame.efml"),
     record=RecordKeys(
         card_index="enflame.com/gcu-device-id",
         card_units="enflame.com/gcu-device-memory",
@@ -37,4 +40,6 @@ ENFLAME = Vendor(
     cordon_annotation="gcushare.io/enflame-cordoned-cards",
     visible_by_uuid=False,
     multi_card_runtime=True,
+    plugin_environment=(("ENFLAME_VISIBLE_DEVICES", "all"),),
+    name_suffix="",
 )

@@ -37,18 +37,51 @@ class DeviceNodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vendor:
-    """The words of one family. ``device`` and ``DEVICE`` spellings appear in tables and reasons ("GCU", "GPU")."""
+class CardLibrary:
+    """The vendor's management library. ``name`` is its word in ``--cards``; ``module`` has ``create_library``.
+
+    The module is imported only in the process that opens the library (``gcushare.cards.libraries``).
+    """
 
     name: str
+    module: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectForm:
+    """How the inspect document is written (``wire.documents.inspect``): amounts are ``total`` and the device word.
+
+    ``cards``: the key of a node's list of cards. ``is_detailed``: with what is available beside what is used, and with
+    the uid and creation of each pod.
+    """
+
+    cards: str = "devices"
+    is_detailed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """All that differs between two families of cards. A new one is described in docs/architecture.md."""
+
+    name: str
+    """Its word in ``--vendor``, in metrics' labels and in the names of Kubernetes objects."""
     device_word: str
+    """A card in tables, in reasons and in the inspect document's keys: GCU, GPU."""
+    kubectl_plugin: str
+    """``kubectl inspect NAME``."""
     memory_resource: str
     count_resource: str
+    pods_per_count: int
+    """Pods that may ask for each card by ``count_resource`` before its number on the Node keeps another one out."""
     whole_card_resource: str
     node_label: str
     plugin_socket: str
     whole_card_socket: str
+    """The names of the plugin's sockets beside the kubelet's, one per resource."""
     url_prefix: str
+    """Where the extender serves this family: the path before ``/filter``, ``/bind`` and ``/inspect``."""
+    library: CardLibrary
+    inspect: InspectForm = InspectForm()
     record: RecordKeys
     environment: EnvironmentNames
     device_nodes: DeviceNodes
@@ -58,7 +91,9 @@ class Vendor:
     refused_whole_reason: str
     """Filter's reason for a request of whole cards."""
     default_unit: str
+    """What 1 in a pod's request stands for, unless the plugin is given another unit (names of ``core.units``)."""
     auto_units: tuple[str, ...]
+    """The units among which ``--memory-unit auto`` chooses, the coarsest first."""
     inventory_annotation: str
     """On the Node, written by the plugin: the cards and their state (``wire.inventory``)."""
     cordon_annotation: str
@@ -67,7 +102,12 @@ class Vendor:
     """Whether the container toolkit gets cards by uuid (safe against renumbering) or by index."""
     multi_card_runtime: bool
     """Whether the container runtime of this family can hand several cards to one container."""
+    plugin_environment: tuple[tuple[str, str], ...]
+    """Variables of the plugin's own container in the chart: what makes the container toolkit give it the cards."""
+    name_suffix: str
+    """Behind the names of the chart's objects that exist once per vendor."""
 
     @property
     def label_key(self) -> str:
+        """The key of the label with which an admin has the plugin run on a node; its value is ``true``."""
         return self.node_label.split("=", 1)[0]

@@ -11,22 +11,23 @@ import msgspec
 
 from gcushare._version import __version__
 from gcushare.core.errors import ConflictError, RemoteContractError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.connection.config import MAX_ANSWER_BYTES, KubeConfig, Limits
-from gcushare.kube.connection.transport import Observer, Request, Transport
+from gcushare.kube.connection.transport import ApiTransport, Observer, Request, Transport
 from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
 from gcushare.kube.errors import Attempt, InvalidError
 from gcushare.kube.patches import (
     Patch,
     PatchKind,
-    PodIdentity,
     Precondition,
     annotations_patch,
     binding,
     capacity_patch,
     delete_options,
+    eviction,
 )
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
-from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder
 from gcushare.wire.objects import Event, ListOf, Node, Pod
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ PAGE_SIZE = 500
 """Objects per page of a list, kubectl's number: a page of pods is 2 to 5 MB of JSON, decoded in some 10 ms."""
 
 _JSON = "application/json"
-PAGE = JsonDoor(ListOf[msgspec.Raw], "a list", limit_bytes=MAX_ANSWER_BYTES, max_depth=None)
+PAGE = BoundedJsonDecoder(ListOf[msgspec.Raw], "a list", limit_bytes=MAX_ANSWER_BYTES, max_depth=None)
 _ENCODER = msgspec.json.Encoder()
 NO_PRECONDITION = Precondition()
 MAX_DEPTH_OF_PLAIN = 64
@@ -47,6 +48,8 @@ class KubeClient:
 
     Raises, in every method: the errors of ``gcushare.kube.errors`` and nothing else. No method tries again by itself
     (a 401 aside): whether repeating is right is the caller's knowledge.
+
+    ``transport`` carries its requests; None makes one to ``config``'s server over HTTP.
     """
 
     def __init__(
@@ -56,10 +59,11 @@ class KubeClient:
         program: str = "gcushare",
         limits: Limits | None = None,
         observer: Observer | None = None,
+        transport: ApiTransport | None = None,
     ) -> None:
         self._limits = limits or Limits()
-        self._transport = Transport(config, f"{program}/{__version__}", self._limits, observer)
-        self._doors: dict[type[Any], JsonDoor[Any]] = {}
+        self._transport = transport or Transport(config, f"{program}/{__version__}", self._limits, observer)
+        self._doors: dict[type[Any], BoundedJsonDecoder[Any]] = {}
         self.config = config
 
     async def __aenter__(self) -> Self:
@@ -239,7 +243,7 @@ class KubeClient:
 
     async def bind_pod(
         self,
-        pod: PodIdentity,
+        pod: PodRef,
         node: str,
         annotations: Mapping[str, str],
         *,
@@ -262,9 +266,23 @@ class KubeClient:
         body = _ENCODER.encode(binding(pod, node, annotations, resource_version))
         await self._transport.post(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
 
+    async def evict_pod(self, pod: PodRef, *, version: str = "v1") -> None:
+        """Ask for a pod's eviction, which disruption budgets may refuse. ``version`` of policy: v1beta1 below 1.22.
+
+        Raises:
+            EvictionRefusedError: a budget does not allow it now, or several budgets cover the pod.
+            ConflictError: it is another pod of that name.
+            NotFoundError: there is no such pod.
+            UnknownOutcomeError: it may be evicted; asking again is safe.
+        """
+        path = PODS.path(pod.name, namespace=pod.namespace, subresource="eviction")
+        body = _ENCODER.encode(eviction(pod, version))
+        request = Request("POST", path, "evict", PODS.plural, body, _JSON)
+        await self._transport.send(request)
+
     async def patch_pod_annotations(
         self,
-        pod: PodIdentity,
+        pod: PodRef,
         annotations: Mapping[str, str | None],
         *,
         resource_version: str | None = None,
@@ -321,10 +339,10 @@ class KubeClient:
         return decoded
 
 
-def object_door(kind: type[T]) -> JsonDoor[T]:
+def object_door(kind: type[T]) -> BoundedJsonDecoder[T]:
     """The door of one kind of object. What stays a dictionary is walked by its readers, so its depth is bounded."""
     max_depth = MAX_DEPTH_OF_PLAIN if kind is dict else None
-    return JsonDoor(kind, f"a {kind.__name__}", limit_bytes=MAX_ANSWER_BYTES, max_depth=max_depth)
+    return BoundedJsonDecoder(kind, f"a {kind.__name__}", limit_bytes=MAX_ANSWER_BYTES, max_depth=max_depth)
 
 
 def _decode_page(body: bytes, attempt: Attempt) -> ListOf[msgspec.Raw]:

@@ -1,4 +1,4 @@
-"""Both sides of following a collection: the API server that it is read from, and whose picture it becomes."""
+"""Both sides of following a collection: the API server that it is read from, and the handler of what is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class WatchHandler(Protocol[T_contra]):
-    """Whose picture it is. Called from the reflector's task, never concurrently; what it raises ends the reflector."""
+    """Keeps what was read. Called from the reflector's task, never concurrently; what it raises ends the reflector."""
 
     def applied(self, obj: T_contra) -> None:
         """Learn an object's newest state."""

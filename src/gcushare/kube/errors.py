@@ -1,7 +1,7 @@
 """What can go wrong between us and the API server, by what the caller can do about it.
 
 The families of ``gcushare.core.errors`` are used where they say enough; the classes here add what only this edge knows.
-The table at the end maps HTTP answers; ``connection.transport_errors`` maps failures of the transport. Nothing of
+The table at the end maps HTTP answers; ``connection.transport`` maps failures of the transport. Nothing of
 aiohttp, ssl or msgspec passes this edge.
 """
 
@@ -34,6 +34,10 @@ class AlreadyExistsError(ConflictError):
 
 class UnauthorizedError(ForbiddenError):
     """The API server does not know who is asking: credentials are missing, wrong or expired."""
+
+
+class EvictionRefusedError(RetryableError):
+    """A pod may not be evicted now: a disruption budget does not allow it, or several budgets cover the pod."""
 
 
 class GoneError(GcushareError):
@@ -72,6 +76,9 @@ class HttpFailure:
     body: bytes = b""
     retry_after: str | None = None
 
+
+_BUDGET_CAUSE = "DisruptionBudget"
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 _BY_CODE: dict[int, type[GcushareError]] = {
     400: InvalidError,
@@ -117,6 +124,8 @@ def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
 def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, delay_s: float | None) -> GcushareError:
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExistsError(message)
+    if budget := _refusing_budget(code, status):
+        return EvictionRefusedError(f"{message} ({budget})", delay_s=delay_s)
     if code == 429:
         return RetryableError(message, delay_s=delay_s)
     if code >= 500:
@@ -127,6 +136,18 @@ def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, de
         causes = status.details.causes if status.details else ()
         return InvalidError(message, fields=tuple(each.field for each in causes))
     return family_of_code(message)
+
+
+def _refusing_budget(code: int, status: Status) -> str:
+    """What keeps a pod from being evicted, where that is what an answer says; "" else.
+
+    Source: the eviction subresource of pods in Kubernetes, pkg/registry/core/pod/storage.
+    """
+    causes = status.details.causes if status.details else ()
+    if code == 429:
+        words = [cause.message or "a disruption budget" for cause in causes if cause.reason == _BUDGET_CAUSE]
+        return _cut("; ".join(words))
+    return "several disruption budgets cover it" if code == 500 and _SEVERAL_BUDGETS in status.message else ""
 
 
 def describe(failure: Exception) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from gcushare.core.nodes import PodRef
 from gcushare.kube.resources import JsonObject
 
 
@@ -38,16 +39,7 @@ class Precondition:
         return {key: value for key, value in pairs.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class PodIdentity:
-    """A pod: the name addresses it, the uid says which of the pods of that name."""
-
-    namespace: str
-    name: str
-    uid: str
-
-
-def binding(pod: PodIdentity, node: str, annotations: Mapping[str, str], resource_version: str = "") -> JsonObject:
+def binding(pod: PodRef, node: str, annotations: Mapping[str, str], resource_version: str = "") -> JsonObject:
     """Build a Binding; the server merges its annotations into the pod in the step that sets the node.
 
     It is refused where the uid is not the pod's, or the version, if one is given, not its current one.
@@ -64,6 +56,16 @@ def binding(pod: PodIdentity, node: str, annotations: Mapping[str, str], resourc
         "kind": "Binding",
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def eviction(pod: PodRef, version: str) -> JsonObject:
+    """Build an Eviction of exactly this pod; ``version`` is that of the group policy."""
+    return {
+        "apiVersion": f"policy/{version}",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": delete_options(Precondition(uid=pod.uid), None),
     }
 
 

@@ -1,17 +1,17 @@
-"""Keeps someone's picture of a collection true: list, watch, resume where the stream broke, list again when told to.
+"""Keep a watch handler's view of a collection true: list, watch, resume where a stream broke, list again where needed.
 
-What a sink may rely on, whatever the connection does:
+What a handler may rely on, whatever the connection does:
 
 - every object that exists is ``applied`` with its newest state, sooner or later; an object may be applied again
   unchanged, so applying must replace what is known by the same uid and never add to it;
 - an object that went away is ``deleted``, or missing from the uids of a later ``retained``;
-- ``retained`` closes each list: whatever the sink holds besides those uids was gone at the list's version. Until it
+- ``retained`` closes each list: whatever the handler holds besides those uids was gone at the list's version. Until it
   comes, objects that went away while the watch was down are still held: room is reported as taken for a moment, never
   as free;
-- of one object nothing older comes after something newer. A sink that knows objects from elsewhere as well (a read, an
-  answer to a write) has to compare ages itself: a list may be older than its end, by all the time that its pages took.
+- of one object nothing older comes after something newer. A handler that knows objects from elsewhere as well (a
+  read, an answer to a write) has to compare ages itself: a list may be older than its end, by the time its pages took.
 
-The reflector itself keeps no objects and, outside a list, no names: memory is the sink's choice, through ``decode``.
+The reflector itself keeps no objects and, outside a list, no names: memory is the handler's choice, through ``decode``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MOMENT_S = 0.2
 """How long a watch is given to reach a version by itself; where events are many it does."""
 
 _ASKING_S = 3.0
-"""The time of a stream that is opened to be told where the collection stands: a server tells that in a bookmark two
+"""The time of a stream that is opened to learn where the collection stands: a server says that in a bookmark two
 seconds before it ends a stream. Source: k8s.io/apiserver, ``cacheWatcher.nextBookmarkTime``."""
 
 _MAX_PATIENCE_S = 2.0
@@ -94,12 +94,12 @@ class ReflectorCounters:
     events: int = 0
     bookmarks: int = 0
     undecodable: int = 0
-    """Objects that ``decode`` refused; the sink keeps what it knew of them."""
+    """Objects that ``decode`` refused; the handler keeps what it knew of them."""
 
 
 @dataclass(slots=True, eq=False)
 class _Goal:
-    """What someone waits to see in the picture: a version, or a list begun after ``lists_begun`` others."""
+    """What someone waits for the handler to know: a version, or a list begun after ``lists_begun`` others."""
 
     version: str
     lists_begun: int
@@ -107,9 +107,9 @@ class _Goal:
 
 
 class Reflector(Generic[T]):
-    """Follows one collection for one sink; ``run`` it in a task of its own.
+    """Follows one collection for one handler; ``run`` it in a task of its own.
 
-    ``decode`` turns an object's JSON into what the sink keeps; it raises ``GcushareError`` for one that it
+    ``decode`` turns an object's JSON into what the handler keeps; it raises ``GcushareError`` for one that it
     cannot read, which is then left out, logged and counted.
     """
 
@@ -117,7 +117,7 @@ class Reflector(Generic[T]):
         self,
         client: CollectionApi,
         resource: Resource[Any],
-        sink: WatchHandler[T],
+        handler: WatchHandler[T],
         *,
         decode: Callable[[msgspec.Raw], T],
         selector: Selector = EVERYTHING,
@@ -127,7 +127,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self._resource = resource
-        self._sink = sink
+        self._handler = handler
         self._decode = decode
         self._selector = selector
         self._settings = settings or ReflectorSettings()
@@ -149,7 +149,7 @@ class Reflector(Generic[T]):
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since the server last proved that the picture is current; None before the first proof."""
+        """Seconds since the server last proved that the view is current; None before the first proof."""
         return None if self._alive_at is None else self._clock.monotonic() - self._alive_at
 
     @property
@@ -158,7 +158,7 @@ class Reflector(Generic[T]):
         return self._version
 
     async def run(self) -> None:
-        """Follow until cancelled. Failures of the server are logged, counted and paced; only the sink's own escape."""
+        """Follow until cancelled. Failures of the server are logged, counted and paced; only a handler's escape."""
         while True:
             try:
                 async with asyncio.timeout(None) as self._turn:
@@ -166,11 +166,11 @@ class Reflector(Generic[T]):
             except TimeoutError:
                 if self._turn is None or not self._turn.expired():
                     raise
-                words = "listing anew" if self._must_list else "watching anew"
+                words = "listing again" if self._must_list else "watching again"
                 logger.info("%s resource=%s version=%s", words, self._resource.plural, self._version)
 
     async def catch_up(self) -> None:
-        """Return once the picture holds whatever stood on the server when this was called; ``run`` must be running.
+        """Return once the handler knows whatever stood on the server when this was called; ``run`` must be running.
 
         The server is asked for its version, which costs it next to nothing. Versions count the writes of the whole
         cluster, so a watch of a quiet collection may not see that one before the next bookmark, a minute away, and a
@@ -262,7 +262,7 @@ class Reflector(Generic[T]):
                         await asyncio.sleep(0)
                 version = page.metadata.resource_version
                 self._prove_alive()
-        self._sink.retained(frozenset(uids), version)
+        self._handler.retained(frozenset(uids), version)
         self._version, self._must_list, self._page_size = version, False, self._settings.page_size
         self.counters.lists += 1
         self._list_took_s = self._clock.monotonic() - started
@@ -272,7 +272,7 @@ class Reflector(Generic[T]):
         logger.info("listed resource=%s objects=%d version=%s", self._resource.plural, len(uids), version)
 
     def _oldest_accepted(self) -> str | None:
-        """The version that a list must reach, None for the newest; a picture never goes back in time."""
+        """The version that a list must reach, None for the newest; the handler's view never goes back in time."""
         if not self._settings.from_cache or self._page_size is None:
             return None
         return (self._version or None) if self.synced.is_set() else "0"
@@ -323,7 +323,7 @@ class Reflector(Generic[T]):
             self._check_goals()
 
     def _check_goals(self, *, newest_list: int = 0) -> None:
-        """Tell who waits that the picture is as new; ``newest_list`` numbers a list of the newest state that ended."""
+        """Wake who waits for a version that is reached; ``newest_list`` numbers a list of the newest state."""
         for goal in self._goals:
             if newest_list > goal.lists_begun or is_at_least(self._version, goal.version):
                 goal.reached.set()
@@ -331,15 +331,15 @@ class Reflector(Generic[T]):
     def _apply(self, raw: msgspec.Raw, meta: ObjectMeta) -> str:
         obj = self._decoded(raw, meta)
         if obj is not None:
-            self._sink.applied(obj)
+            self._handler.applied(obj)
         return meta.uid
 
     def _delete(self, raw: msgspec.Raw, meta: ObjectMeta) -> None:
         obj = self._decoded(raw, meta)
         if obj is None:
-            # Left out, it would be held forever; a list's end tells the sink without it.
+            # Left out, it would be held forever; a list's end tells the handler without it.
             raise RemoteContractError(f"the last state of {self._resource.plural} {meta.name!r} cannot be read")
-        self._sink.deleted(obj)
+        self._handler.deleted(obj)
 
     def _decoded(self, raw: msgspec.Raw, meta: ObjectMeta) -> T | None:
         try:

@@ -8,14 +8,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.runtime.exit_codes import DONE, INTERNAL_ERROR, SIGNALLED, exit_code_for
 from gcushare.runtime.pipes import CLOSED_PIPE, is_closed_pipe, leave_closed_pipes
-from gcushare.runtime.settings.declare import Program
+from gcushare.runtime.settings.command_line import COMMON_FLAGS
+from gcushare.runtime.settings.declare import Program, list_specs
 from gcushare.runtime.settings.groups import LogSettings
 from gcushare.runtime.settings.loading import Answered, load_settings
+
+if TYPE_CHECKING:
+    from gcushare.runtime.settings.old_flags import OldFlag
 
 T = TypeVar("T")
 
@@ -36,6 +40,7 @@ def run_program(
     *,
     log_settings: Callable[[T], LogSettings] | None = None,
     surroundings: Surroundings | None = None,
+    old_flags: Mapping[str, OldFlag] | None = None,
 ) -> int:
     """Load the settings, run ``main`` with them and return the exit code (see `exit_codes`).
 
@@ -44,6 +49,7 @@ def run_program(
         main: the program itself; what it returns is the exit code.
         log_settings: finds the log's settings; without it no log is set up, as for commands that print an answer.
         surroundings: arguments, environment and streams, the process's own by default.
+        old_flags: flags of the programs that this one replaces; a note on stderr says what becomes of each.
 
     Effects: an error that ends the program is reported once: on stderr as ``error: ...``, or in the log.
     """
@@ -54,12 +60,11 @@ def run_program(
 
     try:
         environ = {**around.environ, "COLUMNS": columns_of(around)}
-        settings = load_settings(program, around.argv, environ, _read_text)
+        argv = _in_our_words(program, old_flags, around) if old_flags is not None else around.argv
+        settings = load_settings(program, argv, environ, _read_text)
     except Answered as answer:
         text = answer.text
-        return _run_guarded(
-            lambda: _answer(text, around.stdout), around, lambda error: _print_error(error, around.stderr)
-        )
+        return _run_guarded(lambda: _answer(text, around.stdout), around, report)
     except ConfigError as error:
         return report(error)
     if log_settings is None:
@@ -68,6 +73,17 @@ def run_program(
 
     with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=around.stderr):
         return _run_guarded(lambda: main(settings), around, _log)
+
+
+def _in_our_words(program: Program[T], old: Mapping[str, OldFlag], around: Surroundings) -> Sequence[str]:
+    from gcushare.runtime.settings.old_flags import translate
+
+    words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.alias, spec.short)}
+    known = {word.lstrip("-") for word in words if word} | COMMON_FLAGS
+    translated = translate(around.argv, known, old)
+    for note in translated.notes:
+        around.stderr.write(f"note: {note}\n")
+    return translated.argv
 
 
 def _read_text(path: Path) -> str:

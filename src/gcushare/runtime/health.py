@@ -52,6 +52,7 @@ class Report:
 
     @property
     def is_ok(self) -> bool:
+        """Whether every check is well."""
         return not any(reason is not None for reason in self.reasons.values())
 
     def to_json(self) -> dict[str, object]:
@@ -89,9 +90,11 @@ class Health:
         checks[name] = check
 
     async def report_live(self) -> Report:
+        """Run the liveness checks, each within the deadline; none raises."""
         return await self._report("healthz", self._live)
 
     async def report_ready(self) -> Report:
+        """Run every check, each within the deadline; none raises."""
         return await self._report("readyz", self._live | self._ready)
 
     def routes(self) -> list[web.RouteDef]:

@@ -89,6 +89,7 @@ class TextFormatter(logging.Formatter):
     """One line for people; a stack follows indented, so that none of its lines can pass for a record."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Write a record; its time is local."""
         moment = _local_time(int(record.created))
         message = _cut(escape(record.getMessage()), _LONGEST_MESSAGE)
         line = f"{moment} {record.levelname} {place_of(record)} {message}"
@@ -100,6 +101,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line; the facts stand under ``fields``, where they cannot replace the line's own keys."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Write a record; its time is UTC, to the millisecond."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, object] = {
             "time": f"{seconds}.{int(record.created % 1 * 1000):03d}Z",

@@ -53,7 +53,7 @@ async def until_closed(stream: TextIO) -> None:
         await gone.wait()
     finally:
         loop.remove_reader(descriptor)
-    raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
+    raise BrokenPipeError(errno.EPIPE, "no one reads the output any more")
 
 
 def _pipe_of(stream: TextIO) -> int | None:

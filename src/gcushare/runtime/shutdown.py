@@ -35,6 +35,7 @@ class Shutdown:
 
     @property
     def is_requested(self) -> bool:
+        """Whether someone asked to stop."""
         return self._event.is_set()
 
     def request(self, reason: str) -> None:
@@ -89,7 +90,7 @@ class RootTasks:
         except Exception as error:
             raise TaskFailed(name, f"failed: {type(error).__name__}: {error}") from error
         if not self._shutdown.is_requested:
-            raise TaskFailed(name, "ended although nobody asked it to")
+            raise TaskFailed(name, "ended although the program was not asked to stop")
 
     async def finish(self, drain_s: float, patience_s: float) -> None:
         """Let the draining tasks end by themselves within ``drain_s`` seconds, then cancel whatever still runs.
@@ -209,7 +210,7 @@ def _log_failure(failure: BaseException) -> None:
 def _two_stage_signals(
     loop: asyncio.AbstractEventLoop, shutdown: Shutdown, signals: Sequence[signal.Signals]
 ) -> Iterator[None]:
-    """Handle signals outside the event loop: a program whose loop hangs can still be told to go."""
+    """Handle signals outside the event loop: a program whose loop hangs can still be ended."""
     seen: list[str] = []
 
     def on_signal(number: int, _frame: FrameType | None) -> None:

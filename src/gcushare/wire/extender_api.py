@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.nodes import PodRef
 from gcushare.wire.foreign import Int
 
 T = TypeVar("T")
@@ -53,61 +54,71 @@ def largest_filter(most_nodes: int) -> int:
     return max(MAX_WHOLE_BYTES, MAX_POD_BYTES + most_nodes * _MAX_NAME_BYTES)
 
 
-class _AskedMeta(msgspec.Struct, frozen=True, gc=False):
+class _Meta(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
 
-class AskedPod(msgspec.Struct, frozen=True, gc=False):
-    """Which pod a request is about. Whoever sent it may have written any: look the pod up before anything is done."""
+class _Head(msgspec.Struct, frozen=True, gc=False):
+    """A pod or a node, of which the identity is read."""
 
-    metadata: _AskedMeta = _AskedMeta()
+    metadata: _Meta = _Meta()
 
     @property
-    def key(self) -> str:
-        """``namespace/name``, the words people use for a pod."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
+    def ref(self) -> PodRef:
+        return PodRef(self.metadata.uid, self.metadata.namespace, self.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
 class FilterArguments:
     """The request of filter and prioritize. ``node_names`` and ``nodes`` are JSON; None for the one not sent.
 
-    ``written``: the part of the request that holds the pod, as it came.
+    ``pod``: whoever sent it may have written any; look it up before anything is done. ``written``: the part of the
+    request that holds the pod, as it came.
     """
 
-    pod: AskedPod
+    pod: PodRef
     nodes: bytes | None
     node_names: bytes | None
     written: bytes
 
 
 class _FilterArguments(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    pod: AskedPod
+    pod: _Head
     nodes: msgspec.Raw = _ABSENT
     node_names: msgspec.Raw = _ABSENT
 
 
-class BindArguments(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class BindArguments:
     """The request of bind."""
 
+    pod: PodRef
+    node: str
+
+
+class _BindArguments(msgspec.Struct, frozen=True, gc=False):
     pod_name: str = msgspec.field(name="PodName")
     pod_namespace: str = msgspec.field(name="PodNamespace")
     pod_uid: str = msgspec.field(name="PodUID")
     node: str = msgspec.field(name="Node")
 
 
-class MetaPod(msgspec.Struct, frozen=True, gc=False):
-    """A victim by its uid."""
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """The victims on one node, by uid; ``violations`` counts those whose end breaks a PodDisruptionBudget."""
 
+    uids: list[str]
+    violations: int
+
+
+class _MetaPod(msgspec.Struct, frozen=True, gc=False):
     uid: str = msgspec.field(name="UID")
 
 
-class MetaVictims(msgspec.Struct, frozen=True, gc=False):
-    """The victims on one node; ``violations`` counts those whose end breaks a PodDisruptionBudget."""
-
-    pods: tuple[MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
+class _MetaVictims(msgspec.Struct, frozen=True, gc=False):
+    pods: tuple[_MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
     violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
 
@@ -116,6 +127,10 @@ class _FullPod(msgspec.Struct, frozen=True, gc=False):
         uid: str
 
     metadata: Meta
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
 
 
 class _FullVictims(msgspec.Struct, frozen=True, gc=False):
@@ -135,39 +150,35 @@ class Proposal:
         """Bytes, which tell how many victims there are about without reading them."""
         return len(self.raw)
 
-    def read(self) -> MetaVictims:
-        """Read them, in the meta form.
+    def read(self) -> Victims:
+        """Read them; each once.
 
         Raises:
             RemoteContractError: not the protocol.
         """
-        if not self.is_full:
-            return _decode(_meta_victims_decoder, self.raw, "victims {Pods: [{UID}]}") or MetaVictims()
-        full = _decode(_full_victims_decoder, self.raw, "victims {Pods}") or _FullVictims()
-        return MetaVictims(tuple(MetaPod(pod.metadata.uid) for pod in full.pods or ()), full.violations)
+        found: _MetaVictims | _FullVictims | None
+        if self.is_full:
+            found = _decode(_full_victims_decoder, self.raw, "victims {Pods}")
+        else:
+            found = _decode(_meta_victims_decoder, self.raw, "victims {Pods: [{UID}]}")
+        if found is None:
+            return Victims([], 0)
+        return Victims(list(dict.fromkeys(pod.uid for pod in found.pods or ())), found.violations)
 
 
-class PreemptArguments(msgspec.Struct, frozen=True, gc=False):
-    """The request of preempt; a scheduler that knows the extender to cache nodes sends the meta form."""
+@dataclass(frozen=True, slots=True)
+class PreemptArguments:
+    """The request of preempt: the proposal of each node. Victims are read node by node: they may be very many."""
 
-    pod: AskedPod = msgspec.field(name="Pod")
+    pod: PodRef
+    proposals: dict[str, Proposal]
+
+
+class _PreemptArguments(msgspec.Struct, frozen=True, gc=False):
+    pod: _Head = msgspec.field(name="Pod")
     full: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToVictims", default=None)
     meta: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
-
-    def proposals(self) -> dict[str, Proposal]:
-        """The proposal of each node, whichever form was sent. Victims are read node by node: they may be very many."""
-        found = {name: Proposal(raw, is_full=False) for name, raw in (self.meta or {}).items()}
-        for name, raw in (self.full or {}).items():
-            if raw != _ABSENT:
-                found.setdefault(name, Proposal(raw, is_full=True))
-        return found
-
-
-class _NamedItem(msgspec.Struct, frozen=True, gc=False):
-    class Meta(msgspec.Struct, frozen=True, gc=False):
-        name: str = ""
-
-    metadata: Meta
+    """What a scheduler sends that knows the extender to cache nodes."""
 
 
 class _NodeList(msgspec.Struct, frozen=True, gc=False):
@@ -183,13 +194,13 @@ class NodeItem:
 
 
 _filter_decoder = msgspec.json.Decoder(_FilterArguments)
-_bind_decoder = msgspec.json.Decoder(BindArguments)
-_preempt_decoder = msgspec.json.Decoder(PreemptArguments)
-_meta_victims_decoder = msgspec.json.Decoder(MetaVictims | None)
+_bind_decoder = msgspec.json.Decoder(_BindArguments)
+_preempt_decoder = msgspec.json.Decoder(_PreemptArguments)
+_meta_victims_decoder = msgspec.json.Decoder(_MetaVictims | None)
 _full_victims_decoder = msgspec.json.Decoder(_FullVictims | None)
 _names_decoder = msgspec.json.Decoder(list[str])
 _nodes_decoder = msgspec.json.Decoder(_NodeList)
-_item_decoder = msgspec.json.Decoder(_NamedItem)
+_item_decoder = msgspec.json.Decoder(_Head)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -199,6 +210,7 @@ class FilterDecoder:
     def __init__(self) -> None:
         self._written = b""
         self._head: _FilterArguments | None = None
+        self._pod = PodRef("", "", "")
 
     def decode(self, body: bytes) -> FilterArguments:
         """Read a request; the same pod is returned as long as its bytes are the same.
@@ -228,15 +240,15 @@ class FilterDecoder:
                 head = _filter_decoder.decode(written + b"}")
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return None
-            self._written, self._head = written, head
-        return FilterArguments(head.pod, _present(head.nodes), body[start + len(_NAMES_KEY) - 1 : -1], written)
+            self._written, self._head, self._pod = written, head, head.pod.ref
+        return FilterArguments(self._pod, _present(head.nodes), body[start + len(_NAMES_KEY) - 1 : -1], written)
 
 
 def _read_filter_arguments(body: bytes) -> FilterArguments:
     what = "filter arguments {Pod, Nodes, NodeNames}"
     _check_size(body, MAX_WHOLE_BYTES, what)
     whole = _decode(_filter_decoder, body, what)
-    return FilterArguments(whole.pod, _present(whole.nodes), _present(whole.node_names), body)
+    return FilterArguments(whole.pod.ref, _present(whole.nodes), _present(whole.node_names), body)
 
 
 def _check_size(body: bytes, most_bytes: int, what: str) -> None:
@@ -263,7 +275,8 @@ def decode_bind_arguments(body: bytes) -> BindArguments:
     arguments = _decode(_bind_decoder, body, what)
     if not (arguments.pod_name and arguments.pod_namespace and arguments.pod_uid and arguments.node):
         raise RemoteContractError(f"bind arguments {body[:200]!r} leave PodName, PodNamespace, PodUID or Node empty")
-    return arguments
+    pod = PodRef(arguments.pod_uid, arguments.pod_namespace, arguments.pod_name)
+    return BindArguments(pod, arguments.node)
 
 
 def decode_preempt_arguments(body: bytes, most_nodes: int) -> PreemptArguments:
@@ -278,7 +291,11 @@ def decode_preempt_arguments(body: bytes, most_nodes: int) -> PreemptArguments:
     nodes = len(arguments.meta or ()) + len(arguments.full or ())
     if nodes > most_nodes:
         raise _too_many_nodes(nodes, most_nodes)
-    return arguments
+    proposals = {name: Proposal(raw, is_full=False) for name, raw in (arguments.meta or {}).items()}
+    for name, raw in (arguments.full or {}).items():
+        if raw != _ABSENT:
+            proposals.setdefault(name, Proposal(raw, is_full=True))
+    return PreemptArguments(arguments.pod.ref, proposals)
 
 
 def decode_names(raw: bytes, most: int) -> list[str]:
@@ -317,21 +334,21 @@ def encode_name(name: str) -> bytes:
     return _encode(name)
 
 
-def encode_filter_answer(names: Iterable[bytes], failed: bytes = b"{}", hopeless: bytes = b"{}") -> bytes:
+def encode_filter_answer(names: Iterable[bytes], failed: bytes = b"{}", unresolvable: bytes = b"{}") -> bytes:
     """Write filter's answer from encoded names and from encoded {name: reason} objects."""
     return b'{"Nodes":null,"NodeNames":[%b],"FailedNodes":%b,"FailedAndUnresolvableNodes":%b,"Error":""}' % (
         b",".join(names),
         failed,
-        hopeless,
+        unresolvable,
     )
 
 
-def encode_node_items_answer(items: Iterable[bytes], failed: bytes, hopeless: bytes) -> bytes:
+def encode_node_items_answer(items: Iterable[bytes], failed: bytes, unresolvable: bytes) -> bytes:
     """Write filter's answer to a request that carried whole nodes: the nodes that stay, as they came."""
     return (
         b'{"Nodes":{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[%b]},"NodeNames":null,'
         b'"FailedNodes":%b,"FailedAndUnresolvableNodes":%b,"Error":""}'
-    ) % (b",".join(items), failed, hopeless)
+    ) % (b",".join(items), failed, unresolvable)
 
 
 def encode_reasons(names: Iterable[bytes], reason: str) -> bytes:

@@ -1,12 +1,12 @@
-"""The one door for JSON that another program wrote: a value of the declared type, or ``RemoteContractError``.
+"""JSON that another program wrote, decoded within bounds: a value of the declared type, or ``RemoteContractError``.
 
-Bounds. Size: each door names its bytes. Numbers: the types declare them (``Int``, ``Count``), and JSON has no infinite
-ones; a test walks the types of all doors for a number without bounds. Depth: documents that are read into plain values,
-and annotations, which anybody may have written, are limited to ``MAX_DEPTH``. Of an object of the API server, typed,
-nothing deeper than its type survives; how deep the rest is must not matter, or the author of one pod (whose
-managedFields the API server keeps to any depth that Go reads) would stop every list that the pod is in. So where the
-parser's own limit ends such an object it is read once more with room for ``OBJECT_DEPTH``, which takes below 0.8 MiB
-of stack.
+Bounds. Size: each decoder names its bytes. Numbers: the types declare them (``Int``, ``Count``), and JSON has no
+infinite ones; a test walks the types of all decoders for a number without bounds. Depth: documents that are read into
+plain values, and annotations, which any pod's author may have written, are limited to ``MAX_DEPTH``. Of an object of
+the API server, typed, nothing deeper than its type survives; how deep the rest is must not matter, or the author of one
+pod (whose managedFields the API server keeps to any depth that Go reads) would stop every list that the pod is in. So
+where the parser's own limit ends such an object it is read once more with room for ``OBJECT_DEPTH``, which takes below
+0.8 MiB of stack.
 
 Cost (CPU time, one of two busy cores): 0.5 us an object beside the 5 to 20 us that decoding a pod or a node takes; 2 us
 an inventory of 8 cards, depth included, beside the 60 us that reading it takes.
@@ -46,7 +46,7 @@ _TO_SQUARE = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
 
 
-class JsonDoor(Generic[T]):
+class BoundedJsonDecoder(Generic[T]):
     """Reads one kind of document. ``what`` is how errors call it, ``limit_bytes`` the largest that is looked at.
 
     ``max_depth`` None is for types that keep nothing of unknown shape; see the module.

@@ -1,4 +1,4 @@
-"""The one door for YAML that another program, or a person, wrote: plain values, or ``RemoteContractError``.
+"""YAML that another program, or a person, wrote: plain values, or ``RemoteContractError``.
 
 YAML is more than JSON: aliases let a few lines stand for billions of values, or for themselves, and numbers may be
 infinite. A document is measured as if every alias were written out, before anything is made of it. JSON passes as well.

@@ -17,6 +17,10 @@ MAX_FALLBACK_CARDS = 64
 """A node that claims more cards than this without an inventory is not believed."""
 
 
+PODS_PER_THOUSAND = 1000
+"""What a Node counts for each card where pods that ask for the count are to share cards: ``8k`` are eight cards."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeCards:
     """A node's cards of one vendor. ``unit`` is None where only upstream gpushare's capacity figures are known.
@@ -49,6 +53,11 @@ def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping
     return NodeCards(cards, inventory.unit, inventory.modes, inventory.unrecorded)
 
 
+def cards_of_count(count: int) -> int:
+    """Read the number of cards from the count on a Node, which is theirs or a thousand times that."""
+    return count if count % PODS_PER_THOUSAND else count // PODS_PER_THOUSAND
+
+
 def parse_card_words(text: str) -> frozenset[str]:
     """Read a comma-separated list of card indexes or uuids, as in the cordon annotation."""
     return frozenset(word.strip() for word in text.split(",")) - {""}
@@ -66,12 +75,13 @@ def _with_cordon(offered: InventoryCard, cordoned: frozenset[str]) -> InventoryC
 
 def _equal_cards(vendor: Vendor, capacity: Mapping[str, object]) -> NodeCards | None:
     total = parse_count(capacity.get(vendor.memory_resource, 0))
-    count = parse_count(capacity.get(vendor.count_resource, 0))
+    counted = parse_count(capacity.get(vendor.count_resource, 0))
+    count = cards_of_count(counted)
     if not total or not count:
         return None
     if count > MAX_FALLBACK_CARDS:
         raise RemoteContractError(
-            f"{vendor.count_resource} {count} is not believed; at most {MAX_FALLBACK_CARDS} cards"
+            f"{vendor.count_resource} {counted} is not believed; at most {MAX_FALLBACK_CARDS} cards"
         )
     if total > MAX_RECORD_UNITS:
         raise RemoteContractError(f"{vendor.memory_resource} {total} is not believed; at most {MAX_RECORD_UNITS} units")

@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import field
 
-from gcushare.wire.foreign import OBJECT_BYTES, Int, JsonDoor
+from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 T = TypeVar("T")
 
@@ -172,9 +172,6 @@ class NodeInfo(_Object, frozen=True):
     """Versions of a node's software."""
 
     kubelet_version: str = ""
-    container_runtime_version: str = ""
-    kernel_version: str = ""
-    os_image: str = ""
     architecture: str = ""
 
 
@@ -265,7 +262,6 @@ class ListMeta(_Object, frozen=True):
 
     resource_version: str = ""
     continue_: str = field(default="", name="continue")
-    remaining_item_count: Int | None = None
 
 
 class ListOf(_Object, Generic[T], frozen=True):
@@ -321,7 +317,7 @@ class ObjectHead(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-NODE = JsonDoor(Node, "a Node", limit_bytes=OBJECT_BYTES, max_depth=None)
-POD = JsonDoor(Pod, "a Pod", limit_bytes=OBJECT_BYTES, max_depth=None)
-HEAD = JsonDoor(ObjectHead, "an object's metadata", limit_bytes=OBJECT_BYTES, max_depth=None)
-STATUS = JsonDoor(Status, "a Status", limit_bytes=OBJECT_BYTES, max_depth=None)
+NODE = BoundedJsonDecoder(Node, "a Node", limit_bytes=OBJECT_BYTES, max_depth=None)
+POD = BoundedJsonDecoder(Pod, "a Pod", limit_bytes=OBJECT_BYTES, max_depth=None)
+HEAD = BoundedJsonDecoder(ObjectHead, "an object's metadata", limit_bytes=OBJECT_BYTES, max_depth=None)
+STATUS = BoundedJsonDecoder(Status, "a Status", limit_bytes=OBJECT_BYTES, max_depth=None)

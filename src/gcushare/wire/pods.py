@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
-from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.core.requests import (
     CardSelection,
     ContainerKind,
@@ -80,8 +81,8 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
         return NO_OPTIONS if cards == 1 else PodOptions(cards=cards)
     use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
     return PodOptions(
-        node_policy=_policy(annotations, keys.NODE_POLICY, NODE_POLICIES),
-        card_policy=_policy(annotations, keys.CARD_POLICY, CARD_POLICIES),
+        node_policy=_policy(annotations, keys.NODE_POLICY, POLICIES),
+        card_policy=_policy(annotations, keys.CARD_POLICY, POLICIES),
         whole_card_policy=_policy(annotations, keys.WHOLE_CARD_POLICY, WHOLE_CARD_POLICIES),
         selection=CardSelection(use, avoid) if use or avoid else None,
         cards=_cards_option(annotations),
@@ -163,6 +164,20 @@ def has_stopped(pod: Pod) -> bool:
         return True
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return pod.is_being_deleted and bool(statuses) and all(each.state.terminated is not None for each in statuses)
+
+
+def deletion_time_s(pod: Pod) -> float | None:
+    """When a pod that is being deleted is to have ended, in seconds since the epoch: with its time to end, None else.
+
+    A time that cannot be read is long over: nothing waits for such a pod.
+    """
+    text = pod.metadata.deletion_timestamp
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gcushare.core.errors import ConfigError, RemoteContractError
-from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder
 
 
 class Credentials(Protocol):
@@ -96,7 +96,7 @@ class _Claims(msgspec.Struct):
     exp: float | None = None
 
 
-CLAIMS = JsonDoor(_Claims, "a token's claims", limit_bytes=1024 * 1024)
+CLAIMS = BoundedJsonDecoder(_Claims, "a token's claims", limit_bytes=1024 * 1024)
 
 
 def token_expiry(token: str) -> datetime | None:

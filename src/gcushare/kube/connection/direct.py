@@ -119,7 +119,7 @@ class DirectPosts:
 
         Raises:
             NotConnectedError: no connection was made or became free in time, nothing was sent.
-            TRANSPORT_FAILURES: no answer; it may have taken effect.
+            aiohttp.ClientError, OSError, TimeoutError: no answer; it may have taken effect.
         """
         more = "".join(_header(name, value) for name, value in headers.items())
         # A server behind a proxy may live under a path of its own.

@@ -21,7 +21,7 @@ import msgspec
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.kube.clock import Clock
 from gcushare.kube.connection.tls import load_client_certificate
-from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 PLUGIN_TIMEOUT_S = 120.0
@@ -64,7 +64,7 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
     status: _Answer
 
 
-CREDENTIAL = JsonDoor(_Credential, "an ExecCredential", limit_bytes=1024 * 1024)
+CREDENTIAL = BoundedJsonDecoder(_Credential, "an ExecCredential", limit_bytes=1024 * 1024)
 
 
 @dataclass(frozen=True, slots=True)

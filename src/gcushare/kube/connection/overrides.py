@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -85,33 +86,34 @@ def _with_cluster(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str,
         if wanted.server is None or wanted.cluster is not None:
             return config.clusters  # resolving says which clusters there are
         placed = Placed(Cluster(), config.files[0])
-    value = placed.value
+    changes: dict[str, Any] = {}
     if wanted.server is not None:
-        value = msgspec.structs.replace(value, server=wanted.server)
+        changes["server"] = wanted.server
     if wanted.tls_server_name is not None:
-        value = msgspec.structs.replace(value, tls_server_name=wanted.tls_server_name)
+        changes["tls_server_name"] = wanted.tls_server_name
     if wanted.certificate_authority is not None:
-        path = str(wanted.certificate_authority.absolute())
-        value = msgspec.structs.replace(value, certificate_authority=path, certificate_authority_data=None)
+        changes |= _file("certificate_authority", wanted.certificate_authority)
     if wanted.insecure_skip_tls_verify:
-        value = msgspec.structs.replace(
-            value, insecure_skip_tls_verify=True, certificate_authority=None, certificate_authority_data=None
-        )
-    return {**config.clusters, name: Placed(value, placed.file)}
+        no_authority = {"certificate_authority": None, "certificate_authority_data": None}
+        changes |= {"insecure_skip_tls_verify": True, **no_authority}
+    return {**config.clusters, name: Placed(msgspec.structs.replace(placed.value, **changes), placed.file)}
 
 
 def _with_user(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str, Placed[User]]:
     placed = config.users.get(name, Placed(User(), config.files[0]))
-    value = placed.value
+    changes: dict[str, Any] = {}
     if wanted.token is not None:
-        value = msgspec.structs.replace(value, token=wanted.token, token_file=None)
+        changes |= {"token": wanted.token, "token_file": None}
     if wanted.client_certificate is not None:
-        path = str(wanted.client_certificate.absolute())
-        value = msgspec.structs.replace(value, client_certificate=path, client_certificate_data=None)
+        changes |= _file("client_certificate", wanted.client_certificate)
     if wanted.client_key is not None:
-        path = str(wanted.client_key.absolute())
-        value = msgspec.structs.replace(value, client_key=path, client_key_data=None)
-    return {**config.users, name: Placed(value, placed.file)}
+        changes |= _file("client_key", wanted.client_key)
+    return {**config.users, name: Placed(msgspec.structs.replace(placed.value, **changes), placed.file)}
+
+
+def _file(key: str, path: Path) -> dict[str, str | None]:
+    """A file in the place of whatever the kubeconfig has, as a path or as data."""
+    return {key: str(path.absolute()), f"{key}_data": None}
 
 
 def _known(names: dict[str, Placed[User]]) -> str:

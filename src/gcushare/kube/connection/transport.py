@@ -5,28 +5,42 @@ aiohttp stops here. Redirects are not followed: an API server sends none, and a 
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import aiohttp
 from yarl import URL
 
-from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.core.errors import ConfigError, GcushareError, RemoteContractError, RetryableError
 from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.connection.direct import DirectPosts, Target
-from gcushare.kube.connection.transport_errors import TRANSPORT_FAILURES, error_of_transport
 from gcushare.kube.errors import (
     Attempt,
     HttpFailure,
+    NotConnectedError,
     UnauthorizedError,
+    UnknownOutcomeError,
+    describe,
     error_of_answer,
 )
 
+T = TypeVar("T")
+
 _MAX_ERROR_BYTES = 64 * 1024
 _READ_CHUNK_BYTES = 256 * 1024
+
+TRANSPORT_FAILURES: tuple[type[Exception], ...] = (
+    aiohttp.ClientError,
+    TimeoutError,
+    OSError,
+    asyncio.IncompleteReadError,
+)
+"""What aiohttp raises while connecting, sending and reading; ``error_of_transport`` makes each an error of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,34 @@ class RequestReport:
 
 
 Observer = Callable[[RequestReport], None]
+
+
+class ApiTransport(Protocol):
+    """What carries requests to an API server; `Transport` does over HTTP, and says what each raises."""
+
+    async def open(self) -> None:
+        """Get ready; nothing is sent."""
+        ...
+
+    async def close(self) -> None:
+        """Give everything back; repeatable."""
+        ...
+
+    async def send(self, request: Request) -> bytes:
+        """Send a request and return the body of its success."""
+        ...
+
+    async def send_dated(self, request: Request) -> tuple[bytes, str]:
+        """Send a request as ``send`` does, and return when the answer was made, as an HTTP date."""
+        ...
+
+    async def post(self, request: Request) -> None:
+        """Send a POST whose success needs no reading."""
+        ...
+
+    def stream(self, request: Request, stall_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Send a GET whose answer has no end, and yield its chunks."""
+        ...
 
 
 class Transport:
@@ -131,15 +173,21 @@ class Transport:
         if self._direct is None:
             await self.send(request)
             return
+        direct = self._direct
+        await self._with_credentials(lambda header: self._post_once(direct, request, header))
+
+    async def _with_credentials(self, send: Callable[[str | None], Awaitable[T]]) -> T:
+        """Send with the current credentials; after a 401 look for newer ones once."""
         header = await self._config.credentials.header()
         try:
-            await self._post_once(self._direct, request, header)
+            return await send(header)
         except UnauthorizedError:
+            # A 401 comes before anything is done, so that even a write may be sent again.
             self._config.credentials.reject(header)
             fresh = await self._config.credentials.header()
             if fresh == header:
                 raise
-            await self._post_once(self._direct, request, fresh)
+        return await send(fresh)
 
     async def _post_once(self, direct: DirectPosts, request: Request, header: str | None) -> None:
         started = time.monotonic()
@@ -165,17 +213,8 @@ class Transport:
             yield chunks
 
     async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Return an answer that is a success, its body unread; after a 401 look for newer credentials once."""
-        header = await self._config.credentials.header()
-        try:
-            return await self._once(request, timeout, header)
-        except UnauthorizedError:
-            # A 401 comes before anything is done, so that even a write may be sent again.
-            self._config.credentials.reject(header)
-            fresh = await self._config.credentials.header()
-            if fresh == header:
-                raise
-        return await self._once(request, timeout, fresh)
+        """Return an answer that is a success, its body unread."""
+        return await self._with_credentials(lambda header: self._once(request, timeout, header))
 
     async def _once(
         self, request: Request, timeout: aiohttp.ClientTimeout, header: str | None
@@ -261,3 +300,22 @@ async def _read_start(chunks: AsyncIterator[bytes], limit_bytes: int) -> bytes:
         if len(start) >= limit_bytes:
             break
     return start[:limit_bytes]
+
+
+def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
+    """Choose the error for a request that got no whole answer.
+
+    A connection that was never made cannot have had an effect; anything later can, when the request writes.
+    """
+    if isinstance(failure, GcushareError):
+        return failure
+    text = f"{attempt.words} failed: {describe(failure)}"
+    if isinstance(failure, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
+        return ConfigError(f"{text}; check the certificate authority and the server's address in the configuration")
+    if isinstance(failure, aiohttp.InvalidURL | aiohttp.TooManyRedirects):
+        return ConfigError(text)
+    if isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | NotConnectedError):
+        return RetryableError(f"{text}; nothing was sent")
+    if attempt.writes:
+        return UnknownOutcomeError(f"{text}; it may have taken effect")
+    return RetryableError(text)

@@ -9,7 +9,7 @@ import msgspec
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.errors import Attempt, error_of_status
-from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder
 from gcushare.wire.objects import STATUS, WatchEvent
 
 RawWatchEvent: TypeAlias = WatchEvent[msgspec.Raw]
@@ -17,7 +17,7 @@ RawWatchEvent: TypeAlias = WatchEvent[msgspec.Raw]
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Longest event read: etcd keeps objects of 1.5 MiB by default and of 10 MB where that was raised."""
 
-EVENT = JsonDoor(WatchEvent[msgspec.Raw], "a watch event", limit_bytes=MAX_LINE_BYTES, max_depth=None)
+EVENT = BoundedJsonDecoder(WatchEvent[msgspec.Raw], "a watch event", limit_bytes=MAX_LINE_BYTES, max_depth=None)
 
 
 class LineSplitter:

@@ -63,12 +63,15 @@ class ConnectionTable:
 
     @property
     def busy_count(self) -> int:
+        """Connections with a request in work."""
         return len(self._busy)
 
     def is_idle(self, connection: GuardedConnection) -> bool:
+        """Whether it is open and has no request in work."""
         return connection in self._idle
 
     def is_busy(self, connection: GuardedConnection) -> bool:
+        """Whether it has a request in work."""
         return connection in self._busy
 
     def admit(self, connection: GuardedConnection) -> bool:
@@ -92,7 +95,7 @@ class ConnectionTable:
             return None
         self._turned_away.note(Cause.CERTIFICATE)
         log.warning("client refused %s", fields(peer=wire.get_extra_info("peername"), names=names, accepted=wanted))
-        return f"this port is for {wanted!r} alone; your certificate names {', '.join(names) or 'nobody'}"
+        return f"this port is for {wanted!r} alone; your certificate names {', '.join(names) or 'no one'}"
 
     def _make_room(self) -> bool:
         if self._idle:
@@ -111,6 +114,7 @@ class ConnectionTable:
         return False
 
     def mark_busy(self, connection: GuardedConnection) -> None:
+        """A request has begun; nothing where the connection is gone."""
         if connection in self._idle:
             del self._idle[connection]
             self._busy.add(connection)
@@ -122,9 +126,11 @@ class ConnectionTable:
             self._arriving[connection] = None
 
     def mark_arrived(self, connection: GuardedConnection) -> None:
+        """The body came, or is awaited no longer."""
         self._arriving.pop(connection, None)
 
     def mark_idle(self, connection: GuardedConnection) -> None:
+        """Its request was answered: it may be closed to make room."""
         if connection in self._busy:
             self._end_busy(connection)
             self._idle[connection] = None
@@ -176,6 +182,7 @@ class GuardedConnection(web.RequestHandler):
         self.wire: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the client, or answer 503 or 403 and cut the connection a second later."""
         self.wire = cast(asyncio.Transport, transport)
         if not self._table.admit(self):
             text = "too many connections, try again later"
@@ -197,6 +204,7 @@ class GuardedConnection(web.RequestHandler):
         self._stall_timer = self._loop.call_later(_REFUSAL_LINGER_S, wire.abort)
 
     def data_received(self, data: bytes) -> None:
+        """Offer the bytes to the fast path, then to aiohttp; a head has a deadline from its first byte on."""
         if self._is_refused or (self._lane is not None and self._lane.take(data)):
             return
         if self._head_timer is None and self._table.is_idle(self):
@@ -228,6 +236,7 @@ class GuardedConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer; only then is the connection idle, or closed where the server ends."""
         if self.closes_after_answer and not resp.prepared:
             resp.force_close()
         try:
@@ -255,14 +264,17 @@ class GuardedConnection(web.RequestHandler):
             self.wire.abort()
 
     def pause_writing(self) -> None:
+        """The client leaves an answer unread: it has until the deadline to go on."""
         super().pause_writing()
         self._stall_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "reading of an answer")
 
     def resume_writing(self) -> None:
+        """It reads again."""
         self._stop_stall_timer()
         super().resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop the timers and give the place free."""
         self._stop_head_timer()
         self._stop_stall_timer()
         if self._lane is not None:

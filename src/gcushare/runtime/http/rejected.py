@@ -19,7 +19,9 @@ class Cause(Enum):
     """The body is larger than allowed."""
     MALFORMED = "malformed"
     CERTIFICATE = "certificate"
-    """The client showed none, and needs one."""
+    """The client showed none, and needs one, or another client's."""
+    HANDSHAKE = "handshake"
+    """TLS was not agreed on: an unknown authority, no certificate where one is required, or no TLS at all."""
 
 
 class TurnedAway:

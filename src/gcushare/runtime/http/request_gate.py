@@ -25,6 +25,19 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that answer without a client certificate even where one is required: the kubelet's probes have none."""
 
 
+_BODY: web.RequestKey[bytes] = web.RequestKey("BODY", bytes)
+
+
+def body_of(request: web.Request) -> bytes:
+    """Return the body of a request that passed the gate, which has read it; empty where it has none.
+
+    For handlers instead of ``request.read()``, which finds nothing left: aiohttp's takes a whole body before anyone
+    could count it.
+    """
+    body: bytes = request.get(_BODY, b"")
+    return body
+
+
 class _Rejected(Exception):
     """The request is turned away before any handler sees it."""
 
@@ -122,8 +135,7 @@ class _Gate:
         except web.RequestPayloadError as error:
             raise _Rejected(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
         share.complete()
-        # Where aiohttp's own read() keeps it: that one takes a whole body before anyone could count it.
-        request._read_bytes = bytes(body)
+        request[_BODY] = bytes(body)
 
 
 def _too_large(size: str, largest: int) -> _Rejected:

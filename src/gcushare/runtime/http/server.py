@@ -156,8 +156,8 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     files = TlsFiles.from_settings(settings, requires_client=bool(only_client))
     if only_client and (files is None or files.client_ca is None):
         raise ConfigError(f"only {only_client!r} may call, which needs tls-cert-file, tls-key-file, tls-client-ca-file")
-    tls = None if files is None else FollowedTls(files)
     turned_away = TurnedAway()
+    tls = None if files is None else FollowedTls(files, lambda: turned_away.note(Cause.HANDSHAKE))
     limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
     connections = ConnectionTable(limits, turned_away)
     budget = BodyBudget(settings.max_request_size, app.get(LARGEST))

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -67,6 +67,7 @@ class TlsFiles:
 
     @property
     def all(self) -> tuple[Path, ...]:
+        """Every file, for reading and for following."""
         return (self.cert, self.key) if self.client_ca is None else (self.cert, self.key, self.client_ca)
 
     @property
@@ -118,11 +119,27 @@ class TlsFiles:
         return context
 
 
+def _reporting_failures(on_failure: Callable[[], None]) -> type[ssl.SSLObject]:
+    """The connections' side of TLS; asyncio reports a handshake that failed to no one."""
+
+    class Handshake(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError:
+                on_failure()
+                raise
+
+    return Handshake
+
+
 class FollowedTls:
     """The context that a listener keeps for its life, and the newest one that its handshakes really use."""
 
-    def __init__(self, files: TlsFiles) -> None:
-        """Load the files; raises ConfigError when they cannot be used."""
+    def __init__(self, files: TlsFiles, on_failure: Callable[[], None] = lambda: None) -> None:
+        """Load the files; raises ConfigError when they cannot be used. A failed handshake calls ``on_failure``."""
         self._files = files
         # Before loading: a change in between is then seen at the next look instead of never.
         contents = files.read()
@@ -133,6 +150,7 @@ class FollowedTls:
         self.context = self._newest
         """What the listener is given; each handshake is moved to the newest context as it begins."""
         self.context.sni_callback = self._move_to_newest
+        self.context.sslobject_class = _reporting_failures(on_failure)
 
     @property
     def ends(self) -> tuple[CertificateEnd, ...]:

@@ -2,79 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-import click
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.declare import Spec
 
-_COMMON = ("config-file", "print-config", "version", "help")
+_ACTIONS = {"-h": "help", "--help": "help", "--version": "version", "--print-config": "config"}
+_CONFIG_FILE = "--config-file"
+COMMON_FLAGS = frozenset(word.lstrip("-") for word in (*_ACTIONS, _CONFIG_FILE))
+"""Of every program, without their dashes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommandLine:
     """The raw values by setting name, and what else the command line asked for."""
 
-    values: Mapping[str, str]
+    values: dict[str, str] = field(default_factory=dict)
     config_file: str | None = None
-    wants_help: bool = False
-    wants_version: bool = False
-    wants_config: bool = False
+    actions: set[str] = field(default_factory=set)
+    """Any of help, version and config (to be printed)."""
 
 
 def parse_command_line(program: str, specs: Sequence[Spec], argv: Sequence[str]) -> CommandLine:
-    """Parse the arguments after the program's name.
+    """Parse the arguments after the program's name, in the forms of GNU and of Go's programs.
+
+    ``--name VALUE``, ``--name=VALUE``, ``-n VALUE``, ``-nVALUE``; switches alone, as ``--no-name`` or with ``=false``,
+    several short ones in one word; ``--`` ends the flags. Of a flag that is given twice the last one counts.
 
     Raises:
         ConfigError: an unknown flag (with the nearest known one), a flag without its value, an argument too many.
     """
-    names = {_identify(spec.name): spec.name for spec in specs}
-    switches = [spec.name for spec in specs if spec.parser.is_switch and not spec.is_argument]
-    command = click.Command(program, params=[*map(_make_parameter, specs), *_common_options()], add_help_option=False)
-    try:
-        found = command.make_context(program, list(_expand_switches(argv, switches))).params
-    except click.UsageError as error:
-        raise ConfigError(f"{error.format_message()} Run '{program} --help' to see every setting.") from error
-    values = {names[key]: _as_text(value) for key, value in found.items() if key in names and value is not None}
-    config_file = found[_identify("config-file")]
-    return CommandLine(
-        values,
-        config_file if isinstance(config_file, str) else None,
-        wants_help=bool(found[_identify("help")]),
-        wants_version=bool(found[_identify("version")]),
-        wants_config=bool(found[_identify("print-config")]),
-    )
+    line = CommandLine()
+    flags = {word: spec for spec in specs if not spec.is_argument for word in spec.words}
+    known = [*flags, *_ACTIONS, _CONFIG_FILE]
+    words, positional = list(reversed(argv)), list[str]()
 
+    def refuse(reason: str) -> ConfigError:
+        return ConfigError(f"{reason} Run '{program} --help' to see every setting.")
 
-def _identify(name: str) -> str:
-    return name.replace("-", "_")
+    def take(flag: str, joined: str | None) -> bool:
+        """Take one flag and its value; returns whether what was joined to it in one word was the value."""
+        spec = flags.get(flag)
+        if spec is not None and spec.parser.is_switch:
+            is_value = joined is not None and flag.startswith("--")
+            line.values[spec.name] = "false" if flag.startswith("--no-") else (joined or "") if is_value else "true"
+            return is_value
+        if flag in _ACTIONS:
+            line.actions.add(_ACTIONS[flag])
+            return False
+        if spec is None and flag != _CONFIG_FILE:
+            near = difflib.get_close_matches(flag, known, n=1)
+            raise refuse(f"No such option {flag!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        if joined is None and not words:
+            raise refuse(f"Option {flag!r} requires an argument.")
+        value = words.pop() if joined is None else joined
+        if spec is None:
+            line.config_file = value
+        else:
+            line.values[spec.name] = value
+        return True
 
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _make_parameter(spec: Spec) -> click.Parameter:
-    if spec.is_argument:
-        return click.Argument([_identify(spec.name)], required=False, default=None)
-    flag = f"--{spec.name}/--no-{spec.name}" if spec.parser.is_switch else f"--{spec.name}"
-    words = [_identify(spec.name), flag, *filter(None, [spec.declared.short, spec.declared.alias])]
-    return click.Option(words, default=None)
-
-
-def _common_options() -> Iterator[click.Option]:
-    for name in _COMMON:
-        words = [_identify(name), f"--{name}"] + (["-h"] if name == "help" else [])
-        yield click.Option(words, is_flag=name != "config-file", default=None)
-
-
-def _expand_switches(argv: Sequence[str], switches: Sequence[str]) -> Iterator[str]:
-    """Rewrite ``--switch=true`` and ``--switch=false``, which Kubernetes' own programs taught people to write."""
-    forms = {f"--{name}={word}": f"--{name}" for name in switches for word in ("true", "1")}
-    forms |= {f"--{name}={word}": f"--no-{name}" for name in switches for word in ("false", "0")}
-    only_arguments = False
-    for word in argv:
-        only_arguments = only_arguments or word == "--"
-        yield word if only_arguments else forms.get(word, word)
+    while words:
+        word = words.pop()
+        if word == "--":
+            positional += reversed(words)
+            break
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            take(name, value if equals else None)
+        elif word.startswith("-") and word != "-":
+            letters = word[1:]
+            while letters:
+                letter, letters = letters[0], letters[1:]
+                if take(f"-{letter}", letters.removeprefix("=") or None):
+                    break
+        else:
+            positional.append(word)
+    arguments = [spec.name for spec in specs if spec.is_argument]
+    if len(positional) > len(arguments):
+        raise refuse(f"Got unexpected extra argument ({' '.join(positional[len(arguments) :])}).")
+    line.values.update(zip(arguments, positional, strict=False))
+    return line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast, dataclass_transform, runtime_checkable
+from typing import Any, Generic, TypeVar, cast, dataclass_transform
 
 from gcushare.runtime.settings.parsers import Parser
 
@@ -22,25 +22,55 @@ ENV_PREFIX = "GCUSHARE_"
 
 _WORDS_OF_CHANGE = frozenset(
     {
-        *("apply", "approve", "confirm", "delete", "drain", "erase", "fix", "force", "overwrite", "purge"),
+        *("apply", "approve", "confirm", "delete", "drain", "erase", "execute", "fix", "force", "overwrite", "purge"),
         *("remove", "reset", "restart", "uninstall", "wipe", "yes"),
     }
 )
 """A switch whose name has one of these changes something, or agrees to it. Only whoever types it may mean it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What a field's declaration says about one setting, before its name and default are known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """One setting of a program with everything needed to read it, explain it and put it into its place.
+
+    A declaration knows the first half; `list_specs` adds name, place and default.
+    """
 
     parser: Parser[Any]
     help: str
-    env: str | None
-    short: str | None
-    is_argument: bool
-    is_secret: bool
-    alias: str | None = None
+    short: str = ""
+    alias: str = ""
+    custom_env: str = ""
+    is_argument: bool = False
+    is_secret: bool = False
     is_typed: bool = False
+    """Whether only the command line gives it, by its position or by its flag."""
+    name: str = ""
+    concern: str = ""
+    field_path: tuple[str, ...] = ()
+    default: Any = None
+    """``dataclasses.MISSING`` where the setting is required."""
+
+    @property
+    def is_required(self) -> bool:
+        """Whether some source must give it."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def flag(self) -> str:
+        """Its word on the command line, as messages and help name it."""
+        return self.name.upper() if self.is_argument else f"--{self.name}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of the command line that gives it; short and alias first, as help shows them."""
+        negated = f"--no-{self.name}" if self.parser.is_switch else ""
+        return tuple(filter(None, (self.short, self.alias, self.flag, negated)))
+
+    @property
+    def env(self) -> str:
+        """The variable that gives it; empty where only the command line does."""
+        return "" if self.is_typed else self.custom_env or ENV_PREFIX + self.name.replace("-", "_").upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,61 +82,16 @@ class Group:
     defaults: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """One setting of a program with everything needed to read it, explain it and put it into its place."""
-
-    field_path: tuple[str, ...]
-    name: str
-    concern: str
-    declared: Declared
-    default: Any
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is dataclasses.MISSING
-
-    @property
-    def is_argument(self) -> bool:
-        return self.declared.is_argument
-
-    @property
-    def flag(self) -> str:
-        return self.name.upper() if self.is_argument else f"--{self.name}"
-
-    @property
-    def is_typed(self) -> bool:
-        """Whether only the command line gives it, by its position or by its flag."""
-        return self.is_argument or self.declared.is_typed
-
-    @property
-    def env(self) -> str:
-        """The variable that gives it; empty where only the command line does."""
-        return "" if self.is_typed else self.declared.env or ENV_PREFIX + self.name.replace("-", "_").upper()
-
-    @property
-    def parser(self) -> Parser[Any]:
-        return self.declared.parser
-
-
-@runtime_checkable
-class CrossChecked(Protocol):
-    """A settings class whose values must also fit each other."""
-
-    def find_conflicts(self) -> Iterable[str]:
-        """Yield one sentence per conflict: the settings, their values, what to do."""
-
-
 def setting(
     parser: Parser[T],
     *,
     help: str,
     default: Any = dataclasses.MISSING,
-    env: str | None = None,
-    short: str | None = None,
+    env: str = "",
+    short: str = "",
     argument: bool = False,
     secret: bool = False,
-    alias: str | None = None,
+    alias: str = "",
     typed: bool = False,
 ) -> Any:
     """Declare one setting as a dataclass field.
@@ -123,8 +108,17 @@ def setting(
         typed: read it from the command line alone: a variable that is left over from elsewhere, or a settings file
             that a variable names, must not change a cluster. Switches that change something have to be.
     """
-    declared = Declared(parser, help, env, short, argument, secret, alias, typed)
-    return dataclasses.field(default=default, metadata={_SETTING: declared})
+    spec = Spec(
+        parser=parser,
+        help=help,
+        short=short,
+        alias=alias,
+        custom_env=env,
+        is_argument=argument,
+        is_secret=secret,
+        is_typed=typed or argument,
+    )
+    return dataclasses.field(default=default, metadata={_SETTING: spec})
 
 
 def group(cls: type[T], *, prefix: str = "", **defaults: Any) -> T:
@@ -133,11 +127,12 @@ def group(cls: type[T], *, prefix: str = "", **defaults: Any) -> T:
     Raises:
         TypeError: a default names no field of ``cls``.
     """
-    factory = lambda: cls(**defaults)  # noqa: E731 - dataclasses want a callable, and a def has no better name
-    unknown = sorted(set(defaults) - {field.name for field in _fields(cls)})
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cast(Any, cls))
+    unknown = sorted(set(defaults) - {field.name for field in fields})
     if unknown:
         raise TypeError(f"{cls.__name__} has no setting {', '.join(unknown)}")
-    field: Any = dataclasses.field(default_factory=factory, metadata={_GROUP: Group(cls, prefix, defaults)})
+    nested = {_GROUP: Group(cls, prefix, defaults)}
+    field: Any = dataclasses.field(default_factory=lambda: cls(**defaults), metadata=nested)
     return cast(T, field)
 
 
@@ -153,14 +148,6 @@ def group_of(field: dataclasses.Field[Any]) -> Group | None:
     return found
 
 
-def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(cls)
-
-
-def _concern_of(cls: type) -> str:
-    return (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")
-
-
 def list_specs(cls: type) -> tuple[Spec, ...]:
     """List every setting of a settings class and of the classes nested in it, in the order of declaration.
 
@@ -169,7 +156,7 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
             changes something may be given by the environment.
     """
     specs = tuple(_walk(Group(cls, "", {}), ()))
-    aliases = [spec.declared.alias.removeprefix("--") for spec in specs if spec.declared.alias]
+    aliases = [spec.alias.removeprefix("--") for spec in specs if spec.alias]
     for words in ([*(spec.name for spec in specs), *aliases], [spec.env for spec in specs if spec.env]):
         doubled = sorted({word for word in words if words.count(word) > 1})
         if doubled:
@@ -181,17 +168,19 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
 
 
 def _walk(node: Group, field_path: tuple[str, ...]) -> Iterable[Spec]:
-    for field in _fields(node.cls):
+    concern = (node.cls.__doc__ or node.cls.__name__).strip().splitlines()[0].rstrip(".")
+    for field in dataclasses.fields(node.cls):
         here = (*field_path, field.name)
         inner = group_of(field)
-        declared: Declared | None = field.metadata.get(_SETTING)
+        spec: Spec | None = field.metadata.get(_SETTING)
         if inner is not None:
             prefix = "-".join(filter(None, (node.prefix, inner.prefix)))
             yield from _walk(dataclasses.replace(inner, prefix=prefix), here)
-        elif declared is not None:
-            name = "-".join(filter(None, (node.prefix, field.name.replace("_", "-"))))
+        elif spec is not None:
+            # A field may end in "_" where its name is a word of Python, such as for_.
+            name = "-".join(filter(None, (node.prefix, field.name.rstrip("_").replace("_", "-"))))
             default = node.defaults.get(field.name, field.default)
-            yield Spec(here, name, _concern_of(node.cls), declared, default)
+            yield dataclasses.replace(spec, name=name, concern=concern, field_path=here, default=default)
         else:
             raise TypeError(f"{node.cls.__name__}.{field.name} is neither a setting nor a group of settings")
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import click
-
 from gcushare.runtime.exit_codes import EXIT_STATUS
 from gcushare.runtime.settings.declare import Program, Spec
 from gcushare.runtime.settings.file import VERSION, VERSION_KEY
@@ -37,9 +35,6 @@ _COMMON = (
 )
 
 
-_HOW_TO_GO_ON = "'{name} COMMAND --help' shows a command's own flags."
-
-
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """A setting, the value it got, and the source that gave it."""
@@ -51,57 +46,56 @@ class Resolved:
     def show(self) -> str:
         """Show the value as its parser reads it; a secret is masked."""
         text: str = self.spec.parser.show(self.value)
-        return MASK if text and self.spec.declared.is_secret else text
+        return MASK if text and self.spec.is_secret else text
 
 
 def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "") -> str:
-    """Write the manual page; ``columns`` is the terminal's width as the environment tells it."""
-    page = _page_for(columns)
-    arguments = "".join(
-        f" {spec.flag}" if spec.is_required else f" [{spec.flag}]" for spec in specs if spec.is_argument
-    )
-    page.write_usage(program.name, f"[OPTIONS]{arguments}")
-    page.write_paragraph()
-    page.write_text(program.summary)
-    page.write_table("Commands", program.commands)
-    if program.commands:
-        page.write_paragraph()
-        page.write_text(_HOW_TO_GO_ON.format(name=program.name))
-    for concern, members in _group_by_concern(specs).items():
-        _write_terms(page, concern, [(_name(spec), _describe(spec)) for spec in members])
-    _write_terms(page, "Common", _COMMON)
-    page.write_table("Exit status", [(str(code), meaning) for code, meaning in EXIT_STATUS.items()])
-    room = page.width - 2
-    _write_terms(page, "Examples", [(_break_command(line, room), text) for line, text in program.examples])
+    """Write the manual page; ``columns`` is the terminal's width, in the environment's form."""
+    page = _Page(columns)
+    arguments = [spec.flag if spec.is_required else f"[{spec.flag}]" for spec in specs if spec.is_argument]
+    page.usage(program.name, " ".join(["[OPTIONS]", *arguments]))
+    page.text += "\n"
+    page.paragraphs(program.summary)
+    _write_commands(page, program.name, program.commands)
+    concerns: dict[str, list[Spec]] = {}
+    for spec in specs:
+        concerns.setdefault(spec.concern, []).append(spec)
+    for concern, members in concerns.items():
+        page.terms(concern, [(_name(spec), _describe(spec)) for spec in members])
+    page.terms("Common", _COMMON)
+    page.table("Exit status", [(str(code), meaning) for code, meaning in EXIT_STATUS.items()])
+    page.terms("Examples", [(_break_command(line, page.width - 2), text) for line, text in program.examples])
     for title, rows in program.legends:
-        page.write_table(title, rows)
-    if program.notes:
-        with page.section("Notes"):
-            page.write_text(program.notes)
-    return page.getvalue()
+        page.table(title, rows)
+    _write_notes(page, program.notes)
+    return page.text
 
 
 def render_overview(
     name: str, summary: str, commands: Sequence[tuple[str, str]], *, notes: str = "", columns: str = ""
 ) -> str:
     """Write the page of a command that is nothing but its subcommands; ``columns`` as of `render_help`."""
-    page = _page_for(columns)
-    page.write_usage(name, "COMMAND [OPTIONS]")
-    page.write_paragraph()
-    page.write_text(summary)
-    page.write_table("Commands", commands)
-    page.write_paragraph()
-    page.write_text(_HOW_TO_GO_ON.format(name=name))
-    page.write_table("Common", _COMMON[-2:])
+    page = _Page(columns)
+    page.usage(name, "COMMAND [OPTIONS]")
+    page.text += "\n"
+    page.paragraphs(summary)
+    _write_commands(page, name, commands)
+    page.table("Common", _COMMON[-2:])
+    _write_notes(page, notes)
+    return page.text
+
+
+def _write_commands(page: _Page, name: str, commands: Sequence[tuple[str, str]]) -> None:
+    page.table("Commands", commands)
+    if commands:
+        page.text += "\n"
+        page.paragraphs(f"'{name} COMMAND --help' shows a command's own flags.")
+
+
+def _write_notes(page: _Page, notes: str) -> None:
     if notes:
-        with page.section("Notes"):
-            page.write_text(notes)
-    return page.getvalue()
-
-
-def _page_for(columns: str) -> _Page:
-    asked = int(columns) if columns.isascii() and columns.isdigit() else _WIDTH
-    return _Page(width=max(_NARROWEST, min(asked, _WIDEST)))
+        page.section("Notes")
+        page.paragraphs(notes, "  ")
 
 
 def render_config(program: str, resolved: Sequence[Resolved]) -> str:
@@ -114,37 +108,54 @@ def render_config(program: str, resolved: Sequence[Resolved]) -> str:
 
 
 def _format_key(item: Resolved) -> str:
-    mark = "# " if item.spec.declared.is_secret else ""
+    mark = "# " if item.spec.is_secret else ""
     return f"{mark}{item.spec.name}: {_quote(item.show())}"
 
 
-def _group_by_concern(specs: Sequence[Spec]) -> dict[str, list[Spec]]:
-    concerns: dict[str, list[Spec]] = {}
-    for spec in specs:
-        concerns.setdefault(spec.concern, []).append(spec)
-    return concerns
+class _Page:
+    """A page in sections; no word is broken at a hyphen: keys and flags must be found by searching for them."""
 
+    def __init__(self, columns: str) -> None:
+        asked = int(columns) if columns.isascii() and columns.isdigit() else _WIDTH
+        self.width = max(_NARROWEST, min(asked, _WIDEST))
+        self.text = ""
 
-class _Page(click.HelpFormatter):
-    """Click's page, but no word is broken at a hyphen: keys and flags must be found by searching for them."""
+    def usage(self, name: str, arguments: str) -> None:
+        """Write how to call it."""
+        head = f"Usage: {name} "
+        self._fill(arguments, head, " " * len(head))
 
-    def write_text(self, text: str) -> None:
+    def section(self, title: str) -> None:
+        """Begin a section."""
+        self.text += f"\n{title}:\n"
+
+    def paragraphs(self, text: str, indent: str = "") -> None:
         """Write paragraphs, with an empty line between two."""
-        indent = " " * self.current_indent
-        self.write("\n".join(self._fill(part, indent, indent) for part in text.split("\n\n")))
+        for number, part in enumerate(text.split("\n\n")):
+            self.text += "\n" if number else ""
+            self._fill(part, indent, indent)
 
-    def write_table(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    def table(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Write a section of two columns; nothing where there are no rows."""
         if not rows:
             return
+        self.section(title)
         width = max(len(term) for term, _ in rows)
-        with self.section(title):
-            for term, text in rows:
-                head = f"{'':{self.current_indent}}{term:<{width}}  "
-                self.write(self._fill(text, head, " " * len(head)))
+        for term, text in rows:
+            head = f"  {term:<{width}}  "
+            self._fill(text, head, " " * len(head))
 
-    def _fill(self, text: str, first: str, following: str) -> str:
-        filled = textwrap.fill(
+    def terms(self, title: str, terms: Sequence[tuple[str, str]]) -> None:
+        """Write a section of terms, each on its own line above its text: flags of any length stay readable."""
+        if not terms:
+            return
+        self.section(title)
+        for term, text in terms:
+            self.text += textwrap.indent(f"{term}\n", "  ")
+            self.paragraphs(text, "      ")
+
+    def _fill(self, text: str, first: str, following: str) -> None:
+        self.text += textwrap.fill(
             text,
             self.width,
             initial_indent=first,
@@ -152,21 +163,7 @@ class _Page(click.HelpFormatter):
             break_on_hyphens=False,
             break_long_words=False,
         )
-        return f"{filled}\n"
-
-
-def _write_terms(page: _Page, title: str, terms: Sequence[tuple[str, str]]) -> None:
-    """Write a list of terms, each on its own line above its text: flags of any length stay readable."""
-    if not terms:
-        return
-    with page.section(title):
-        for term, text in terms:
-            page.write(textwrap.indent(f"{term}\n", " " * page.current_indent))
-            page.indent()
-            page.indent()
-            page.write_text(text)
-            page.dedent()
-            page.dedent()
+        self.text += "\n"
 
 
 def _break_command(line: str, room: int) -> str:
@@ -180,12 +177,8 @@ def _break_command(line: str, room: int) -> str:
 def _name(spec: Spec) -> str:
     if spec.is_argument:
         return spec.flag
-    short = "".join(f"{word}, " for word in (spec.declared.short, spec.declared.alias) if word)
-    return (
-        f"{short}{spec.flag}, --no-{spec.name}"
-        if spec.parser.is_switch
-        else f"{short}{spec.flag} {spec.parser.metavar}"
-    )
+    words = ", ".join(spec.words)
+    return words if spec.parser.is_switch else f"{words} {spec.parser.metavar}"
 
 
 def _describe(spec: Spec) -> str:
@@ -200,7 +193,7 @@ def _describe(spec: Spec) -> str:
         facts.append(f"env: {spec.env}")
     elif not spec.is_argument:
         facts.append("on the command line alone")
-    return f"{spec.declared.help} [{'; '.join(facts)}]"
+    return f"{spec.help} [{'; '.join(facts)}]"
 
 
 def _quote(text: str) -> str:

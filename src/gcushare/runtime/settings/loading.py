@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.command_line import CommandLine, parse_command_line
-from gcushare.runtime.settings.declare import CrossChecked, Program, Spec, group_of, list_specs
-from gcushare.runtime.settings.file import FileValues, SettingsFileError, parse_settings_file
+from gcushare.runtime.settings.declare import Program, Spec, group_of, list_specs
+from gcushare.runtime.settings.file import parse_settings_file
 from gcushare.runtime.settings.help_text import MASK, Resolved, render_config, render_help
 
 T = TypeVar("T")
@@ -31,33 +30,6 @@ class Answered(Exception):
         self.text = text
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A raw value and where it came from, in the words of an error message."""
-
-    text: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    line: CommandLine
-    environ: Mapping[str, str]
-    file: FileValues
-
-    def find(self, spec: Spec) -> _Given | None:
-        """Return the value of the strongest source that names this setting."""
-        if spec.name in self.line.values:
-            return _Given(self.line.values[spec.name], "argument" if spec.is_argument else f"flag {spec.flag}")
-        if spec.is_typed:
-            return None
-        if spec.env in self.environ:
-            return _Given(self.environ[spec.env], f"env {spec.env}")
-        if spec.name in self.file.values:
-            return _Given(self.file.values[spec.name], f"file {self.file.path} key {spec.name}")
-        return None
-
-
 def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str, str], read_file: ReadFile) -> T:
     """Build the program's settings from its arguments, environment and settings file.
 
@@ -73,17 +45,37 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
     """
     specs = list_specs(program.settings)
     line = parse_command_line(program.name, specs, argv)
-    if line.wants_help:
+    if "help" in line.actions:
         raise Answered(render_help(program, specs, environ.get("COLUMNS", "")))
-    if line.wants_version:
+    if "version" in line.actions:
         raise Answered(f"{program.name} {program.version}\n")
     problems: list[str] = []
-    file = _read_settings_file(line, environ, read_file, specs, problems)
-    resolved = _resolve(specs, _Sources(line, environ, file), problems)
+    path, in_file = _read_settings_file(line, environ, read_file, specs, problems)
+    resolved: list[Resolved] = []
+    for spec in specs:
+        if spec.name in line.values:
+            text, source = line.values[spec.name], "argument" if spec.is_argument else f"flag {spec.flag}"
+        elif spec.env and spec.env in environ:
+            text, source = environ[spec.env], f"env {spec.env}"
+        elif spec.name in in_file:
+            text, source = in_file[spec.name], f"file {path} key {spec.name}"
+        elif spec.is_required:
+            places = (
+                "on the command line" if spec.is_typed else f"as {spec.flag}, env {spec.env} or file key {spec.name}"
+            )
+            problems.append(f"{spec.flag} is required: give it {places}; accepted: {spec.parser.accepted}")
+            continue
+        else:
+            resolved.append(Resolved(spec, spec.default, "default"))
+            continue
+        try:
+            resolved.append(Resolved(spec, spec.parser.parse(text), source))
+        except ValueError as error:
+            problems.append(_describe_wrong_value(spec, text, source, str(error)))
     built = _build(program.settings, (), {item.spec.field_path: item.value for item in resolved}, problems)
     if problems:
         raise ConfigError(*problems)
-    if line.wants_config:
+    if "config" in line.actions:
         raise Answered(render_config(program.name, resolved))
     assert isinstance(built, program.settings), "every setting was read, or there would have been a problem"
     return built
@@ -91,66 +83,41 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
 
 def _read_settings_file(
     line: CommandLine, environ: Mapping[str, str], read_file: ReadFile, specs: Sequence[Spec], problems: list[str]
-) -> FileValues:
-    name = line.config_file if line.config_file is not None else environ.get(CONFIG_ENV, "")
-    source = "flag --config-file" if line.config_file is not None else f"env {CONFIG_ENV}"
-    if not name:
-        return FileValues("", {})
-    known = [spec.name for spec in specs if not spec.is_typed]
+) -> tuple[str, Mapping[str, str]]:
+    """Return the settings file's path, and the texts in it by setting name; none where none is named."""
+    path = line.config_file if line.config_file is not None else environ.get(CONFIG_ENV, "")
+    if not path:
+        return "", {}
     try:
-        return parse_settings_file(name, read_file(Path(name)), known)
+        content = read_file(Path(path))
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"{source}: {name!r} cannot be read: {error}; name a readable file or leave it out")
-    except SettingsFileError as error:
-        problems.extend(error.problems)
-        return error.understood
-    return FileValues(name, {})
+        source = "flag --config-file" if line.config_file is not None else f"env {CONFIG_ENV}"
+        problems.append(f"{source}: {path!r} cannot be read: {error}; name a readable file or leave it out")
+        return path, {}
+    return path, parse_settings_file(path, content, [spec.name for spec in specs if not spec.is_typed], problems)
 
 
-def _resolve(specs: Sequence[Spec], sources: _Sources, problems: list[str]) -> list[Resolved]:
-    resolved = []
-    for spec in specs:
-        given = sources.find(spec)
-        if given is not None:
-            try:
-                resolved.append(Resolved(spec, spec.parser.parse(given.text), given.source))
-            except ValueError as error:
-                problems.append(_describe_wrong_value(spec, given, str(error)))
-        elif spec.is_required:
-            problems.append(_describe_missing(spec))
-        else:
-            resolved.append(Resolved(spec, spec.default, "default"))
-    return resolved
-
-
-def _describe_wrong_value(spec: Spec, given: _Given, reason: str) -> str:
-    shown = repr(MASK) if spec.declared.is_secret else repr(given.text[:_SHOWN_VALUE])
-    cut = f" (cut, {len(given.text)} characters)" if len(given.text) > _SHOWN_VALUE else ""
-    near = difflib.get_close_matches(given.text, spec.parser.choices, n=1)
+def _describe_wrong_value(spec: Spec, text: str, source: str, reason: str) -> str:
+    shown = repr(MASK) if spec.is_secret else repr(text[:_SHOWN_VALUE])
+    cut = f" (cut, {len(text)} characters)" if len(text) > _SHOWN_VALUE else ""
+    near = difflib.get_close_matches(text, spec.parser.choices, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{given.source}: {shown}{cut} is {reason}; accepted: {spec.parser.accepted}{hint}"
-
-
-def _describe_missing(spec: Spec) -> str:
-    places = "on the command line" if spec.is_typed else f"as {spec.flag}, env {spec.env} or file key {spec.name}"
-    return f"{spec.flag} is required: give it {places}; accepted: {spec.parser.accepted}"
+    return f"{source}: {shown}{cut} is {reason}; accepted: {spec.parser.accepted}{hint}"
 
 
 def _build(cls: type, at: tuple[str, ...], values: Mapping[tuple[str, ...], Any], problems: list[str]) -> object:
-    """Build a settings class from its values, inner classes first; None where a value is missing."""
+    """Build a settings class from its values, inner classes first; None where a value is missing.
+
+    A class whose values must also fit each other has ``find_conflicts``, which yields one sentence per conflict: the
+    settings, their values, what to do.
+    """
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         here = (*at, field.name)
         inner = group_of(field)
-        if inner is not None:
-            arguments[field.name] = _build(inner.cls, here, values, problems)
-            if arguments[field.name] is None:
-                return None
-        elif here in values:
-            arguments[field.name] = values[here]
-        else:
+        arguments[field.name] = values.get(here) if inner is None else _build(inner.cls, here, values, problems)
+        if arguments[field.name] is None and here not in values:
             return None
     built = cls(**arguments)
-    if isinstance(built, CrossChecked):
-        problems.extend(built.find_conflicts())
+    problems.extend(getattr(built, "find_conflicts", tuple)())
     return built

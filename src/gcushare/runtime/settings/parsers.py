@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -94,14 +94,7 @@ def boolean() -> Parser[bool]:
 def maybe_boolean() -> Parser[bool | None]:
     """Read a switch that may also be left to the surroundings: unset is None."""
     plain = boolean()
-
-    def parse(raw: str) -> bool | None:
-        return plain.parse(raw) if raw else None
-
-    def show(value: bool | None) -> str:
-        return "" if value is None else plain.show(value)
-
-    return Parser(plain.metavar, plain.accepted, parse, show, is_switch=True)
+    return replace(optional(plain, ""), accepted=plain.accepted, inner="", is_switch=True)
 
 
 def choice(members: type[E]) -> Parser[E]:

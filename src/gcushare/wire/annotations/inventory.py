@@ -1,4 +1,4 @@
-"""The inventory annotation: one node's cards as JSON, written by the plugin, read by everybody else.
+"""The inventory annotation: one node's cards as JSON, written by the plugin, read by all others.
 
 A version number leads; a reader refuses a version it does not know instead of guessing. Unknown fields are skipped,
 so that a newer plugin may add some. Whoever may patch a Node may have written it: it is read within the documented
@@ -23,7 +23,7 @@ from gcushare.core.cards import (
 )
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.units import parse_memory_unit
-from gcushare.wire.foreign import ANNOTATION_BYTES, Count, Int, JsonDoor
+from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder, Count, Int
 from gcushare.wire.kubelet.device_ids import MAX_CARDS, check_fits_kubelet
 
 INVENTORY_VERSION = 1
@@ -89,7 +89,7 @@ class _InventoryDocument(msgspec.Struct, omit_defaults=True, frozen=True):
     )
 
 
-INVENTORY = JsonDoor(_InventoryDocument, "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
+INVENTORY = BoundedJsonDecoder(_InventoryDocument, "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
 _encoder = msgspec.json.Encoder()
 
 

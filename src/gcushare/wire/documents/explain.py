@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gcushare.core.explanation_text import describe_asked, describe_help, describe_request, describe_room
-from gcushare.core.explanations import Explanation, NodeClass, Remedy
+from gcushare.core.explain.reasons import Explanation, NodeClass, Remedy
+from gcushare.core.explain.text import describe_asked, describe_help, describe_request, describe_room
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.wire.documents.ways_out import describe_ways_out
-from gcushare.wire.foreign import OBJECT_BYTES, Int, JsonDoor
+from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -104,25 +104,36 @@ class ExplainDocument(_Document, frozen=True):
     asked: AskedDocument | None = None
     nodes_weighed: Int = 0
     nodes_hopeful: Int = 0
+    over_use: str = ""
 
 
-EXPLANATION = JsonDoor(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
+EXPLANATION = BoundedJsonDecoder(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
 _encoder = msgspec.json.Encoder()
 
 
-def explain_bound(assignment: Assignment, problem: str = "") -> ExplainDocument:
-    """Describe a pod that has a node."""
+def explain_bound(assignment: Assignment, problem: str = "", over_use: str = "") -> ExplainDocument:
+    """Describe a pod that has a node; ``over_use``: what it uses beyond its grant, in words."""
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
     is_whole = any(grant.whole for grant in assignment.grants)
     amount = f"whole ({assignment.units} units)" if is_whole else f"{assignment.units} units"
     summary = problem or f"bound to {assignment.node}: {words}, {amount}"
     pod = assignment.pod
-    return ExplainDocument(pod.namespace, pod.name, pod.uid, "bound", summary, assignment.node, cards, assignment.units)
+    return ExplainDocument(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        "bound",
+        f"{summary}; over its grant: {over_use}" if over_use else summary,
+        assignment.node,
+        cards,
+        assignment.units,
+        over_use=over_use,
+    )
 
 
 def explain_refused(pod: PodRef, problem: str) -> ExplainDocument:
-    """Describe a pod whose request cannot be granted by anybody."""
+    """Describe a pod whose request cannot be granted by any node."""
     return ExplainDocument(pod.namespace, pod.name, pod.uid, "refused", problem, can_ever_fit=False)
 
 

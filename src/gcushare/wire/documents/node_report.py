@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.contracts import REPORT_KEY_PREFIX, Calls
-from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
+from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 
-NODE_REPORT = JsonDoor(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
+NODE_REPORT = BoundedJsonDecoder(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
 """A node's report: ``state``, ``reason`` and ``calls``."""
 UNKNOWN = "unknown"
 

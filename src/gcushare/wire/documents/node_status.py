@@ -1,14 +1,14 @@
 """A device plugin's /status: what one node believes of its cards and pods, as a document.
 
 Written by the plugin, read by ``--status``, ``gcushare cards`` and ``gcushare doctor``, which may be of another
-release: fields are only added, and one that the first plugin did not tell has a default.
+release: fields are only added, and one that the first plugins did not report has a default.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from gcushare.wire.foreign import Count, JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder, Count
 
 MAX_STATUS_BYTES = 64 << 20
 """Far above the status of a node that is full of pods (some 300 KB): what never ends is no status."""
@@ -19,7 +19,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UseStatus(_Document, frozen=True):
-    """What a card is really doing; null is what its library does not tell. ``processes``: bytes by host process id."""
+    """What a card is really doing; null is not reported. ``processes``: bytes by host process id."""
 
     memory_used_bytes: Count | None = None
     temperature_celsius: float | None = None
@@ -42,7 +42,7 @@ class ClosureStatus(_Document, frozen=True):
 class CardStatus(_Document, frozen=True):
     """One card: ``lost_bytes`` fit no whole unit, ``promised_units`` are kept for pods that were not admitted yet.
 
-    ``mode`` is free, shared or whole ("" from a plugin that does not tell), ``holders`` the pods that hold the card or
+    ``mode`` is free, shared or whole ("" where not reported), ``holders`` the pods that hold the card or
     for which it is kept, ``use`` null until the card was read, ``unattributed_bytes`` those of processes that belong to
     no pod of this status, null where that is unknown. ``unrecorded_units`` are those of ``held_units`` that no pod's
     record names.
@@ -79,13 +79,34 @@ class LeftOutStatus(_Document, frozen=True):
     reason: str
 
 
+class PodOverUse(_Document, frozen=True):
+    """That a pod is over its grant of a card. ``since`` is a time as Kubernetes writes it, ``peak_bytes`` the most."""
+
+    used_bytes: Count
+    granted_bytes: Count
+    peak_bytes: Count
+    since: str
+
+
+class OverUseStatus(_Document, frozen=True):
+    """What is done about pods over their grant: ``action`` is ``report`` or ``evict``.
+
+    ``last``: what became of the last decision to evict a pod. ``passed_over``: why each of the others is not evicted.
+    """
+
+    action: str
+    dry_run: bool = False
+    last: str = ""
+    passed_over: dict[str, str] = {}
+
+
 class PodStatus(_Document, frozen=True):
     """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet.
 
     ``recorded_cards`` are empty without a record (the first plugins wrote null). ``cards`` are those that it
     holds, or that are kept for it; ``whole`` says that it has all of each.
     ``used_by_card`` are the bytes that its processes really use: null where the plugin does not report whose processes
-    are, and without a card whose library does not list them.
+    are, and without a card whose library does not list them. ``over_use``: by card, while it is over; null likewise.
     """
 
     pod: str
@@ -99,6 +120,7 @@ class PodStatus(_Document, frozen=True):
     cards: tuple[Count, ...] = ()
     whole: bool = False
     used_by_card: dict[Count, Count] | None = None
+    over_use: dict[Count, PodOverUse] | None = None
 
 
 class UnreadableStatus(_Document, frozen=True):
@@ -112,7 +134,7 @@ class NodeStatus(_Document, frozen=True, kw_only=True):
     """The whole. ``problems`` is by the part that has one, and empty when all is well.
 
     ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it is
-    does not report what each pod uses: "" where it is, null where it was not asked for.
+    does not report what each pod uses: "" where it is, null where it was not asked for. ``over_use`` null likewise.
     """
 
     version: str
@@ -132,9 +154,10 @@ class NodeStatus(_Document, frozen=True, kw_only=True):
     corrections: Count
     modes: tuple[str, ...] = ()
     pod_use: str | None = None
+    over_use: OverUseStatus | None = None
 
 
-NODE_STATUS = JsonDoor(NodeStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
+NODE_STATUS = BoundedJsonDecoder(NodeStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
 
 
 def parse_node_status(body: bytes) -> NodeStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gcushare.core.explanations import Verdict
+from gcushare.core.explain.reasons import Verdict
 from gcushare.wire.annotations.keys import CARDS
 from gcushare.wire.pods import MAX_CARDS_PER_POD
 

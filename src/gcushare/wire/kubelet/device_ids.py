@@ -89,11 +89,6 @@ def decode_device_id(device_id: str) -> tuple[int, int]:
     return card_index, first * _PER_FIRST_CHARACTER + _VALUE[device_id[1]] * _BASE + _VALUE[device_id[2]]
 
 
-def card_of_device_id(device_id: str) -> int:
-    """The card index of an id of this layout; ``is_device_id`` says so beforehand."""
-    return _CARD_OF_FIRST[device_id[0]]
-
-
 def is_device_id(device_id: str) -> bool:
     """Whether an id is of this layout."""
     return (

@@ -38,18 +38,11 @@ _UNHEALTHY = b"\x12\x09Unhealthy"
 _IS_CARD = tuple(bytes(code == index for code in range(256)) for index in range(MAX_CARDS))
 
 
-def encode_device_list(healthy: Sequence[str], unhealthy: Sequence[str]) -> bytes:
-    """Encode a ListAndWatchResponse of ids of this layout.
-
-    The word for an unhealthy id is two bytes longer than the other; where that would carry the message over the
-    kubelet's limit it is left out, which the kubelet reads as unhealthy too.
-    """
-    is_brief = must_be_brief(len(healthy), len(unhealthy))
-    return encode_devices(healthy, is_healthy=True) + encode_devices(unhealthy, is_healthy=False, is_brief=is_brief)
-
-
 def must_be_brief(healthy: int, unhealthy: int) -> bool:
-    """Whether a list of so many ids only fits the kubelet's limit without the word for unhealthy."""
+    """Whether a list of so many ids only fits the kubelet's limit without the word for unhealthy.
+
+    That word is two bytes longer than the other; an id without it is unhealthy for the kubelet too.
+    """
     longer = len(_UNHEALTHY) - len(_HEALTHY)
     return healthy * DEVICE_BYTES + unhealthy * (DEVICE_BYTES + longer) > KUBELET_MESSAGE_LIMIT_BYTES
 
@@ -90,13 +83,17 @@ class DeviceIds:
 
     def positions_of_card(self, card_index: int) -> Iterable[int]:
         """Byte offsets in ``run`` of the entries of one card."""
-        mask = self.run[2::_STRIDE].translate(CARD_OF_FIRST_BYTE).translate(_IS_CARD[card_index])
+        mask = self.card_of_each().translate(_IS_CARD[card_index])
         return compress(range(0, len(self.run), _STRIDE), mask)
 
     def of_card(self, card_index: int, limit: int) -> list[bytes]:
         """Up to ``limit`` entries (tag, length and id) of one card, in the order sent."""
         run = self.run
         return [run[position : position + _STRIDE] for position in islice(self.positions_of_card(card_index), limit)]
+
+    def first(self, limit: int) -> list[str]:
+        """Some of the ids as text, for a log."""
+        return DeviceIds(self.run[: limit * _STRIDE], self.foreign[:limit]).text()[:limit]
 
     def text(self) -> list[str]:
         """Every id as text; an object for each, so off the hot path."""

@@ -1,0 +1,141 @@
+"""Command lines of the Go programs that ours replace: their flags are understood, with one note about each.
+
+Go's ``flag`` package takes one dash or two, ``-flag=value`` or ``-flag value``, and ``-flag`` alone for a switch. glog
+and klog add their own to every program. Flags that we have under the same name are ours, whatever the dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gcushare.core.errors import ConfigError
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What an old flag comes to: our own words instead, and what is said of it."""
+
+    words: tuple[str, ...]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class OldFlag:
+    """A flag of an older program. ``read`` takes its value; ``is_switch``: it may stand without one."""
+
+    read: Callable[[str], Understood]
+    is_switch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A command line in our flags, and one note for each that was another's."""
+
+    argv: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def left_out(why: str, *, is_switch: bool = False) -> OldFlag:
+    """A flag that has no counterpart and needs none. Its value is not repeated: it may be a secret."""
+    return OldFlag(lambda _value: Understood((), f"is left out: {why}"), is_switch)
+
+
+def refused_switch(why: str) -> OldFlag:
+    """A switch that is left out where it is off, and refused where it is on."""
+
+    def read(value: str) -> Understood:
+        if value in _TRUE:
+            raise ValueError(why)
+        return Understood((), "is left out: it is off")
+
+    return OldFlag(read, is_switch=True)
+
+
+def refused(why: str) -> OldFlag:
+    """A flag that asks for something that there is not."""
+
+    def read(_value: str) -> Understood:
+        raise ValueError(why)
+
+    return OldFlag(read)
+
+
+def _verbosity(value: str) -> Understood:
+    if not value.isdecimal():
+        raise ValueError("its value is a whole number, such as 5")
+    level = "debug" if int(value) >= 4 else "info"
+    return Understood((f"--log-level={level}",), f"is taken as --log-level={level}")
+
+
+def _log_dir(value: str) -> Understood:
+    return Understood((f"--log-dir={value}",), "is taken as --log-dir")
+
+
+_ON_STDERR = "the log goes to stderr always, and to --log-dir"
+GLOG_FLAGS: Mapping[str, OldFlag] = {
+    "logtostderr": left_out(_ON_STDERR, is_switch=True),
+    "alsologtostderr": left_out(_ON_STDERR, is_switch=True),
+    "stderrthreshold": left_out("--log-level holds for stderr and the file alike"),
+    "v": OldFlag(_verbosity),
+    "vmodule": left_out("--log-level holds for all modules"),
+    "log_dir": OldFlag(_log_dir),
+    "log_backtrace_at": left_out("unexpected errors are logged with their stack always"),
+}
+
+
+def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag] = GLOG_FLAGS) -> Translated:
+    """Rewrite the arguments of an older program.
+
+    Args:
+        argv: the arguments after the program's name.
+        known: the names of our own flags, without dashes; with one dash they are accepted too.
+        old: the others' flags by name.
+
+    Raises:
+        ConfigError: a flag that asks for what there is not, or whose value is none.
+    """
+    words: list[str] = []
+    notes: list[str] = []
+    problems: list[str] = []
+    for flag, value, given in _split(argv, known, old):
+        if flag is None:
+            words.extend(given)
+            continue
+        try:
+            understood = old[flag].read(value)
+        except ValueError as error:
+            problems.append(f"flag {given[0].partition('=')[0]} is not accepted: {error}")
+            continue
+        words.extend(understood.words)
+        notes.append(f"{given[0].partition('=')[0]} {understood.note}")
+    if problems:
+        raise ConfigError(*problems)
+    return Translated(tuple(words), tuple(notes))
+
+
+def _split(
+    argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag]
+) -> Iterator[tuple[str | None, str, tuple[str, ...]]]:
+    """Yield an old flag with its value, or None with words that stay; both with the words as they were given."""
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            yield None, "", (word, *rest)
+            return
+        name, has_value, value = word.lstrip("-").partition("=")
+        dashes = len(word) - len(word.lstrip("-"))
+        if dashes not in (1, 2) or not name:
+            yield None, "", (word,)
+        elif name in known or name.removeprefix("no-") in known:
+            yield None, "", (f"--{word.lstrip('-')}",)
+        elif name not in old:
+            yield None, "", (word,)
+        elif has_value or (old[name].is_switch):
+            yield name, value if has_value else "true", (word,)
+        else:
+            value = rest.pop(0) if rest else ""
+            yield name, value, (word, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.cards.process_owners import ProcOwners
+from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.allocation.allocator import CardAllocator
@@ -22,6 +24,7 @@ from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.kubernetes import (
+    ApiEvictor,
     ApiPatcher,
     EventAnnouncer,
     NodeHandler,
@@ -29,10 +32,14 @@ from gcushare.device_plugin.kubernetes import (
     decode_node,
     decode_pod,
 )
+from gcushare.device_plugin.mps.limits import make_limiter
+from gcushare.device_plugin.mps.state import MpsFolders
+from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.card_monitor import open_monitor
+from gcushare.device_plugin.node.doors import NodeDoors
 from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import make_parts
+from gcushare.device_plugin.node.parts import make_parts, open_monitor
+from gcushare.device_plugin.over_use.over_use import OverUseParts, Ports, make_over_use
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
@@ -44,7 +51,7 @@ from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.health import Heartbeat
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.logs import fields
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
@@ -71,41 +78,55 @@ class ResourceEndpoint:
 class PluginApp:
     """One node's plugin for one vendor; ``server`` is set once it listens, ``observed`` is what it shows of itself.
 
-    ``facts_timeout_s`` is how long its start waits for the API server, whichever facts are missing then.
+    ``facts_timeout_s`` is how long its start waits for the API server, whichever facts are missing then. ``doors`` are
+    the machine's own by default.
     """
 
     facts_timeout_s = FACTS_TIMEOUT_S
 
-    def __init__(self, settings: PluginSettings, client: KubeClient, metrics: PluginMetrics | None = None) -> None:
+    def __init__(
+        self,
+        settings: PluginSettings,
+        client: KubeClient,
+        metrics: PluginMetrics | None = None,
+        doors: NodeDoors | None = None,
+    ) -> None:
         self._settings = settings
+        self._doors = doors or NodeDoors()
+        clock = self._doors.clock
         self._vendor = settings.cards.vendor
         self._client = client
         self._node_name = settings.kubelet.node_name
-        self._recorder = EventRecorder(client, COMPONENT, host=self._node_name)
+        self._recorder = EventRecorder(client, COMPONENT, host=self._node_name, clock=clock)
         self.metrics = metrics or PluginMetrics()
         self.server: RunningServer | None = None
-        self._reader = PodResourcesReader(
+        self._reader = self._doors.record or PodResourcesReader(
             self._vendor.memory_resource,
             whole=self._vendor.whole_card_resource,
             pod_resources_socket=settings.kubelet.pod_resources_socket,
             checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
-            clock=time.monotonic,
+            clock=clock.monotonic,
         )
+        self._limiter = make_limiter(settings.limits)
         self._parts = make_parts(
             settings,
             self._reader,
             ApiPatcher(client, self._node_name),
             EventAnnouncer(self._recorder, self._node_name),
+            clock,
+            self._limiter,
         )
         unit = settings.cards.memory_unit or self._vendor.default_unit
         self._agent = NodeAgent(
             Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode),
             self._parts,
-            clock=time.monotonic,
+            clock=clock.monotonic,
         )
         self._endpoints = tuple(self._make_endpoint(part) for part in settings.cards.mode.parts)
-        self._monitor = open_monitor(settings, self._agent.cards_changed)
+        self._monitor = open_monitor(settings, self._cards_changed, clock.monotonic, self._doors.cards)
+        self._mps = self._make_mps()
         self._pod_use = self._make_pod_use()
+        self._over_use = self._make_over_use()
         self._make_watches()
         self.observed = self._observe()
         self.metrics.follow(self.observed)
@@ -113,7 +134,7 @@ class PluginApp:
     def _make_endpoint(self, part: str) -> ResourceEndpoint:
         """Serve one of the ways in which this node's cards are granted."""
         parts, vendor, directory = self._parts, self._vendor, self._settings.kubelet.device_plugin_dir
-        pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S)
+        pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._doors.clock.monotonic)
         devices: DeviceList = parts.memory_devices
         allocator: CardAllocator = parts.allocator
         settings = EndpointSettings(directory, vendor.memory_resource, vendor.plugin_socket)
@@ -136,13 +157,44 @@ class PluginApp:
             find_conflict=conflicts.find if conflicts is not None else None,
             on_registered=parts.reconciler.check_soon,
             on_turn=pulse.beat,
+            sockets=self._doors.sockets,
         )
         return ResourceEndpoint(part, endpoint, pulse)
 
     def _make_pod_use(self) -> PodMemoryMonitor | None:
         cards = self._settings.cards
         return (
-            PodMemoryMonitor(self._monitor, self._parts.store, ProcOwners(cards.proc_root)) if cards.pod_use else None
+            PodMemoryMonitor(self._monitor, self._parts.store, ProcOwners(cards.proc_root), own_pid=os.getpid())
+            if cards.pod_use
+            else None
+        )
+
+    def _make_mps(self) -> MpsWatch | None:
+        if self._limiter is None:
+            return None
+        return MpsWatch(
+            MpsFolders(self._settings.limits.mps_root),
+            self._limiter,
+            self._parts.store.entries.values,
+            self._parts.announcer,
+            lambda: self._cards_changed(self._monitor.snapshot) if self._monitor.looks else None,
+            wall_clock_s=time.time,
+        )
+
+    def _cards_changed(self, cards: CardsSnapshot) -> None:
+        """Offer the cards as they are, but those whose memory was to be limited and cannot be."""
+        self._agent.cards_changed(cards if self._limiter is None else self._limiter.close_cards(cards))
+
+    def _make_over_use(self) -> OverUseParts:
+        parts = self._parts
+        return make_over_use(
+            self._settings.over_use,
+            self._pod_use,
+            self._monitor,
+            parts.store,
+            Ports(ApiPatcher(self._client, self._node_name), parts.announcer, ApiEvictor(self._client)),
+            inventory=lambda: self._agent.inventory,
+            longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
         )
 
     def _make_watches(self) -> None:
@@ -153,6 +205,8 @@ class PluginApp:
             decode=decode_pod,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
+            clock=self._doors.clock,
+            rng=self._doors.rng,
         )
         self._node = Reflector(
             self._client,
@@ -160,6 +214,8 @@ class PluginApp:
             NodeHandler(self._agent),
             decode=decode_node,
             selector=Selector(fields=f"metadata.name={self._node_name}"),
+            clock=self._doors.clock,
+            rng=self._doors.rng,
         )
 
     def _observe(self) -> Observed:
@@ -176,11 +232,13 @@ class PluginApp:
             states=lambda: self._monitor.states,
             watch_age_s=lambda: self._pods.age_s,
             pod_use=self._pod_use,
+            over_use=self._over_use,
+            mps=self._mps,
         )
 
     async def run(self, shutdown: Shutdown) -> int:
         """Run until the shutdown; returns the exit code."""
-        server = self.server = await start_server(self._web(), self._settings.serve)
+        server = self.server = await self._doors.serve(self._web(), self._settings.serve)
         self.metrics.registry.register(CertificateCollector([server]))
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
         try:
@@ -199,6 +257,13 @@ class PluginApp:
         tasks.start("cards", self._run_cards())
         if self._pod_use is not None:
             tasks.start("use per pod", self._pod_use.run())
+        else:
+            tasks.start("over-use", self._over_use.follow(self._monitor))
+        if self._mps is not None:
+            tasks.start("MPS daemon", self._mps.run())
+        tasks.start("over-use notes", self._over_use.notes.run())
+        if self._over_use.evictor is not None:
+            tasks.start("over-use evictions", self._over_use.evictor.run())
         tasks.start("kubelet record", self._parts.reconciler.run_checks())
         tasks.start("pod records", self._parts.reconciler.writer.run())
         tasks.start("node publishing", self._parts.publisher.run())
@@ -212,10 +277,12 @@ class PluginApp:
 
     async def _run_cards(self) -> None:
         await self._wait_for_facts()
+        if self._mps is not None:
+            self._mps.look()
         await self._monitor.look()
         if self._settings.cards.fail_without_cards and not self._monitor.states:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
-        self._agent.cards_changed(self._monitor.snapshot)
+        self._cards_changed(self._monitor.snapshot)
         await self._monitor.run()
 
     async def _wait_for_facts(self) -> None:

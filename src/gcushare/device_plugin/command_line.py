@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import TextIO
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
+from gcushare.device_plugin.old_command_lines import OLD_FLAGS
 from gcushare.device_plugin.settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
@@ -40,19 +43,46 @@ def main(surroundings: Surroundings | None = None) -> int:
             return _answer(around, lambda: print_status(settings.serve, around.stdout))
         if settings.actions.remove_from_node:
             return _answer(around, lambda: _remove(settings, around))
+        if settings.actions.run_mps_daemon:
+            return _run_mps_daemon(settings)
         from gcushare.device_plugin.app import run_plugin
         from gcushare.runtime.shutdown import run
 
         return run(lambda shutdown: run_plugin(settings, shutdown))
 
-    return run_program(PROGRAM, start, log_settings=_log_settings, surroundings=around)
+    return run_program(PROGRAM, start, log_settings=_log_settings, surroundings=around, old_flags=OLD_FLAGS)
+
+
+def main_gpushare(surroundings: Surroundings | None = None) -> int:
+    """Run it as ``gpushare-device-plugin-v2``: NVIDIA cards, and that program's surroundings; returns the exit code."""
+    around = surroundings or Surroundings()
+    environ = dict(around.environ)
+    # Its manifests name a kubeconfig of the host that is not mounted; it then used the pod's service account.
+    named = environ.get("KUBECONFIG", "")
+    if named and not Path(named).exists():
+        around.stderr.write(f"note: KUBECONFIG={named} is left out: there is no such file here\n")
+        del environ["KUBECONFIG"]
+    return main(replace(around, argv=("--vendor=aliyun", *around.argv), environ=environ))
 
 
 def _log_settings(settings: PluginSettings) -> LogSettings:
-    """A command that answers on stdout writes no log file beside that of the plugin that runs."""
+    """A command that answers on stdout writes no log file beside that of the plugin that runs; nor does the daemon."""
+    if settings.actions.run_mps_daemon:
+        return replace(settings.log, log_dir=None)
     if settings.actions.status or settings.actions.remove_from_node:
         return LogSettings(log_dir=None, log_level=LogLevel.ERROR)
     return settings.log
+
+
+def _run_mps_daemon(settings: PluginSettings) -> int:
+    from gcushare.device_plugin.mps.daemon import run_mps_daemon
+    from gcushare.device_plugin.mps.state import MpsFolders
+    from gcushare.runtime.shutdown import run
+
+    limits, proc = settings.limits, settings.cards.proc_root
+    return run(
+        lambda shutdown: run_mps_daemon(MpsFolders(limits.mps_root), limits.mps_control, shutdown, proc_root=proc)
+    )
 
 
 def _answer(around: Surroundings, work: Callable[[], int]) -> int:

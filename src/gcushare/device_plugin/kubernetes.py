@@ -8,7 +8,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.patches import PodIdentity
+from gcushare.wire.kubernetes_versions import eviction_version
 from gcushare.wire.objects import NODE, POD, Node, ObjectReference, Pod
 
 
@@ -19,9 +19,9 @@ class ApiPatcher:
         self._client = client
         self._node_name = node_name
 
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
-        """Write a pod's record; exactly this uid's."""
-        await self._client.patch_pod_annotations(PodIdentity(pod.namespace, pod.name, pod.uid), annotations)
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
+        """Write a pod's record, or take annotations away; exactly this uid's."""
+        await self._client.patch_pod_annotations(pod, annotations)
 
     async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
         """Write annotations of the Node."""
@@ -30,6 +30,20 @@ class ApiPatcher:
     async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
         """Write resources into the Node's status."""
         await self._client.patch_node_capacity(self._node_name, capacity)
+
+
+class ApiEvictor:
+    """Evicts pods: an ``EvictionClient``."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._version = ""
+
+    async def evict(self, pod: PodRef) -> None:
+        """Ask for a pod's eviction; exactly this uid's."""
+        if not self._version:
+            self._version = eviction_version(await self._client.version())
+        await self._client.evict_pod(pod, version=self._version)
 
 
 class EventAnnouncer:

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
+from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.device_plugin.allocation.response import Strategy
-from gcushare.device_plugin.node.inventory import AUTO_UNIT, NO_RESERVE, Mode, Reserve
-from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S
+from gcushare.device_plugin.choices import AUTO_UNIT, DEFAULT_LONGEST_WAIT_S, NO_RESERVE, Mode, Reserve, Strategy
+from gcushare.device_plugin.mps.settings import MPS_LIBRARY, MemoryLimit, MpsSettings
+from gcushare.device_plugin.node.card_count import CardCount
+from gcushare.device_plugin.over_use.settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
-from gcushare.vendors import ENFLAME, VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 
 COMPONENT = DEVICE_PLUGIN
@@ -57,7 +59,7 @@ class CardSettings:
 
     vendor: Vendor = setting(
         _vendor(),
-        default=ENFLAME,
+        default=DEFAULT_VENDOR,
         help="Whose resource, annotations and variables are used: "
         f"{' or '.join(vendor.memory_resource for vendor in VENDORS)}.",
     )
@@ -69,26 +71,31 @@ class CardSettings:
         "free, shared or whole, never two at a time. whole needs no scheduler extender.",
     )
     cards: str = setting(
-        parsers.text("SOURCE", accepted="auto, efml, nvml or simulated:FILE"),
+        parsers.text("SOURCE", accepted=" or ".join(SOURCES)),
         default="auto",
         help="Where the cards come from. auto asks the vendors' libraries and says what it found and why it passed "
         "over the rest; a simulated file is followed live.",
     )
-    efml_library: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "the usual places"),
-        default=None,
-        help="Enflame's management library.",
-    )
-    nvml_library: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "the usual places"),
-        default=None,
-        help="NVIDIA's management library.",
+    card_library: tuple[str, ...] = setting(
+        parsers.comma_list(parsers.text("NAME=FILE", accepted=" or ".join(LIBRARY_FORMS))),
+        default=(),
+        help="A vendor's management library that is not in the usual places, such as efml=/opt/libefml.so.",
     )
     memory_unit: str | None = setting(
         parsers.optional(parsers.one_of(*MEMORY_UNIT_NAMES, AUTO_UNIT), "the vendor's own unit"),
         default=None,
-        help="The amount of memory that 1 in a pod's request stands for. The default is 1 (GB) for enflame and GiB for "
-        "aliyun; auto takes the finest that the kubelet's 4 MiB message limit lets through.",
+        help="The amount of memory that 1 in a pod's request stands for. The default is "
+        f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
+        "the finest that the kubelet's 4 MiB message limit lets through.",
+    )
+    card_count: CardCount = setting(
+        parsers.choice(CardCount),
+        default=CardCount.AUTO,
+        help="What the Node's capacity shows as the number of cards "
+        f"({' or '.join(vendor.count_resource for vendor in VENDORS)}). kube-scheduler and the kubelet count pods that "
+        "ask for it against that number: with exact no more of them run on a node than it has cards; thousands shows "
+        "1k for each card, so that such pods share cards like any other. auto: exact for enflame, whose pods do not "
+        "ask for it, thousands for aliyun, whose pods do.",
     )
     reserve: Reserve = setting(
         _reserve(),
@@ -189,8 +196,16 @@ class KubeletSettings:
     device_list_strategy: tuple[Strategy, ...] = setting(
         parsers.comma_list(parsers.choice(Strategy)),
         default=(Strategy.ENV,),
-        help="How a container gets its card: env (the container toolkits' variable), devices (the device nodes, no "
-        "toolkit needed), cdi (names of a CDI specification that the plugin writes); several with commas.",
+        help="How a container gets its card: env (the container toolkits' variable), devices (the device nodes without "
+        "the driver's files, for images that bring its libraries), cdi (names of a CDI specification that the plugin "
+        "writes, for runtimes with CDI enabled); several with commas.",
+    )
+    driver_dirs: tuple[Path, ...] = setting(
+        parsers.comma_list(parsers.path("DIR")),
+        default=(),
+        help="With the strategy devices: directories or files of the driver on the host, such as /usr/local/nvidia or "
+        "/usr/lib/libefml.so, that every container with a card gets read-only at the same place. The container "
+        "toolkits bring these themselves with env.",
     )
     cdi_dir: Path = setting(
         parsers.path("DIR"),
@@ -218,10 +233,20 @@ class ActionSettings:
         "socket left behind; then exit. Refused while the plugin runs here. Repeatable.",
     )
 
+    run_mps_daemon: bool = setting(
+        parsers.boolean(),
+        default=False,
+        typed=True,
+        help="Run the MPS control daemon of this node until it is ended, in a container of its own beside the plugin "
+        "that runs with --memory-limit mps: its folders, its health, its state for the plugin.",
+    )
+
     def find_conflicts(self) -> Iterator[str]:
         """One of them at a time."""
-        if self.status and self.remove_from_node:
-            yield "flags --status and --remove-from-node exclude each other: give one of them"
+        names = ("status", "remove_from_node", "run_mps_daemon")
+        given = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name)]
+        if len(given) > 1:
+            yield f"flags {' and '.join(given)} exclude each other: give one of them"
 
 
 @settings
@@ -230,8 +255,21 @@ class PluginSettings:
 
     actions: ActionSettings = group(ActionSettings)
     cards: CardSettings = group(CardSettings)
+    over_use: OverUseSettings = group(OverUseSettings)
+    limits: MpsSettings = group(MpsSettings)
     health: HealthSettings = group(HealthSettings)
     kubelet: KubeletSettings = group(KubeletSettings)
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=PLUGIN_PORT)
     log: LogSettings = group(LogSettings)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """No pod is evicted on figures that are not read, and a dry run needs something to rehearse."""
+        is_evicting = self.over_use.over_use is Action.EVICT
+        if is_evicting and not self.cards.pod_use:
+            yield "--over-use evict needs --pod-use: what each pod uses is not known without it"
+        if self.limits.memory_limit is MemoryLimit.MPS and self.cards.vendor.library.name != MPS_LIBRARY:
+            able = " or ".join(vendor.name for vendor in VENDORS if vendor.library.name == MPS_LIBRARY)
+            yield f"--memory-limit mps limits memory of NVIDIA cards: give --vendor {able}, or --memory-limit none"
+        if self.over_use.dry_run and not is_evicting:
+            yield "--dry-run says what --over-use evict would do: give that too, or leave --dry-run out"

@@ -25,6 +25,9 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 logger = logging.getLogger(__name__)
 
+MOST_IDS_LOGGED = 64
+"""Of what one container is given, at debug; a large pod has thousands."""
+
 RECORD_PATIENCE_S = 0.15
 """How long a call waits for the kubelet's record of the one before, where the two may be for one pod: that record shows
 an allocation after 6 to 25 ms."""
@@ -123,11 +126,15 @@ class CardAllocator(abc.ABC):
                 cards than the container may have, or another layout.
         """
         inventory = self._require_inventory()
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("allocating %s", fields(count=len(ids), ids=",".join(ids.first(MOST_IDS_LOGGED))))
         counts = self._count(ids)
         candidate = self._find_meant(sum(counts.values()), counts)
         known = {card.index: card for card in inventory.cards}
         _check_there(counts, known)
         self._check(counts, candidate)
+        if not self.is_whole:
+            self._responses.check(known[index] for index in counts)
         uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
         self._store.note_allocated(
             uid, container, counts, self._clock(), whole=self.is_whole, ids=None if self.is_whole else ids

@@ -15,6 +15,7 @@ from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.allocation.allocator import CardAllocator, Preference
 from gcushare.device_plugin.allocation.response import Grant
 from gcushare.device_plugin.pods.pod import CardCounts
+from gcushare.wire.annotations.keys import COMPUTE_SHARE, PROPORTIONAL
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign
 
 
@@ -62,12 +63,22 @@ class MemoryAllocator(CardAllocator):
 
     def _grant(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
         """With the sum of the whole pod, where every pod that can be meant asks for the same."""
-        sums: set[int] = set()
+        meant: list[Candidate] = []
         if candidate is not None:
-            sums = {candidate.request.total_units}
+            meant = [candidate]
             if not candidate.served:
-                sums |= {c.request.total_units for c in order_candidates(self._store.candidates(), size)}
-        return Grant(cards, size, sums.pop() if len(sums) == 1 else None)
+                meant += order_candidates(self._store.candidates(), size)
+        sums = {each.request.total_units for each in meant}
+        return Grant(
+            cards,
+            size,
+            sums.pop() if len(sums) == 1 else None,
+            shares_threads=bool(meant) and all(self._asks_for_threads(each) for each in meant),
+        )
+
+    def _asks_for_threads(self, candidate: Candidate) -> bool:
+        entry = self._store.entries.get(candidate.pod.uid)
+        return entry is not None and entry.annotations.get(COMPUTE_SHARE) == PROPORTIONAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,35 +6,58 @@ given only where every pod that can be meant asks for the same sum, and is the c
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from gcushare.core.cards import InventoryCard
+from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
+from gcushare.device_plugin.choices import Strategy as Strategy
 from gcushare.vendors import Vendor
 
 if TYPE_CHECKING:
     from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 
-class Strategy(enum.Enum):
-    """``env``: the container toolkit reads a variable. ``devices``: the device nodes. ``cdi``: names of a CDI spec."""
+CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"
+"""The whole memory of the container's card (the first of several): what a framework takes a fraction of."""
 
-    ENV = "env"
-    DEVICES = "devices"
-    CDI = "cdi"
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """What limits a container: variables, and host folders by their place in the container."""
+
+    variables: Mapping[str, str]
+    mounts: Mapping[str, str]
+
+
+NO_LIMITS = ContainerLimits({}, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one container was given: ``units`` of memory, or its cards whole. ``pod_units``: None where ambiguous."""
+    """What one container was given: ``units`` of memory, or its cards whole. ``pod_units``: None where ambiguous.
+
+    ``shares_threads``: its pod asked for compute in proportion to its memory.
+    """
 
     cards: tuple[InventoryCard, ...]
     units: int
     pod_units: int | None = None
     whole: bool = False
+    shares_threads: bool = False
+
+
+class Limiter(Protocol):
+    """Limits what a container's processes may allocate of its cards."""
+
+    def check(self, cards: Iterable[InventoryCard]) -> None:
+        """Raise Refused where a container must not come without a limit, and there can be none."""
+
+    def limit(self, cards: Sequence[tuple[InventoryCard, int]], threads_percent: int | None) -> ContainerLimits:
+        """The limits of a container with so many bytes of each card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +66,9 @@ class AllocateResponses:
 
     vendor: Vendor
     strategies: Collection[Strategy]
+    limiter: Limiter | None = None
+    driver_dirs: tuple[Path, ...] = ()
+    """Directories and files of the host that the strategy ``devices`` brings into containers, read-only."""
 
     def build(self, grant: Grant, unit: MemoryUnit) -> pb.ContainerAllocateResponse:
         """Build the response for one container."""
@@ -51,9 +77,16 @@ class AllocateResponses:
         response = pb.ContainerAllocateResponse()
         for name, value in self.environment(grant, unit).items():
             response.envs[name] = value
+        limits = self.limits(grant, unit)
+        for name, value in limits.variables.items():
+            response.envs[name] = value
+        for inside, outside in limits.mounts.items():
+            response.mounts.add(container_path=inside, host_path=outside, read_only=False)
         if Strategy.DEVICES in self.strategies:
             for path in self.device_paths(grant):
                 response.devices.add(container_path=path, host_path=path, permissions="rw")
+            for each in map(str, self.driver_dirs):
+                response.mounts.add(container_path=each, host_path=each, read_only=True)
         if Strategy.CDI in self.strategies:
             for card in grant.cards:
                 response.cdi_devices.add(name=f"{self.vendor.cdi_kind}={card.index}")
@@ -72,7 +105,29 @@ class AllocateResponses:
             variables[names.pod_units] = str(pod_units)
             variables[names.container_units] = str(grant.units)
             variables[names.container_bytes] = str(unit.bytes_of(grant.units))
+            variables[CARD_BYTES] = str(grant.cards[0].card.memory_bytes)
         return variables
+
+    def check(self, cards: Iterable[InventoryCard]) -> None:
+        """Check that memory of these cards may be given.
+
+        Raises:
+            Refused: it was to be limited and cannot be.
+        """
+        if self.limiter is not None:
+            self.limiter.check(cards)
+
+    def limits(self, grant: Grant, unit: MemoryUnit) -> ContainerLimits:
+        """What limits one container; nothing where it has its cards whole: there is no neighbour."""
+        if self.limiter is None or grant.whole:
+            return NO_LIMITS
+        shares = split_over_cards(grant.units, [card.index for card in grant.cards])
+        cards = [(card, unit.bytes_of(shares[card.index])) for card in grant.cards]
+        percent = None
+        if grant.shares_threads:
+            # Of the fullest share: what remains of a card is no neighbour's yet, and rounding leaves at least one.
+            percent = max(1, *(shares[card.index] * 100 // max(1, card.units) for card in grant.cards))
+        return self.limiter.limit(cards, percent)
 
     def device_paths(self, grant: Grant) -> list[str]:
         """The device nodes of the cards, then the control nodes."""

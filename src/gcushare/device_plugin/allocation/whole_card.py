@@ -151,10 +151,10 @@ def describe_too_few(size: int, usable: Sequence[int], use: NodeUse) -> str:
 def _others(count: int, usable: Sequence[int], use: NodeUse, candidate: Candidate | None) -> list[int]:
     """Cards by the pod's policy, of those that are kept for no pod else as long as there are enough of them."""
     uid = candidate.pod.uid if candidate is not None else None
-    policy = WHOLE_CARD_POLICIES[candidate.request.cards.whole_policy if candidate is not None else CLOSE]
+    name = candidate.request.cards.whole_policy if candidate is not None else CLOSE
     unpromised = [index for index in usable if index not in use.promised or use.promised[index] == uid]
     for able in (unpromised, usable):
-        found = policy([_place(use.cards[index]) for index in able], count)
+        found = WHOLE_CARD_POLICIES[name].choose([_place(use.cards[index]) for index in able], count)
         if found is not None:
             return list(found)
     return []

@@ -1,15 +1,10 @@
-"""The kubelet's own record of who holds which ids: podresources, or its checkpoint file where that does not answer.
-
-This is the truth that records on pods are corrected by. Both sources name ids of other layouts as they are; those are
-counted apart and never read as cards of ours.
-"""
+"""Reads the kubelet's own record of who holds which ids: podresources, or its checkpoint where that does not answer."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -17,107 +12,19 @@ import grpc.aio
 import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError, RetryableError
+from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
 from gcushare.runtime.logs import fields
-from gcushare.wire.foreign import JsonDoor, read_bounded
-from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD
-from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids
+from gcushare.wire.foreign import BoundedJsonDecoder, read_bounded
+from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.kubelet.pod_resources import decode_holdings
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, is_whole_card_id
 from gcushare.wire.protos import services
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT = "checkpoint"
-"""What a record says of its origin when it comes from there."""
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 LIST_TIMEOUT_S = 2.0
 QUIET_S = 60.0
 """After podresources did not answer, the checkpoint is read at once for this long before it is asked again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignHolding:
-    """A container that holds ids of another layout: it was started under another plugin."""
-
-    pod: str
-    container: str
-    ids: int
-    example: str
-
-
-@dataclass(slots=True)
-class KubeletRecord:
-    """Units per pod, container and card, whole cards likewise as 1 each, and ids not ours; ``source`` is its origin."""
-
-    source: str
-    holdings: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    whole: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    foreign: list[ForeignHolding] = field(default_factory=list)
-    completed: set[str] = field(default_factory=set)
-    """The uids of pods of which it is known that nothing is hidden; a checkpoint hides nothing of any."""
-    _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
-
-    def add(self, pod: str, container: str, ids: DeviceIds) -> None:
-        """Count one container's units of memory."""
-        if ids.foreign:
-            self.foreign.append(ForeignHolding(pod, container, len(ids.foreign), ids.foreign[0]))
-        counts = ids.count_by_card()
-        if counts:
-            self.holdings.setdefault(pod, {})[container] = counts
-            self._held.setdefault(pod, []).append(ids)
-
-    def add_whole(self, pod: str, container: str, ids: Sequence[str]) -> None:
-        """Count one container's whole cards."""
-        foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]
-        if foreign:
-            self.foreign.append(ForeignHolding(pod, container, len(foreign), foreign[0]))
-        cards = {decode_whole_card_id(device_id): 1 for device_id in ids if is_whole_card_id(device_id)}
-        if cards:
-            self.whole.setdefault(pod, {})[container] = cards
-
-    def fill_in(self, other: KubeletRecord, pods: Iterable[str]) -> None:
-        """Take what another record shows of these pods, where this one shows nothing of them."""
-        here = self.holders
-        for pod in pods:
-            if pod not in here:
-                self.holdings |= {pod: other.holdings[pod]} if pod in other.holdings else {}
-                self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
-                self._held |= {pod: other._held[pod]} if pod in other._held else {}
-
-    def take_hidden(self, checkpoint: KubeletRecord, pods: Iterable[str]) -> None:
-        """Take the ids of memory that a checkpoint names of these pods: podresources hides init containers' ids.
-
-        A pod that it does not name is no further known: the kubelet has a uid of its own for some static pods.
-        """
-        for pod in pods:
-            if pod in checkpoint._held:
-                self._held[pod] = [*self._held.get(pod, ()), *checkpoint._held[pod]]
-                self.completed.add(pod)
-
-    def hides_ids_of(self, pod: str) -> bool:
-        """Whether a pod may hold ids that are not shown here."""
-        return self.source != CHECKPOINT and pod not in self.completed
-
-    @property
-    def holders(self) -> frozenset[str]:
-        """The pods that hold anything of ours."""
-        return frozenset(self.holdings.keys() | self.whole.keys())
-
-    @property
-    def whole_cards(self) -> frozenset[int]:
-        """The cards whose whole device somebody holds."""
-        return frozenset(
-            index for containers in self.whole.values() for cards in containers.values() for index in cards
-        )
-
-    def held_ids(self, card_index: int) -> frozenset[str]:
-        """The ids of one card that somebody holds; made when asked for, since a node may have 262,144."""
-        return frozenset(
-            entry[2:].decode()
-            for of_pod in self._held.values()
-            for ids in of_pod
-            for entry in ids.of_card(card_index, UNITS_PER_CARD[card_index])
-        )
 
 
 class PodResourcesReader:
@@ -140,7 +47,7 @@ class PodResourcesReader:
         self._channel: grpc.aio.Channel | None = None
         self._ask_again_at = float("-inf")
 
-    async def fetch(self, *, timeout_s: float = LIST_TIMEOUT_S) -> KubeletRecord:
+    async def fetch(self, *, timeout_s: float = LIST_TIMEOUT_S) -> KubeletAllocations:
         """Read who holds what.
 
         Raises:
@@ -157,7 +64,7 @@ class PodResourcesReader:
             logger.debug("read the checkpoint instead %s", fields(reason=error))
             return record
 
-    async def fetch_checkpoint(self) -> KubeletRecord:
+    async def fetch_checkpoint(self) -> KubeletAllocations:
         """Read the kubelet's checkpoint, by pod uid; it is complete at every moment, also while the kubelet starts.
 
         In a thread: the file may be megabytes long, on a disk that is busy with images.
@@ -173,7 +80,7 @@ class PodResourcesReader:
             channel, self._channel = self._channel, None
             await channel.close()
 
-    async def _list(self, timeout_s: float) -> KubeletRecord:
+    async def _list(self, timeout_s: float) -> KubeletAllocations:
         if self._clock() < self._ask_again_at or not self._socket.exists():
             raise RetryableError(f"podresources at {self._socket} does not answer")
         if self._channel is None:
@@ -181,7 +88,7 @@ class PodResourcesReader:
             options = [("grpc.max_receive_message_length", limit), ("grpc.max_reconnect_backoff_ms", 1000)]
             self._channel = grpc.aio.insecure_channel(f"unix:{self._socket}", options=options)
         call = self._channel.unary_unary(services.POD_RESOURCES_LIST)
-        record = KubeletRecord("podresources")
+        record = KubeletAllocations("podresources")
         try:
             for found in decode_holdings(await call(b"", timeout=timeout_s), self._resource, self._whole):
                 record.add(found.pod, found.container, found.ids)
@@ -212,16 +119,16 @@ class _Checkpoint(msgspec.Struct):
 
 MAX_CHECKPOINT_BYTES = 64 * 1024 * 1024
 """A node of 262,144 units that are all held has some 6 MB in it, and other plugins' devices are few."""
-CHECKPOINT_DOOR = JsonDoor(_Checkpoint, "it", limit_bytes=MAX_CHECKPOINT_BYTES, max_depth=None)
+CHECKPOINT_DOOR = BoundedJsonDecoder(_Checkpoint, "it", limit_bytes=MAX_CHECKPOINT_BYTES, max_depth=None)
 
 
-def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletRecord:
+def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletAllocations:
     """Read the kubelet's checkpoint, which names pods by uid. Below 1.20 its ids are a list, from then on by NUMA node.
 
     Raises:
         DeviceError: the file is missing, unreadable or not a checkpoint.
     """
-    record = KubeletRecord(CHECKPOINT)
+    record = KubeletAllocations(CHECKPOINT)
     for entry in _decode_checkpoint(path).entries or []:
         if not entry.device_ids or entry.resource not in (resource, whole):
             continue

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from gcushare.core.cards import Health, Inventory, InventoryCard
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD, device_ids_of_card
 from gcushare.wire.kubelet.device_lists import encode_devices, must_be_brief
@@ -72,17 +72,21 @@ class MemoryDeviceList(DeviceList):
     no pod holds them: a held id that turns unhealthy makes the re-admission of its pod fail after a kubelet restart.
     """
 
-    def offer(self, inventory: Inventory, *, closed: Collection[int], held: Mapping[int, Collection[str]]) -> bool:
+    def __init__(self) -> None:
+        super().__init__()
+        self._offered: tuple[Inventory, Mapping[int, frozenset[str]]] | None = None
+
+    def offer(self, inventory: Inventory, held: Mapping[int, frozenset[str]]) -> bool:
         """Set the list from an inventory; False where nothing changed for the kubelet. About 60 ms at 262,144 units.
 
+        ``held``: the closed cards, with the ids of each that pods hold.
         Card by card: an object per id of the whole node would stay in the process's memory as its high-water mark.
         """
-        kept: dict[int, frozenset[str]] = {}
-        for card in inventory.cards:
-            if card.health is Health.UNHEALTHY:
-                kept[card.index] = frozenset()
-            elif card.index in closed:
-                kept[card.index] = frozenset(held.get(card.index, ()))
+        if self._offered == (inventory, held):
+            return False
+        self._offered = (inventory, held)
+        kept = {card.index: held[card.index] for card in inventory.cards if card.index in held}
+        kept |= {card.index: frozenset() for card in inventory.cards if card.health is Health.UNHEALTHY}
         healthy = sum(len(kept[card.index]) if card.index in kept else card.units for card in inventory.cards)
         is_brief = must_be_brief(healthy, inventory.total_units - healthy)
         message = b"".join(_encode_card(card, kept.get(card.index), is_brief) for card in inventory.cards)
@@ -136,9 +140,9 @@ class HeldIds:
     def __init__(self, store: PodStore, want_hidden: Callable[[Collection[str]], None]) -> None:
         self._store = store
         self._want_hidden = want_hidden
-        self._made: tuple[KubeletRecord, frozenset[int], dict[int, frozenset[str]]] | None = None
+        self._made: tuple[KubeletAllocations, frozenset[int], dict[int, frozenset[str]]] | None = None
 
-    def of_cards(self, record: KubeletRecord, closed: frozenset[int]) -> dict[int, frozenset[str]]:
+    def of_cards(self, record: KubeletAllocations, closed: frozenset[int]) -> dict[int, frozenset[str]]:
         """The held ids of each of these cards; those of which not all are known yet are left out."""
         hidden = self._store.with_hidden_ids(closed)
         self._want_hidden(hidden.keys())

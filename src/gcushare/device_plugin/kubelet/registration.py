@@ -14,56 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-import grpc.aio
 
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.device_list import DeviceList
-from gcushare.device_plugin.kubelet.server import MAX_REQUEST_BYTES
+from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket, UnixSockets
 from gcushare.runtime.logs import fields
-from gcushare.runtime.safe_directory import UnsafePathError, open_directory
-from gcushare.wire.protos import deviceplugin_pb2 as pb
-from gcushare.wire.protos import services
-
-REGISTER_TIMEOUT_S = 5.0
-PROBE_TIMEOUT_S = 0.5
-"""Below the time that a health check may take; a socket that is not served answers at once."""
-
-_OPTIONS = (
-    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-)
-
-
-async def register_plugin(kubelet_socket: Path, resource: str, socket_name: str) -> None:
-    """Register a resource with the kubelet, which dials the plugin's socket back before it answers.
-
-    Raises:
-        RetryableError: it refused, or does not answer.
-    """
-    request = pb.RegisterRequest(
-        version=services.DEVICE_PLUGIN_VERSION,
-        endpoint=socket_name,
-        resource_name=resource,
-        options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
-    )
-    try:
-        async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_OPTIONS) as channel:
-            register = channel.unary_unary(services.REGISTER)
-            await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
-    except grpc.aio.AioRpcError as error:
-        raise RetryableError(f"the kubelet refused the registration of {resource}: {error.details()}") from error
-
-
-async def probe_plugin(socket: Path, *, timeout_s: float = PROBE_TIMEOUT_S) -> str | None:
-    """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
-    try:
-        async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
-            await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=timeout_s)
-    except grpc.aio.AioRpcError as error:
-        return f"{socket} does not answer: {error.code().name} {error.details()}"
-    return None
-
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +29,6 @@ CLOSE_GRACE_S = 1.0
 STREAM_GRACE_S = 3.0
 """A registered plugin whose list is not read for this long was replaced or dropped, and registers again."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
-
-Identity = tuple[int, int] | None
-"""Distinguishes a socket file from its successor of the same name: inode and change time; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +65,7 @@ class Endpoint:
         find_conflict: Callable[[], Awaitable[str]] | None = None,
         on_registered: Callable[[], None] = lambda: None,
         on_turn: Callable[[], None] = lambda: None,
+        sockets: KubeletSockets | None = None,
     ) -> None:
         self._settings = settings
         self._handler = handler
@@ -120,7 +73,8 @@ class Endpoint:
         self._find_conflict = find_conflict
         self._on_registered = on_registered
         self._on_turn = on_turn
-        self._server: grpc.aio.Server | None = None
+        self._sockets = sockets or UnixSockets()
+        self._server: ServedSocket | None = None
         self._own: Identity = None
         self.problem = "not registered with the kubelet yet"
         self.resource = settings.resource
@@ -132,7 +86,7 @@ class Endpoint:
         try:
             while True:
                 self._on_turn()
-                kubelet = _identity(self._settings.kubelet_socket)
+                kubelet = self._sockets.identity(self._settings.kubelet_socket)
                 if kubelet is None:
                     self.problem = f"the kubelet's socket {self._settings.kubelet_socket} is not there"
                     await asyncio.sleep(POLL_S)
@@ -151,7 +105,7 @@ class Endpoint:
         """Call our own socket as the kubelet does; None where it answers, else why not."""
         if self._server is None:
             return self.problem or "the plugin's socket is not served"
-        return await probe_plugin(self._settings.socket)
+        return await self._sockets.probe(self._settings.socket)
 
     async def close(self) -> None:
         """Stop serving; calls under way may end. The socket file goes, so that the kubelet dials no dead one."""
@@ -161,8 +115,8 @@ class Endpoint:
         self._table.hang_up()
         await server.stop(grace=CLOSE_GRACE_S)
         # gRPC removes the file by its name; one that another plugin put there meanwhile is its own to remove.
-        if _identity(self._settings.socket) == self._own:
-            self._settings.socket.unlink(missing_ok=True)
+        if self._sockets.identity(self._settings.socket) == self._own:
+            self._sockets.remove(self._settings.socket)
 
     async def _serve(self) -> None:
         """Listen on the plugin's socket.
@@ -174,28 +128,17 @@ class Endpoint:
         if self._find_conflict is not None and (conflicting := await self._find_conflict()):
             raise RetryableError(conflicting)
         socket = self._settings.socket
-        _check_directory(self._settings.directory)
-        if socket.exists() and await probe_plugin(socket) is None:
+        if self._sockets.identity(socket) is not None and await self._sockets.probe(socket) is None:
             raise RetryableError(
                 f"another plugin serves {socket}: two would take the resource from each other again and again; "
                 "waiting until it ends"
             )
-        server = grpc.aio.server(
-            options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.max_send_message_length", -1)]
-        )
-        server.add_generic_rpc_handlers((self._handler,))
-        try:
-            socket.unlink(missing_ok=True)
-            server.add_insecure_port(f"unix:{socket}")
-            await server.start()
-        except (OSError, RuntimeError) as error:  # RuntimeError is gRPC's word for a socket that cannot be bound
-            await server.stop(grace=None)
-            raise RetryableError(f"the socket {socket} cannot be served: {error}") from error
-        self._server, self._own = server, _identity(socket)
+        server = await self._sockets.serve(socket, self._handler)
+        self._server, self._own = server, self._sockets.identity(socket)
 
     async def _register(self) -> None:
         settings = self._settings
-        await register_plugin(settings.kubelet_socket, settings.resource, settings.socket_name)
+        await self._sockets.register(settings.kubelet_socket, settings.resource, settings.socket_name)
         self._failures = 0
         self.registrations += 1
         self.problem = ""
@@ -215,7 +158,7 @@ class Endpoint:
         self.problem = problem
         loop = asyncio.get_running_loop()
         until = loop.time() + delay_s
-        while loop.time() < until and _identity(self._settings.kubelet_socket) == kubelet:
+        while loop.time() < until and self._sockets.identity(self._settings.kubelet_socket) == kubelet:
             self._on_turn()
             await asyncio.sleep(POLL_S)
 
@@ -228,9 +171,9 @@ class Endpoint:
             self._on_turn()
             if self._table.streams:
                 last_stream = loop.time()
-            if _identity(self._settings.kubelet_socket) != kubelet:
+            if self._sockets.identity(self._settings.kubelet_socket) != kubelet:
                 reason = "the kubelet has restarted"
-            elif _identity(self._settings.socket) != self._own:
+            elif self._sockets.identity(self._settings.socket) != self._own:
                 reason = f"the plugin's socket {self._settings.socket} was removed"
             elif loop.time() - last_stream > STREAM_GRACE_S:
                 reason = "the kubelet does not read the device list; it may have refused it (message too large?)"
@@ -239,24 +182,3 @@ class Endpoint:
             self.problem = f"registering again: {reason}"
             logger.warning("registering again %s", fields(resource=self._settings.resource, reason=reason))
             return
-
-
-def _check_directory(directory: Path) -> None:
-    """Whoever can write beside the kubelet's socket can answer in our place; the kubelet's own is for root alone.
-
-    Raises:
-        RetryableError: others can write there.
-    """
-    try:
-        with open_directory(directory):
-            return
-    except (OSError, UnsafePathError) as error:
-        raise RetryableError(f"the plugin's socket is not served: {error}") from error
-
-
-def _identity(path: Path) -> Identity:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns

@@ -13,10 +13,9 @@ from typing import NoReturn, Protocol
 import grpc
 
 from gcushare.core.errors import DeviceError, GcushareError, Refused, RemoteContractError, RetryableError
+from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.wire.kubelet.device_lists import (
-    DeviceIds,
-    PreferredRequest,
     decode_allocate_request,
     decode_preferred_request,
     encode_preferred_response,
@@ -44,14 +43,6 @@ class Context(Protocol):
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
 
 
-class Granting(Protocol):
-    """Who decides: one resource's allocator."""
-
-    async def prefer(self, request: PreferredRequest) -> list[bytes]: ...
-
-    async def allocate(self, ids: DeviceIds) -> pb.ContainerAllocateResponse: ...
-
-
 class CallObserver(Protocol):
     """Called after each call: its name, seconds and the error's class name, empty on success."""
 
@@ -62,10 +53,10 @@ class DevicePluginService:
     """One resource's DevicePlugin service."""
 
     def __init__(
-        self, table: DeviceList, granting: Granting, *, clock: Callable[[], float], observe: CallObserver
+        self, table: DeviceList, allocator: CardAllocator, *, clock: Callable[[], float], observe: CallObserver
     ) -> None:
         self._table = table
-        self._granting = granting
+        self._allocator = allocator
         self._clock = clock
         self._observe = observe
 
@@ -101,12 +92,12 @@ class DevicePluginService:
 
     async def _prefer(self, request: bytes) -> bytes:
         containers = decode_preferred_request(request)
-        return encode_preferred_response([await self._granting.prefer(container) for container in containers])
+        return encode_preferred_response([await self._allocator.prefer(container) for container in containers])
 
     async def _grant(self, request: bytes) -> bytes:
         response = pb.AllocateResponse()
         for ids in decode_allocate_request(request):
-            response.container_responses.append(await self._granting.allocate(ids))
+            response.container_responses.append(await self._allocator.allocate(ids))
         return response.SerializeToString()
 
     async def _answer(self, call: str, context: Context, work: Callable[[], Awaitable[bytes]]) -> bytes:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.choices import AUTO_UNIT
 from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.node.inventory import (
-    AUTO_UNIT,
     MAX_NAMES,
     Holders,
     Offer,
@@ -28,6 +27,7 @@ from gcushare.device_plugin.node.inventory import (
 )
 from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
@@ -39,17 +39,6 @@ logger = logging.getLogger(__name__)
 NO_CARDS: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """What the kubelet's lists were made from: the cards, those closed to each kind of pod, and what is held there."""
-
-    inventory: Inventory
-    closed: frozenset[int]
-    held: dict[int, frozenset[str]]
-    closed_whole: frozenset[int]
-    held_whole: frozenset[int]
-
-
 class NodeAgent:
     """One vendor's cards of this node. ``offered`` is set once the kubelet may be sent a list."""
 
@@ -58,8 +47,7 @@ class NodeAgent:
         self._offer = offer
         self._parts = parts
         self._cards: CardsSnapshot | None = None
-        self._record: KubeletRecord | None = None
-        self._listed: _Listed | None = None
+        self._record: KubeletAllocations | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
         parts.allocator.on_allocated = parts.whole_allocator.on_allocated = self.allocated
         parts.reconciler.on_read = self.kubelet_record_read
@@ -141,12 +129,12 @@ class NodeAgent:
                 warning=False,
             )
 
-    def kubelet_record_read(self, record: KubeletRecord) -> None:
+    def kubelet_record_read(self, record: KubeletAllocations) -> None:
         """Take in who really holds what."""
         self._record = record
         self._parts.pods.note()
         self._report_foreign_ids(record)
-        self._parts.cdi.note_holders(len(record.holders))
+        self._parts.cdi.note_holders(len(record.pods))
         self._replan()
 
     def _pods_changed(self) -> None:
@@ -189,9 +177,7 @@ class NodeAgent:
         was_doubted, doubt = self._doubt.unit is not None, self._doubt.settle(inventory, self._holders)
         before, self.inventory = self.inventory, inventory
         if self._update_lists(inventory) or before != inventory or was_doubted:
-            self._parts.allocator.set_inventory(inventory)
-            self._parts.whole_allocator.set_inventory(inventory)
-            self._parts.reconciler.writer.set_inventory(inventory)
+            self._use(inventory)
             self._announce_changes(before, inventory)
             self._report_unknown_cordons(inventory)
         self._publish(inventory)
@@ -228,7 +214,7 @@ class NodeAgent:
     @property
     def _holders(self) -> Holders:
         """Who holds units, as far as the kubelet's record was read."""
-        return Holders(self._record.holdings if self._record is not None else None, self._parts.reconciler.problem)
+        return Holders(self._record.memory if self._record is not None else None, self._parts.reconciler.problem)
 
     def _update_lists(self, inventory: Inventory) -> bool:
         """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
@@ -237,33 +223,27 @@ class NodeAgent:
         While the unit is in doubt, all are closed as by a cordon.
         """
         record, store = self._record, self._parts.store
-        if record is None:
-            listed = _Listed(inventory, NO_CARDS, {}, NO_CARDS, NO_CARDS)
-        else:
+        held: dict[int, frozenset[str]] = {}
+        closed_whole = held_whole = NO_CARDS
+        if record is not None:
             indexes = frozenset(card.index for card in inventory.cards)
             is_doubted = self._doubt.unit is not None
             cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_doubted)
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
             held = self._held.of_cards(record, cordoned | whole)
-            listed = _Listed(
-                inventory=inventory,
-                closed=frozenset(held),
-                held=held,
-                closed_whole=cordoned | shared,
-                held_whole=record.whole_cards | whole,
-            )
-        if listed == self._listed:
-            return False
-        before, self._listed = self._listed, listed
+            closed_whole, held_whole = cordoned | shared, record.whole_cards | whole
         is_changed = False
-        if SERVES_MEMORY in inventory.modes and not _is_same_memory(before, listed):
-            is_changed = self._parts.memory_devices.offer(inventory, closed=listed.closed, held=listed.held)
+        if SERVES_MEMORY in inventory.modes:
+            is_changed = self._parts.memory_devices.offer(inventory, held)
         if SERVES_WHOLE in inventory.modes:
-            is_whole_changed = self._parts.whole_devices.offer(
-                inventory, closed=listed.closed_whole, held=listed.held_whole
-            )
-            is_changed = is_changed or is_whole_changed
+            is_changed |= self._parts.whole_devices.offer(inventory, closed=closed_whole, held=held_whole)
         return is_changed
+
+    def _use(self, inventory: Inventory) -> None:
+        """Have the kubelet's calls and the records served from these cards."""
+        self._parts.allocator.set_inventory(inventory)
+        self._parts.whole_allocator.set_inventory(inventory)
+        self._parts.reconciler.writer.set_inventory(inventory)
 
     def _have_no_cards(self, cards: CardsSnapshot) -> None:
         reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
@@ -271,9 +251,7 @@ class NodeAgent:
             empty = replace(self.inventory, cards=(), left_out=cards.left_out)
             self.inventory = empty
             self._update_lists(empty)
-            self._parts.allocator.set_inventory(empty)
-            self._parts.whole_allocator.set_inventory(empty)
-            self._parts.reconciler.writer.set_inventory(empty)
+            self._use(empty)
             self._publish(empty)
         self._refuse("NoCards", reason)
 
@@ -331,7 +309,7 @@ class NodeAgent:
                 warning=True,
             )
 
-    def _report_foreign_ids(self, record: KubeletRecord) -> None:
+    def _report_foreign_ids(self, record: KubeletAllocations) -> None:
         """Explain each container that holds ids of another plugin, once."""
         known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in record.foreign}
         for holding in record.foreign:
@@ -355,15 +333,6 @@ class NodeAgent:
     def _warn(self, reason: str, message: str) -> None:
         logger.warning("%s %s", reason, message)
         self._parts.announcer.about_node(reason, message, warning=True)
-
-
-def _is_same_memory(before: _Listed | None, now: _Listed) -> bool:
-    """Whether the list of memory units is as it was, which is large; the other may have changed."""
-    return before is not None and (before.inventory, before.closed, before.held) == (
-        now.inventory,
-        now.closed,
-        now.held,
-    )
 
 
 def _names(indexes: Sequence[int]) -> str:

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from gcushare.cards.roster import CardsSnapshot, CardState
-from gcushare.core.cards import (
-    BOTH_MODES,
-    SERVES_MEMORY,
-    SERVES_WHOLE,
-    Inventory,
-    InventoryCard,
-)
+from gcushare.cards.roster import CardsSnapshot, WatchedCard
+from gcushare.core.cards import SERVES_MEMORY, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.core.wording import some_names
+from gcushare.device_plugin.choices import AUTO_UNIT, NO_RESERVE
+from gcushare.device_plugin.choices import Mode as Mode
+from gcushare.device_plugin.choices import Reserve as Reserve
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet
 from gcushare.wire.nodes import is_named
-
-AUTO_UNIT = "auto"
-
-
-class Mode(enum.Enum):
-    """What a node's cards are granted by: units of memory, whole cards, or both on one ledger."""
-
-    MEMORY = SERVES_MEMORY
-    WHOLE = SERVES_WHOLE
-    BOTH = "both"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The ways, as the inventory names them."""
-        return BOTH_MODES if self is Mode.BOTH else (self.value,)
-
-
-@dataclass(frozen=True, slots=True)
-class Reserve:
-    """Memory of each card that pods never get: a fixed amount, and a share of the card in percent."""
-
-    bytes: int = 0
-    percent: float = 0.0
-
-    def of(self, memory_bytes: int) -> int:
-        """The reserved bytes of a card of that size, at most all of it."""
-        return min(memory_bytes, self.bytes + -int(-memory_bytes * self.percent // 100))
-
-
-NO_RESERVE = Reserve()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +61,7 @@ def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
     return unit
 
 
-def _offered_card(state: CardState, unit: MemoryUnit, offer: Offer) -> InventoryCard:
+def _offered_card(state: WatchedCard, unit: MemoryUnit, offer: Offer) -> InventoryCard:
     card = state.card
     total = unit.units_in(card.memory_bytes)
     reserved = min(total, unit.units_covering(offer.reserve.of(card.memory_bytes)))

@@ -36,15 +36,6 @@ class NodePatcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
-    """What is known of this node's Node object."""
-
-    annotations: Mapping[str, str]
-    capacity: Mapping[str, object]
-    allocatable: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class ResourceCounts:
     """What the Node counts of a resource: all that its plugin listed, and those of them that can be handed out."""
 
@@ -55,12 +46,13 @@ class ResourceCounts:
 class Publisher:
     """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
 
-    def __init__(self, vendor: Vendor, patcher: NodePatcher) -> None:
+    def __init__(self, vendor: Vendor, patcher: NodePatcher, *, pods_per_count: int | None = None) -> None:
         self._vendor = vendor
         self._patcher = patcher
+        self._pods_per_count = vendor.pods_per_count if pods_per_count is None else pods_per_count
         self.wanted: Inventory | None = None
         """What is to stand on the Node; None before there is anything, and after a withdrawal."""
-        self._node: NodeView | None = None
+        self._node: Node | None = None
         self._wake = asyncio.Event()
         self.former: Inventory | None = None
         """What the Node said when it was first seen: the inventory of a plugin before this one."""
@@ -80,7 +72,7 @@ class Publisher:
         """Cards that the admin cordoned by annotation, as indexes or uuids."""
         if self._node is None:
             return frozenset()
-        return parse_card_words(self._node.annotations.get(self._vendor.cordon_annotation, ""))
+        return parse_card_words(self._node.metadata.annotations.get(self._vendor.cordon_annotation, ""))
 
     def published_unit(self) -> str | None:
         """The unit of the inventory on the Node, perhaps by a plugin before this one; None where none is readable."""
@@ -93,8 +85,8 @@ class Publisher:
             return None
         try:
             return ResourceCounts(
-                parse_count(str(self._node.capacity.get(resource, "0"))),
-                parse_count(self._node.allocatable.get(resource, "0")),
+                parse_count(str(self._node.status.capacity.get(resource, "0"))),
+                parse_count(self._node.status.allocatable.get(resource, "0")),
             )
         except GcushareError:
             return None
@@ -115,7 +107,7 @@ class Publisher:
     def node_changed(self, node: Node) -> None:
         """Take the Node's new state in."""
         is_first = self._node is None
-        self._node = NodeView(node.metadata.annotations, node.status.capacity, node.status.allocatable)
+        self._node = node
         published = self._published()
         if is_first:
             self.former = published
@@ -124,7 +116,7 @@ class Publisher:
     def _published(self) -> Inventory | None:
         if self._node is None:
             return None
-        text = self._node.annotations.get(self._vendor.inventory_annotation)
+        text = self._node.metadata.annotations.get(self._vendor.inventory_annotation)
         if text is None:
             self.unreadable = ""
             return None
@@ -165,12 +157,14 @@ class Publisher:
             return False
         is_written = False
         text = encode_inventory(self.wanted)
-        count = len(self.wanted.cards)
-        if self._node.annotations.get(self._vendor.inventory_annotation) != text:
+        cards = len(self.wanted.cards)
+        count = cards * self._pods_per_count
+        if self._node.metadata.annotations.get(self._vendor.inventory_annotation) != text:
             await self._patcher.patch_annotations({self._vendor.inventory_annotation: text})
-            logger.info("published the inventory %s", fields(cards=count, unit=self.wanted.unit.name))
+            logger.info("published the inventory %s", fields(cards=cards, unit=self.wanted.unit.name))
             is_written = True
-        if str(self._node.capacity.get(self._vendor.count_resource, "")) != str(count):
+        counts = self.counts(self._vendor.count_resource)
+        if self._vendor.count_resource not in self._node.status.capacity or counts is None or counts.capacity != count:
             await self._patcher.patch_capacity({self._vendor.count_resource: count})
             logger.info("published the card count %s", fields(count=count))
             is_written = True

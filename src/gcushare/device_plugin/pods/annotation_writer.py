@@ -7,6 +7,7 @@ at once. Writes are derived from the pod store each time, so nothing is lost whi
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -237,6 +238,8 @@ class RecordWriter:
 
 def _log_write(write: RecordWrite) -> None:
     facts = fields(pod=write.pod, uid=write.pod.uid, card=_names(write.cards))
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("record written %s", fields(pod=write.pod, new_annotations=json.dumps(dict(write.annotations))))
     if write.repaired:
         logger.warning("record that could not be read written again reason=%r %s", write.repaired, facts)
     elif write.corrected_from:

@@ -16,11 +16,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gcushare.core.nodes import PodRef
+from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S as DEFAULT_LONGEST_WAIT_S
 
 KILL_MARGIN_S = 10.0
 """Beyond a pod's own time to end: the runtime kills, and waits for the processes to go."""
-DEFAULT_LONGEST_WAIT_S = 600.0
-"""What an author's time to end counts at most: a training that writes a checkpoint at its end takes minutes."""
 
 
 @dataclass(slots=True)

@@ -1,31 +1,105 @@
-"""What the kubelet's record showed when it was read last. Pure."""
+"""What the kubelet's own record shows: which pod holds what, by podresources or by its checkpoint.
+
+This is the truth that records on pods are corrected by. Both sources name ids of other layouts as they are; those are
+counted apart and never read as cards of ours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
+from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD
+from gcushare.wire.kubelet.device_lists import DeviceIds
+from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, is_whole_card_id
 
-Holdings = Mapping[str, Mapping[str, CardCounts]]
-"""The kubelet's record: pod key -> container name -> units per card, or 1 per whole card."""
-NO_HOLDINGS: Holdings = {}
+CHECKPOINT = "checkpoint"
+"""The source of what comes from there."""
 ContainerKey = tuple[str, str, bool]
 """A container that is shown: its pod's key, its name, and whether what it holds are whole cards."""
+Holdings = dict[str, Mapping[str, CardCounts]]
+"""A pod's key -> container name -> units per card, or 1 per whole card."""
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignHolding:
+    """A container that holds ids of another layout: it was started under another plugin."""
+
+    pod: str
+    container: str
+    ids: int
+    example: str
+
+
+@dataclass(slots=True)
 class KubeletAllocations:
-    """Memory and whole cards by pod: its uid, or ``namespace/name`` where the source has no uids."""
+    """Memory and whole cards by pod: its uid, or ``namespace/name`` where the source has no uids; and ids not ours."""
 
-    memory: Holdings
-    whole: Holdings
+    source: str = ""
+    memory: Holdings = field(default_factory=dict)
+    whole: Holdings = field(default_factory=dict)
+    foreign: list[ForeignHolding] = field(default_factory=list)
+    completed: set[str] = field(default_factory=set)
+    """The uids of pods of which it is known that nothing is hidden; a checkpoint hides nothing of any."""
+    _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, memory: Holdings, whole: Holdings) -> Self:
-        """Keep what a record shows now, whatever becomes of the record."""
-        return cls(*({pod: dict(containers) for pod, containers in kind.items()} for kind in (memory, whole)))
+    def add(self, pod: str, container: str, ids: DeviceIds) -> None:
+        """Count one container's units of memory."""
+        if ids.foreign:
+            self.foreign.append(ForeignHolding(pod, container, len(ids.foreign), ids.foreign[0]))
+        counts = ids.count_by_card()
+        if counts:
+            self.memory[pod] = {**self.memory.get(pod, {}), container: counts}
+            self._held.setdefault(pod, []).append(ids)
+
+    def add_whole(self, pod: str, container: str, ids: Sequence[str]) -> None:
+        """Count one container's whole cards."""
+        foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]
+        if foreign:
+            self.foreign.append(ForeignHolding(pod, container, len(foreign), foreign[0]))
+        cards = {decode_whole_card_id(device_id): 1 for device_id in ids if is_whole_card_id(device_id)}
+        if cards:
+            self.whole[pod] = {**self.whole.get(pod, {}), container: cards}
+
+    def fill_in(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
+        """Take what another record shows of these pods, where this one shows nothing of them."""
+        here = self.pods
+        for pod in pods:
+            if pod not in here:
+                self.memory |= {pod: other.memory[pod]} if pod in other.memory else {}
+                self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
+                self._held |= {pod: other._held[pod]} if pod in other._held else {}
+
+    def take_hidden(self, checkpoint: KubeletAllocations, pods: Iterable[str]) -> None:
+        """Take the ids of memory that a checkpoint names of these pods: podresources hides init containers' ids.
+
+        A pod that it does not name is no further known: the kubelet has a uid of its own for some static pods.
+        """
+        for pod in pods:
+            if pod in checkpoint._held:
+                self._held[pod] = [*self._held.get(pod, ()), *checkpoint._held[pod]]
+                self.completed.add(pod)
+
+    def hides_ids_of(self, pod: str) -> bool:
+        """Whether a pod may hold ids that are not shown here."""
+        return self.source != CHECKPOINT and pod not in self.completed
+
+    @property
+    def whole_cards(self) -> frozenset[int]:
+        """The cards whose whole device somebody holds."""
+        return frozenset(
+            index for containers in self.whole.values() for cards in containers.values() for index in cards
+        )
+
+    def held_ids(self, card_index: int) -> frozenset[str]:
+        """The ids of one card that somebody holds; made when asked for, since a node may have 262,144."""
+        return frozenset(
+            entry[2:].decode()
+            for of_pod in self._held.values()
+            for ids in of_pod
+            for entry in ids.of_card(card_index, UNITS_PER_CARD[card_index])
+        )
 
     @property
     def pods(self) -> frozenset[str]:
@@ -79,6 +153,3 @@ class KubeletAllocations:
 
 def _by_name(key: ContainerKey, names: Mapping[str, str]) -> ContainerKey:
     return (names.get(key[0], key[0]), *key[1:])
-
-
-NOTHING_SHOWN = KubeletAllocations(NO_HOLDINGS, NO_HOLDINGS)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gcushare.cards.process_owners import ProcessOwners
-from gcushare.cards.roster import CardState
+from gcushare.cards.roster import WatchedCard
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
@@ -28,18 +28,22 @@ Processes = Mapping[int, int]
 class PodUse:
     """Bytes in use by pod uid and card index, and by card those of processes that belong to no pod with cards.
 
-    A card that is in neither is one whose library does not list processes, or whose use was not read.
+    A card that is in neither is one whose library does not list processes, or whose use was not read. ``ours``: those
+    of ``unattributed`` that the plugin's own pod has, an MPS server say. ``peaks``: the most that one process of a pod
+    had since the look before, where the library keeps accounts; the pod had no less.
     """
 
     by_pod: Mapping[str, Mapping[int, int]]
     unattributed: Mapping[int, int]
+    ours: Mapping[int, int] = field(default_factory=dict)
+    peaks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class Looks(Protocol):
     """The cards as they were seen last."""
 
     @property
-    def states(self) -> tuple[CardState, ...]: ...
+    def states(self) -> tuple[WatchedCard, ...]: ...
 
     async def wait_look(self, after: int = 0) -> int: ...
 
@@ -80,12 +84,16 @@ def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int
 class PodMemoryMonitor:
     """Keeps what pods use. ``problem`` is why it is unknown, with ``latest`` None then as before the first look."""
 
-    def __init__(self, looks: Looks, store: PodStore, owners: ProcessOwners) -> None:
+    def __init__(self, looks: Looks, store: PodStore, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
         self._looks = looks
         self._store = store
         self._owners = owners
         self._latest: PodUse | None = None
+        self._own_pid = own_pid
+        self._highest: dict[tuple[int, int], tuple[str, int]] = {}
         self.problem = ""
+        self.on_refreshed: Callable[[], None] = lambda: None
+        """Called after every look, whatever came out."""
 
     @property
     def latest(self) -> PodUse | None:
@@ -93,7 +101,7 @@ class PodMemoryMonitor:
         if self._latest is None:
             return None
         by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._store.entries}
-        return PodUse(by_pod, self._latest.unattributed)
+        return replace(self._latest, by_pod=by_pod)
 
     async def run(self) -> None:
         """Look the processes up after each look at the cards, until cancelled."""
@@ -101,6 +109,7 @@ class PodMemoryMonitor:
         while True:
             looks = await self._looks.wait_look(looks)
             await self.refresh()
+            self.on_refreshed()
 
     async def refresh(self) -> None:
         """Look up whose the processes of now are.
@@ -113,8 +122,38 @@ class PodMemoryMonitor:
             if not state.is_gone and state.use is not None and state.use.processes is not None
         }
         pids = {pid for processes in cards.values() for pid in processes}
+        if self._own_pid is not None:
+            pids.add(self._own_pid)
         problem, owners = await asyncio.to_thread(lambda: (self._owners.problem(), self._owners.find(pids)))
         if problem and problem != self.problem:
             logger.warning("use per pod is not known %s", fields(reason=problem))
         self.problem = problem
-        self._latest = None if problem else divide_use(cards, owners, self._store.entries.values())
+        if problem:
+            self._latest = None
+            return
+        own = owners.get(self._own_pid, "") if self._own_pid is not None else ""
+        ours = {
+            index: sum(size for pid, size in processes.items() if own and owners.get(pid) == own)
+            for index, processes in cards.items()
+        }
+        found = divide_use(cards, owners, self._store.entries.values())
+        self._latest = replace(found, ours=ours, peaks=self._find_peaks(owners))
+
+    def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:
+        """By pod uid and card, the most that a process had since the look before.
+
+        Accounts know the most of a process's whole life: where that grew, it was reached since then.
+        """
+        highest: dict[tuple[int, int], tuple[str, int]] = {}
+        found: dict[str, dict[int, int]] = {}
+        for state in self._looks.states:
+            accounts = state.use.peaks if state.use is not None and not state.is_gone else None
+            for pid, size in (accounts or {}).items():
+                uid, index = owners.get(pid, ""), state.card.index
+                before = self._highest.get((index, pid))
+                highest[index, pid] = (uid, size)
+                if uid and (before is None or before[0] != uid or size > before[1]):
+                    cards = found.setdefault(uid, {})
+                    cards[index] = max(cards.get(index, 0), size)
+        self._highest = highest
+        return found

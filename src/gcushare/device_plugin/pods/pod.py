@@ -51,6 +51,8 @@ class PodEntry:
     """Whether the kubelet's record was asked about this pod since it is here."""
     grace_s: float = DEFAULT_GRACE_S
     """How long its containers may take to end."""
+    ends_at_s: float | None = None
+    """When they are to have ended, in seconds since the epoch; None while its deletion was not asked for."""
 
     @property
     def is_whole(self) -> bool:
@@ -143,7 +145,7 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
 
     Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
     is no request any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
-    that can be read, wishes that can be read are the best guess, and others are left out: they decide nothing now.
+    that can be read, options that can be read are the best guess, and others are left out: they decide nothing now.
 
     Raises:
         RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.kubelet.allocations import CHECKPOINT, KubeletRecord
 from gcushare.device_plugin.pods.annotation_writer import RecordPatcher, RecordWriter, wait_and_clear
+from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
 
@@ -35,9 +35,9 @@ PATIENCE_S = 2.0
 class KubeletRecordSource(Protocol):
     """Who reads the kubelet's record."""
 
-    async def fetch(self) -> KubeletRecord: ...
+    async def fetch(self) -> KubeletAllocations: ...
 
-    async def fetch_checkpoint(self) -> KubeletRecord: ...
+    async def fetch_checkpoint(self) -> KubeletAllocations: ...
 
 
 class RunningPods(Protocol):
@@ -82,7 +82,7 @@ class AllocationReconciler:
         self._hidden: frozenset[str] = frozenset()
         self._filled_in: frozenset[str] = frozenset()
         self.writer = RecordWriter(store, patcher, clock=clock, wall_clock_ns=wall_clock_ns)
-        self.on_read: Callable[[KubeletRecord], None] = lambda _record: None
+        self.on_read: Callable[[KubeletAllocations], None] = lambda _record: None
         self.problem = "the kubelet's record was not read yet"
         self.counters = CheckCounters()
 
@@ -132,10 +132,10 @@ class AllocationReconciler:
                 self._note(str(error))
             else:
                 self._note("")
-                await self._end_gone(() if record.source == CHECKPOINT else record.holders)
+                await self._end_gone(() if record.source == CHECKPOINT else record.pods)
                 known = frozenset(self._store.entries)
                 await self._fill_in(record)
-                self._store.reconcile(record.holdings, record.whole, asked=known)
+                self._store.reconcile(record, asked=known)
                 if not self._filled_in.issuperset(self._store.partly_shown()):
                     self._check_soon.set()
                 self._store.end_pending(self._clock() - PATIENCE_S, believe=False)
@@ -150,13 +150,13 @@ class AllocationReconciler:
             running = await asyncio.to_thread(self._running.running_pods)
         self._store.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
 
-    async def _fill_in(self, record: KubeletRecord) -> None:
+    async def _fill_in(self, record: KubeletAllocations) -> None:
         """Ask the checkpoint about what podresources does not show: pods that have their cards, and ids of others.
 
         Taking the former for pods without cards would offer a card that is in whole use, or turn held ids unhealthy, in
         the very moment in which the kubelet admits them again.
         """
-        missing, hidden = self._store.missing_from(record.holders), self._hidden
+        missing, hidden = self._store.missing_from(record.pods), self._hidden
         self._missing = len(missing)
         asked = self._filled_in = frozenset((*missing, *self._store.partly_shown()))
         if record.source != CHECKPOINT and (asked or hidden):

@@ -15,7 +15,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
 from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S, ForceDeletedPods
-from gcushare.device_plugin.pods.kubelet_allocations import NO_HOLDINGS, NOTHING_SHOWN, Holdings, KubeletAllocations
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pending_allocations import PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
@@ -34,7 +34,7 @@ from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.kubelet.device_lists import DeviceIds
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import is_finished, pod_record, pod_ref
+from gcushare.wire.pods import deletion_time_s, is_finished, pod_record, pod_ref
 
 
 class PodStore:
@@ -45,7 +45,7 @@ class PodStore:
         self._entries: dict[str, PodEntry] = {}
         self._unreadable: dict[str, UnreadablePod] = {}
         self._pending = PendingAllocations()
-        self._shown = NOTHING_SHOWN
+        self._shown = KubeletAllocations()
         self._ended: set[str] = set()
         """Keys of pods that were seen to end: the kubelet's record may show their ids a while longer."""
         self.gone = ForceDeletedPods(longest_wait_s)
@@ -80,6 +80,7 @@ class PodStore:
                 return False
             self._entries[ref.uid] = entry
         entry.take_record(record, pod.metadata.annotations, record_error=record_error)
+        entry.ends_at_s = deletion_time_s(pod)
         if is_new:
             # Without it a running pod would look like one that waits, and be taken for whoever the kubelet asks for.
             entry.held = self._shown.held_by(entry, by_name=not is_reused)
@@ -270,18 +271,15 @@ class PodStore:
         """Allocations that the kubelet's record has not shown yet."""
         return len(self._pending)
 
-    def reconcile(
-        self, holdings: Holdings, whole: Holdings = NO_HOLDINGS, *, asked: Collection[str] | None = None
-    ) -> None:
-        """Take the kubelet's record of memory and of whole cards, by pod uid, or ``namespace/name`` without one.
+    def reconcile(self, shown: KubeletAllocations, *, asked: Collection[str] | None = None) -> None:
+        """Take what the kubelet's record shows now.
 
         Every container that it shows for the first time confirms one pending allocation of the same units and card:
         the one made for it, else one that was made for the wrong pod. ``asked`` are the pods that were known when it
         was read, None for all: the silence of a record on others says nothing.
         """
-        before, shown = self._shown, KubeletAllocations.of(holdings, whole)
         names = {uid: str(entry.ref) for uid, entry in self._entries.items()}
-        for pod, container, is_whole in shown.not_in(before, names):
+        for pod, container, is_whole in shown.not_in(self._shown, names):
             self._settle(pod, container, shown.counts((pod, container, is_whole)), is_whole)
         self._shown = shown
         self._ended &= shown.pods

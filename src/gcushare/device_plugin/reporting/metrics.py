@@ -6,7 +6,7 @@ Nothing is counted twice: gauges are read from the inventory, the pod store and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Histogram
@@ -14,16 +14,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
-from gcushare.cards.roster import CardState
-from gcushare.core.cards import Health, Inventory
+from gcushare.cards.roster import WatchedCard
+from gcushare.core.cards import CardUse, Health, Inventory, InventoryCard
 from gcushare.device_plugin.allocation.cdi import CdiSpecPublisher
 from gcushare.device_plugin.kubelet.registration import Endpoint
+from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.over_use.over_use import OverUseParts
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor, granted_bytes
 from gcushare.device_plugin.pods.pod import peak_per_card
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.reporting.over_use import over_use_metrics
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.runtime.metrics import make_registry
 
@@ -49,9 +52,11 @@ class Observed:
     endpoints: Mapping[str, Endpoint]
     publisher: Publisher
     cdi: CdiSpecPublisher
-    states: Callable[[], tuple[CardState, ...]]
+    states: Callable[[], tuple[WatchedCard, ...]]
     watch_age_s: Callable[[], float | None]
     pod_use: PodMemoryMonitor | None
+    over_use: OverUseParts
+    mps: MpsWatch | None
 
 
 class PluginMetrics(Collector):
@@ -95,85 +100,87 @@ class PluginMetrics(Collector):
         yield _pod_metric(self._observed)
         yield from _use_metrics(self._observed)
         yield from _pod_use_metrics(self._observed)
+        yield from over_use_metrics(
+            self._observed.over_use, self._observed.store, (self._observed.vendor, self._observed.node)
+        )
         yield from _registration_metrics(self._observed)
         yield from _record_metrics(self._observed)
 
 
-def _card_metrics(observed: Observed) -> Iterator[Metric]:
-    total = GaugeMetricFamily("gcushare_card_units", "Units that a card offers.", labels=_CARD_LABELS)
-    granted = GaugeMetricFamily("gcushare_card_granted_units", "Units that pods hold.", labels=_CARD_LABELS)
-    granted_bytes = GaugeMetricFamily("gcushare_card_granted_bytes", "Bytes that pods hold.", labels=_CARD_LABELS)
-    memory = GaugeMetricFamily("gcushare_card_memory_bytes", "The card's whole memory.", labels=_CARD_LABELS)
-    reserved = GaugeMetricFamily("gcushare_card_reserved_units", "Units kept back.", labels=_CARD_LABELS)
-    reserved_bytes = GaugeMetricFamily("gcushare_card_reserved_bytes", "Bytes kept back.", labels=_CARD_LABELS)
-    healthy = GaugeMetricFamily("gcushare_card_healthy", "1 where new pods may come as to health.", labels=_CARD_LABELS)
-    cordoned = GaugeMetricFamily("gcushare_card_cordoned", "1 where an admin cordoned the card.", labels=_CARD_LABELS)
-    unrecorded = GaugeMetricFamily(
-        "gcushare_card_unrecorded_units",
-        "Units that the kubelet gave to pods that no record names: their request is none that is granted, or they "
-        "are not seen.",
-        labels=_CARD_LABELS,
-    )
-    closed = GaugeMetricFamily(
-        "gcushare_card_closed_until_timestamp_seconds",
-        "When a card opens to a use (memory, whole) at the latest, which containers of a pod deleted by force close it "
-        "to; 0 while that cannot be said. No series: it is open.",
-        labels=(*_CARD_LABELS, "use", "pod_namespace", "pod_name"),
-    )
-    inventory = observed.agent.inventory
-    held, of_others = observed.store.held_units(_sizes(inventory)), observed.store.unrecorded.units(_sizes(inventory))
-    for card in observed.agent.describe(inventory).cards if inventory is not None else ():
-        labels = _labels(observed, card.index, card.card.uuid, card.card.model)
-        units = held.get(card.index, 0)
-        total.add_metric(labels, card.units)
-        granted.add_metric(labels, units)
-        granted_bytes.add_metric(labels, inventory.unit.bytes_of(units) if inventory is not None else 0)
-        memory.add_metric(labels, card.card.memory_bytes)
-        reserved.add_metric(labels, card.reserved_units)
-        reserved_bytes.add_metric(labels, inventory.unit.bytes_of(card.reserved_units) if inventory is not None else 0)
-        healthy.add_metric(labels, card.health is Health.HEALTHY)
-        cordoned.add_metric(labels, card.cordoned)
-        unrecorded.add_metric(labels, of_others.get(card.index, 0))
-        for closure in card.closures:
-            namespace, _, name = closure.pod.partition("/")
-            closed.add_metric((*labels, closure.use, namespace, name), closure.until)
-    yield from (total, granted, granted_bytes, memory, reserved, reserved_bytes, healthy, cordoned, unrecorded, closed)
-
-
-def _pod_metric(observed: Observed) -> Metric:
-    family = GaugeMetricFamily("gcushare_pod_granted_bytes", "Bytes that a pod holds of a card.", labels=_POD_LABELS)
-    inventory = observed.agent.inventory
-    if inventory is None:
-        return family
-    held: dict[tuple[str, str, str], int] = {}
-    sizes = _sizes(inventory)
-    for entry in observed.store.entries.values():
-        for index, units in peak_per_card(entry, sizes).items():
-            key = (str(index), entry.ref.namespace, entry.ref.name)
-            held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
-    for (card, namespace, name), size in held.items():
-        family.add_metric((observed.vendor, observed.node, card, namespace, name), size)
+def _gauge(
+    name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, number in samples:
+        family.add_metric(values, number)
     return family
 
 
+def _card_metrics(observed: Observed) -> Iterator[Metric]:
+    inventory = observed.agent.inventory
+    sizes = _sizes(inventory)
+    held, of_others = observed.store.held_units(sizes), observed.store.unrecorded.units(sizes)
+    offered = observed.agent.describe(inventory).cards if inventory is not None else ()
+    cards = [(_labels(observed, card.index, card.card.uuid, card.card.model), card) for card in offered]
+
+    def size(units: int) -> int:
+        return inventory.unit.bytes_of(units) if inventory is not None else 0
+
+    def gauge(name: str, text: str, read: Callable[[InventoryCard], float]) -> Metric:
+        return _gauge(name, text, _CARD_LABELS, ((labels, read(card)) for labels, card in cards))
+
+    yield gauge("gcushare_card_units", "Units that a card offers.", lambda card: card.units)
+    yield gauge("gcushare_card_granted_units", "Units that pods hold.", lambda card: held.get(card.index, 0))
+    yield gauge("gcushare_card_granted_bytes", "Bytes that pods hold.", lambda card: size(held.get(card.index, 0)))
+    yield gauge("gcushare_card_memory_bytes", "The card's whole memory.", lambda card: card.card.memory_bytes)
+    yield gauge("gcushare_card_reserved_units", "Units kept back.", lambda card: card.reserved_units)
+    yield gauge("gcushare_card_reserved_bytes", "Bytes kept back.", lambda card: size(card.reserved_units))
+    yield gauge(
+        "gcushare_card_healthy", "1 where new pods may come as to health.", lambda card: card.health is Health.HEALTHY
+    )
+    yield gauge("gcushare_card_cordoned", "1 where an admin cordoned the card.", lambda card: card.cordoned)
+    yield gauge(
+        "gcushare_card_unrecorded_units",
+        "Units that the kubelet gave to pods that no record names: their request is none that is granted, or they "
+        "are not seen.",
+        lambda card: of_others.get(card.index, 0),
+    )
+    closed = (((*labels, c.use, *c.pod.split("/", 1)), c.until) for labels, card in cards for c in card.closures)
+    yield _gauge(
+        "gcushare_card_closed_until_timestamp_seconds",
+        "When a card opens to a use (memory, whole) at the latest, which containers of a pod deleted by force close it "
+        "to; 0 while that cannot be said. No series: it is open.",
+        (*_CARD_LABELS, "use", "pod_namespace", "pod_name"),
+        closed,
+    )
+
+
+def _pod_metric(observed: Observed) -> Metric:
+    inventory = observed.agent.inventory
+    held: dict[tuple[str, ...], int] = {}
+    sizes = _sizes(inventory)
+    for entry in observed.store.entries.values() if inventory is not None else ():
+        for index, units in peak_per_card(entry, sizes).items():
+            key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
+            held[key] = held.get(key, 0) + (inventory.unit.bytes_of(units) if inventory is not None else 0)
+    return _gauge("gcushare_pod_granted_bytes", "Bytes that a pod holds of a card.", _POD_LABELS, held.items())
+
+
 def _use_metrics(observed: Observed) -> Iterator[Metric]:
-    memory = GaugeMetricFamily("gcushare_card_memory_used_bytes", "Bytes really in use.", labels=_CARD_LABELS)
-    temperature = GaugeMetricFamily("gcushare_card_temperature_celsius", "Temperature.", labels=_CARD_LABELS)
-    power = GaugeMetricFamily("gcushare_card_power_watts", "Power draw.", labels=_CARD_LABELS)
-    utilization = GaugeMetricFamily("gcushare_card_utilization_percent", "Utilization.", labels=_CARD_LABELS)
-    for state in observed.states():
-        if state.use is None:
-            continue
-        labels = _labels(observed, state.card.index, state.card.uuid, state.card.model)
-        for family, value in (
-            (memory, state.use.memory_used_bytes),
-            (temperature, state.use.temperature_celsius),
-            (power, state.use.power_watts),
-            (utilization, state.use.utilization_percent),
-        ):
-            if value is not None:
-                family.add_metric(labels, value)
-    yield from (memory, temperature, power, utilization)
+    uses = [
+        (_labels(observed, state.card.index, state.card.uuid, state.card.model), state.use)
+        for state in observed.states()
+        if state.use is not None
+    ]
+
+    def gauge(name: str, text: str, read: Callable[[CardUse], float | None]) -> Metric:
+        samples = ((labels, value) for labels, use in uses if (value := read(use)) is not None)
+        return _gauge(name, text, _CARD_LABELS, samples)
+
+    yield gauge("gcushare_card_memory_used_bytes", "Bytes really in use.", lambda use: use.memory_used_bytes)
+    yield gauge("gcushare_card_temperature_celsius", "Temperature.", lambda use: use.temperature_celsius)
+    yield gauge("gcushare_card_power_watts", "Power draw.", lambda use: use.power_watts)
+    yield gauge("gcushare_card_utilization_percent", "Utilization.", lambda use: use.utilization_percent)
 
 
 def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
@@ -184,35 +191,33 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
     found = observed.pod_use.latest if observed.pod_use is not None else None
     if found is None:
         return
-    used = GaugeMetricFamily(
-        "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", labels=_POD_LABELS
-    )
-    granted = GaugeMetricFamily(
-        "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", labels=_POD_LABELS
-    )
-    unattributed = GaugeMetricFamily(
-        "gcushare_card_memory_unattributed_bytes",
-        "Bytes used by processes that belong to no pod with cards.",
-        labels=_CARD_LABELS,
-    )
     # Two pods of one name are one series: the first's end may be seen after the second's start.
-    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    used: dict[tuple[str, ...], int] = {}
+    granted: dict[tuple[str, ...], int] = {}
     for uid, cards in found.by_pod.items():
         entry = observed.store.entries[uid]
         may_use = granted_bytes(entry, observed.agent.inventory)
         for index, size in cards.items():
-            key = (str(index), entry.ref.namespace, entry.ref.name)
-            before = sums.get(key, (0, 0))
-            sums[key] = (before[0] + size, before[1] + may_use.get(index, 0))
-    for (card, namespace, name), (size, allowed) in sums.items():
-        of_pod = (observed.vendor, observed.node, card, namespace, name)
-        used.add_metric(of_pod, size)
-        granted.add_metric(of_pod, allowed)
-    for state in observed.states():
-        if not state.is_gone and state.card.index in found.unattributed:
-            labels = _labels(observed, state.card.index, state.card.uuid, state.card.model)
-            unattributed.add_metric(labels, found.unattributed[state.card.index])
-    yield from (used, granted, unattributed)
+            key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
+            used[key] = used.get(key, 0) + size
+            granted[key] = granted.get(key, 0) + may_use.get(index, 0)
+    unattributed = (
+        (_labels(observed, state.card.index, state.card.uuid, state.card.model), found.unattributed[state.card.index])
+        for state in observed.states()
+        if not state.is_gone and state.card.index in found.unattributed
+    )
+    yield _gauge(
+        "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", _POD_LABELS, used.items()
+    )
+    yield _gauge(
+        "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", _POD_LABELS, granted.items()
+    )
+    yield _gauge(
+        "gcushare_card_memory_unattributed_bytes",
+        "Bytes used by processes that belong to no pod with cards.",
+        _CARD_LABELS,
+        unattributed,
+    )
 
 
 def _registration_metrics(observed: Observed) -> Iterator[Metric]:
@@ -263,9 +268,7 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
             math.nan if age_s is None else age_s,
         ),
     ):
-        gauge = GaugeMetricFamily(name, text, labels=names)
-        gauge.add_metric(labels, number)
-        yield gauge
+        yield _gauge(name, text, names, [(labels, number)])
 
 
 def _sizes(inventory: Inventory | None) -> dict[int, int]:

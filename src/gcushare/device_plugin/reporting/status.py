@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from gcushare._version import __version__
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, CardUse, Inventory
 from gcushare.core.nodes import CardMode
+from gcushare.device_plugin.over_use.over_use import OverUseParts
 from gcushare.device_plugin.pods.memory_use import PodUse
 from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import Observed
+from gcushare.device_plugin.reporting.over_use import describe_action, describe_over_use_of
 from gcushare.wire.documents.node_status import (
     CardStatus,
     ClosureStatus,
@@ -51,7 +53,7 @@ def describe_node(observed: Observed) -> NodeStatus:
             LeftOutStatus(index=card.index, uuid=card.uuid, reason=card.reason)
             for card in (inventory.left_out if inventory is not None else ())
         ),
-        pods=tuple(_pod(entry, sizes, used) for _, entry in sorted(observed.store.entries.items())),
+        pods=tuple(_pod(entry, sizes, used, observed.over_use) for _, entry in sorted(observed.store.entries.items())),
         unreadable_pods=tuple(
             UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.store.unreadable
         ),
@@ -61,6 +63,7 @@ def describe_node(observed: Observed) -> NodeStatus:
         registrations=sum(endpoint.registrations for endpoint in observed.endpoints.values()),
         corrections=observed.reconciler.writer.counters.corrections,
         pod_use=observed.pod_use.problem if observed.pod_use is not None else None,
+        over_use=describe_action(observed.over_use),
     )
 
 
@@ -74,6 +77,8 @@ def problems(observed: Observed) -> dict[str, str]:
         "pods": _watch_problem(observed.watch_age_s()),
         POD_RECORDS: observed.reconciler.writer.problem,
         "cdi": observed.cdi.problem,
+        "memoryLimit": observed.mps.problem if observed.mps is not None else "",
+        "overUse": observed.over_use.evictor.problem if observed.over_use.evictor is not None else "",
     }
     return {name: problem for name, problem in parts.items() if problem}
 
@@ -164,7 +169,7 @@ def _use(use: CardUse | None) -> UseStatus | None:
     )
 
 
-def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None) -> PodStatus:
+def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: OverUseParts) -> PodStatus:
     return PodStatus(
         pod=str(entry.ref),
         uid=entry.ref.uid,
@@ -177,4 +182,5 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None) -> PodStatus:
         cards=_cards_of(entry),
         whole=entry.is_whole,
         used_by_card=dict(sorted(used.by_pod.get(entry.ref.uid, {}).items())) if used is not None else None,
+        over_use=describe_over_use_of(over_use, entry.ref.uid),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gcushare.core.cards import Health
-from gcushare.wire.documents.node_status import CardStatus, NodeStatus, PodStatus
+from gcushare.core.over_use.tracking import Figures, describe_over_use
+from gcushare.wire.documents.node_status import CardStatus, NodeStatus, OverUseStatus, PodStatus
 
 _NOTHING = "-"
 _PAGES = (("Cards", "INDEX UUID MODE UNITS HELD PROMISED RESERVED STATE"), ("Pods", "POD UNITS RECORDED HELD STATE"))
@@ -27,6 +28,8 @@ def _lines(status: NodeStatus) -> Iterator[str]:
         yield f"Containers with device ids of another plugin: {status.foreign_containers}; see this node's events"
     if status.pod_use:
         yield f"Use per pod is not known: {status.pod_use}"
+    if status.over_use is not None:
+        yield from _over_use(status.over_use, status.pods)
     yield ""
     if status.problems:
         yield "Problems"
@@ -41,6 +44,22 @@ def _lines(status: NodeStatus) -> Iterator[str]:
             yield from _table([heading.split(), *found])
     yield from (f"  left out: card {card.index} ({card.uuid}): {card.reason}" for card in status.left_out)
     yield from (f"  unreadable: pod {pod.pod}: {pod.reason}" for pod in status.unreadable_pods)
+
+
+def _over_use(found: OverUseStatus, pods: Sequence[PodStatus]) -> Iterator[str]:
+    rehearsal = " (dry run)" if found.dry_run else ""
+    over = [pod for pod in pods if pod.over_use]
+    yield f"Pods over their grant: {len(over)}; action {found.action}{rehearsal}"
+    for pod in over:
+        for index, each in sorted((pod.over_use or {}).items()):
+            use = describe_over_use(index, Figures(each.used_bytes, each.granted_bytes))
+            yield f"  {pod.pod}: {use}, since {each.since}{_why(found.passed_over.get(pod.pod))}"
+    if found.last:
+        yield f"  last: {found.last}"
+
+
+def _why(passed_over: str | None) -> str:
+    return f"; not evicted: {passed_over}" if passed_over else ""
 
 
 def _card_row(card: CardStatus) -> list[str]:

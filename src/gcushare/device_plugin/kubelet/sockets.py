@@ -1,0 +1,164 @@
+"""The sockets between the plugin and the kubelet: serve one, register it, see that one was replaced.
+
+The door of ``registration``, which decides when to do what; a simulation has another.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import grpc
+import grpc.aio
+
+from gcushare.core.errors import RetryableError
+from gcushare.device_plugin.kubelet.server import MAX_REQUEST_BYTES
+from gcushare.runtime.safe_directory import UnsafePathError, open_directory
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from gcushare.wire.protos import services
+
+REGISTER_TIMEOUT_S = 5.0
+PROBE_TIMEOUT_S = 0.5
+"""Below the time that a health check may take; a socket that is not served answers at once."""
+
+_OPTIONS = (
+    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+Identity: TypeAlias = tuple[int, int] | None
+"""Distinguishes a socket file from its successor of the same name: inode and change time; None where there is none."""
+
+
+class ServedSocket(Protocol):
+    """A socket that is served."""
+
+    async def stop(self, grace: float | None) -> None:
+        """Stop serving; calls under way get ``grace`` seconds to end, None for none."""
+        ...
+
+
+class KubeletSockets(Protocol):
+    """Both ends of the conversation with the kubelet, by the paths of their sockets."""
+
+    def identity(self, path: Path) -> Identity:
+        """Which socket stands at a path; None where there is none."""
+        ...
+
+    async def probe(self, socket: Path) -> str | None:
+        """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
+        ...
+
+    async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
+        """Register a resource with the kubelet, which dials the plugin's socket back before it answers.
+
+        Raises:
+            RetryableError: it refused, or does not answer.
+        """
+        ...
+
+    async def serve(self, socket: Path, handler: grpc.GenericRpcHandler) -> ServedSocket:
+        """Serve a socket in place of whatever file stands there.
+
+        Raises:
+            RetryableError: it cannot be created, or others could replace it.
+        """
+        ...
+
+    def remove(self, socket: Path) -> None:
+        """Remove a socket's file; repeatable."""
+        ...
+
+
+class _Served:
+    """A gRPC server; its library has no types."""
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    async def stop(self, grace: float | None) -> None:
+        await self._server.stop(grace=grace)
+
+
+class UnixSockets:
+    """The machine's own."""
+
+    def identity(self, path: Path) -> Identity:
+        """``stat`` it: right on file systems without notifications too."""
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_ctime_ns
+
+    async def probe(self, socket: Path) -> str | None:
+        """Ask for its options."""
+        return await probe_plugin(socket)
+
+    async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
+        """Call the kubelet's Register."""
+        await register_plugin(kubelet_socket, resource, socket_name)
+
+    async def serve(self, socket: Path, handler: grpc.GenericRpcHandler) -> ServedSocket:
+        """Listen with gRPC."""
+        _check_directory(socket.parent)
+        server = grpc.aio.server(
+            options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.max_send_message_length", -1)]
+        )
+        server.add_generic_rpc_handlers((handler,))
+        try:
+            self.remove(socket)
+            server.add_insecure_port(f"unix:{socket}")
+            await server.start()
+        except (OSError, RuntimeError) as error:  # RuntimeError is gRPC's word for a socket that cannot be bound
+            await server.stop(grace=None)
+            raise RetryableError(f"the socket {socket} cannot be served: {error}") from error
+        return _Served(server)
+
+    def remove(self, socket: Path) -> None:
+        """Unlink it."""
+        socket.unlink(missing_ok=True)
+
+
+async def register_plugin(kubelet_socket: Path, resource: str, socket_name: str) -> None:
+    """Register a resource with the kubelet, which dials the plugin's socket back before it answers.
+
+    Raises:
+        RetryableError: it refused, or does not answer.
+    """
+    request = pb.RegisterRequest(
+        version=services.DEVICE_PLUGIN_VERSION,
+        endpoint=socket_name,
+        resource_name=resource,
+        options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
+    )
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_OPTIONS) as channel:
+            register = channel.unary_unary(services.REGISTER)
+            await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
+    except grpc.aio.AioRpcError as error:
+        raise RetryableError(f"the kubelet refused the registration of {resource}: {error.details()}") from error
+
+
+async def probe_plugin(socket: Path, *, timeout_s: float = PROBE_TIMEOUT_S) -> str | None:
+    """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+            await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=timeout_s)
+    except grpc.aio.AioRpcError as error:
+        return f"{socket} does not answer: {error.code().name} {error.details()}"
+    return None
+
+
+def _check_directory(directory: Path) -> None:
+    """Whoever can write beside the kubelet's socket can answer in our place; the kubelet's own is for root alone.
+
+    Raises:
+        RetryableError: others can write there.
+    """
+    try:
+        with open_directory(directory):
+            return
+    except (OSError, UnsafePathError) as error:
+        raise RetryableError(f"the plugin's socket is not served: {error}") from error

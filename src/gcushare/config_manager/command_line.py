@@ -11,7 +11,6 @@ from gcushare.config_manager.settings import CommandSettings, RunSettings, Unins
 from gcushare.runtime.entry import Surroundings, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.settings.declare import Program
-from gcushare.runtime.settings.groups import LogSettings
 from gcushare.runtime.settings.help_text import render_overview
 from gcushare.wire.contracts import CONFIG_MANAGER
 
@@ -63,10 +62,6 @@ def main(surroundings: Surroundings | None = None) -> int:
         return DONE if command else MISUSED
     around.stderr.write(f"error: unknown command {command!r}: expected one of {', '.join(_commands())}\n")
     return MISUSED
-
-
-def _log_settings(settings: RunSettings) -> LogSettings:
-    return settings.log
 
 
 def _run_once(command: str, settings: CommandSettings, say: Say) -> int:

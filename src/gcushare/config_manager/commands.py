@@ -25,11 +25,10 @@ from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
 from gcushare.config_manager.host.systemd_unit import UnitFile
-from gcushare.config_manager.manager import Manager, Place, Prepared
+from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import Executor, Systemctl
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
-from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.config_manager.settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.kube.client import KubeClient
@@ -86,7 +85,7 @@ async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> Asyn
             limits=place.limits(),
         )
         manager = Manager(
-            place=_place(place),
+            place=place,
             executor=executor,
             find_version=_VersionFinder(client),
             restart=place.unit is None or place.restart,
@@ -215,17 +214,6 @@ async def _prepare_apply(settings: CommandSettings, tools: Tools) -> Prepared:
     if options.extender_url is None:
         tools.require_client()
     return await tools.manager.prepare_apply(await find_extender(tools.client, options))
-
-
-def _place(settings: PlaceSettings) -> Place:
-    return Place(
-        directory=settings.files_dir,
-        usual_directory=settings.kubernetes_dir,
-        manifests=f"{settings.kubernetes_dir}/manifests",
-        manifest=settings.manifest,
-        unit=settings.unit,
-        version=None if settings.scheduler_version is None else parse_version(settings.scheduler_version),
-    )
 
 
 @asynccontextmanager

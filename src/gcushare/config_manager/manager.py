@@ -16,6 +16,7 @@ from gcushare.config_manager.plan.steps import Plan, outcome
 from gcushare.config_manager.scheduler_config.document import calls_of
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
+from gcushare.config_manager.settings import PlaceSettings
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError
 from gcushare.kube.election import Tenure
 from gcushare.wire.contracts import Calls
@@ -24,23 +25,6 @@ logger = logging.getLogger(__name__)
 
 VersionSource = Callable[[SchedulerFile], Awaitable[str | None]]
 """Asks elsewhere for the scheduler's version when its file does not tell; None when that is unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the scheduler of this node is started from."""
-
-    directory: str | None = None
-    """Where our own files go; None: where the last change put them, else ``usual_directory``."""
-    usual_directory: str = "/etc/kubernetes"
-    manifests: str = "/etc/kubernetes/manifests"
-    """The kubelet's static pods."""
-    manifest: str | None = None
-    """None looks for it in ``manifests``."""
-    unit: str | None = None
-    """A systemd unit instead of a manifest."""
-    version: Version | None = None
-    """Given by the admin; None finds it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +56,7 @@ class Prepared:
 class Manager:
     """Plans and changes of one scheduler. ``restart`` False leaves the restart of a unit to the admin."""
 
-    place: Place
+    place: PlaceSettings
     executor: Executor
     find_version: VersionSource
     restart: bool = True
@@ -80,9 +64,9 @@ class Manager:
     def layout(self) -> Layout:
         """Find the scheduler's file, and where our own are. Raises as ``find_manifest`` and ``read_target`` do."""
         place, files = self.place, self.executor.files
-        target = place.unit or place.manifest or find_manifest(files, place.manifests)
-        layout = Layout(place.directory or place.usual_directory, target, is_unit=place.unit is not None)
-        if place.directory is not None:
+        target = place.unit or place.manifest or find_manifest(files, f"{place.kubernetes_dir}/manifests")
+        layout = Layout(place.files_dir or place.kubernetes_dir, target, is_unit=place.unit is not None)
+        if place.files_dir is not None:
             return layout
         _, scheduler = read_target(files, layout)
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
@@ -138,7 +122,7 @@ class Manager:
 
     async def _version(self, target: SchedulerFile) -> Version:
         """Take the admin's word, else the file's own, else ask."""
-        known = self.place.version or target.version
+        known = self.place.scheduler_version or target.version
         if known is not None:
             return known
         found = await self.find_version(target)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-import ssl
-import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -16,9 +14,10 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import RolledBackError
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
-from gcushare.core.errors import ConfigError, GcushareError, RetryableError
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
+from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.kube.clock import Clock
+from gcushare.kube.connection.tls import client_context, load_client_certificate
 from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.wire.contracts import PROBED_PATH, Calls
@@ -93,7 +92,10 @@ async def check_extender(entry: ExtenderEntry) -> None:
     if tls is None or not tls.certificate:
         return
     url = entry.url.rstrip("/") + PROBED_PATH
-    connector = TCPConnector(ssl=_tls_context(tls), force_close=True)
+    where = "the scheduler's certificates (tls-ca, tls-cert, tls-key)"
+    context = client_context(tls.ca, where)
+    load_client_certificate(context, tls.certificate, tls.key, where)
+    connector = TCPConnector(ssl=context, force_close=True)
     try:
         async with (
             ClientSession(connector=connector, timeout=_CHECK_TIMEOUT) as session,
@@ -111,22 +113,6 @@ def _refusal(url: str, reason: str) -> str:
         f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {reason}; see "
         "whether a replica of the extender is ready, and what `gcushare doctor` says of certificates"
     )
-
-
-def _tls_context(tls: ExtenderTls) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        context.load_verify_locations(cadata=tls.ca.decode("ascii"))
-        # OpenSSL takes a key from files only; this one is its owner's alone, and gone after the next line.
-        with tempfile.NamedTemporaryFile(prefix="gcushare-", suffix=".pem") as file:
-            file.write(tls.certificate + b"\n" + tls.key)
-            file.flush()
-            context.load_cert_chain(file.name)
-    except (ValueError, OSError) as error:
-        raise ConfigError(
-            f"the scheduler's certificates cannot be used: {error}; see tls-ca, tls-cert, tls-key"
-        ) from error
-    return context
 
 
 @dataclass(slots=True, kw_only=True)

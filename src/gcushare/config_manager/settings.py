@@ -8,15 +8,23 @@ from pathlib import Path
 
 from gcushare.config_manager.plan.steps import WaitLimits
 from gcushare.config_manager.scheduler_config.extender_entry import DEFAULT_TIMEOUT_S
-from gcushare.config_manager.scheduler_config.versions import accepted_versions
+from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
+from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
-from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
 
 BOTH = "both"
 _WAIT = WaitLimits()
+
+
+def _parse_version(raw: str) -> Version:
+    try:
+        return parse_version(raw)
+    except ConfigError:
+        raise ValueError("not a supported version") from None
 
 
 @settings
@@ -59,8 +67,8 @@ class PlaceSettings:
         default=Path("/"),
         help="Where the host's filesystem is mounted; all other paths are the host's own.",
     )
-    scheduler_version: str | None = setting(
-        parsers.optional(parsers.text("VERSION", accepted=accepted_versions()), "it is detected"),
+    scheduler_version: Version | None = setting(
+        parsers.optional(parsers.Parser("VERSION", accepted_versions(), _parse_version), "it is detected"),
         default=None,
         help="Version of kube-scheduler, where neither its image's tag nor the program itself tells.",
     )
@@ -110,14 +118,15 @@ class ExtenderOptions:
     )
     vendor: str = setting(
         parsers.one_of(*VENDORS_BY_NAME, BOTH),
-        default="enflame",
+        default=DEFAULT_VENDOR.name,
         help="Whose pods the extender is called for. kube-scheduler accepts one extender that binds, so 'both' is one "
         "entry for the resources of both.",
     )
     whole_cards: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Call the extender for pods that ask for whole cards too (enflame.com/gcu, nvidia.com/gpu): for nodes "
+        help="Call the extender for pods that ask for whole cards too "
+        f"({', '.join(vendor.whole_card_resource for vendor in VENDORS)}): for nodes "
         "whose plugin runs with --mode both. Such pods then fit only on nodes whose whole cards gcushare serves.",
     )
     weight: int = setting(

@@ -16,5 +16,10 @@ def main(surroundings: Surroundings | None = None) -> int:
     return start("gcushare.scheduler_extender.command_line", "main", surroundings)
 
 
+def main_gpushare(surroundings: Surroundings | None = None) -> int:
+    """Run it as ``gpushare-sche-extender`` is called; returns the exit code."""
+    return start("gcushare.scheduler_extender.command_line", "main_gpushare", surroundings)
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import secrets
+import random
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
@@ -30,14 +31,15 @@ from gcushare.runtime.metrics import (
     make_registry,
     metrics_route,
 )
+from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
-from gcushare.scheduler_extender.dashboard.routes import Dashboard, Surroundings
+from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.http.routes import Serving, VendorRoutes, ordinary_routes, root_routes
-from gcushare.scheduler_extender.leadership import STALE_SHARE, Leading, WatchCache
+from gcushare.scheduler_extender.leadership import STALE_SHARE, ReplicaLeadership, WatchCache
 from gcushare.scheduler_extender.metrics import (
     EventCollector,
     ReplicaCollector,
@@ -50,10 +52,11 @@ from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, Verb
 from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.state.maintenance import confirm_periodically, recount_periodically
+from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler, decode_node, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
@@ -70,6 +73,9 @@ DRAIN_S = REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S + 1.0
 """For all of it one after the other, and what ending a server takes beside; the Lease is given up after it."""
 
 _LIVE_GRACE_S = 30.0
+
+Serve = Callable[[web.Application, ServeSettings], Awaitable[RunningServer]]
+"""Makes a server that listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +113,46 @@ def spare_the_collector() -> None:
 class Extender:
     """One replica, built from settings and a client. ``server`` is set once it listens.
 
-    ``after_sync`` is called once, when the first lists of nodes and pods have been read.
+    ``after_sync`` is called once, when the first lists of nodes and pods have been read. ``identity`` names the replica
+    in the Lease and differs between processes, restarts included; it, ``clock``, ``rng`` and ``serve`` are the
+    machine's where None.
     """
 
     def __init__(
-        self, settings: ExtenderSettings, client: KubeClient, *, after_sync: Callable[[], None] | None = None
+        self,
+        settings: ExtenderSettings,
+        client: KubeClient,
+        *,
+        after_sync: Callable[[], None] | None = None,
+        identity: str | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        serve: Serve | None = None,
     ) -> None:
         self._settings = settings
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.SystemRandom()
+        self._serve = serve or start_server
         self._after_sync = after_sync
-        self._identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+        self._identity = identity or f"{socket.gethostname()}_{os.getpid()}_{self._rng.getrandbits(32):08x}"
         placement = settings.placement
         policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
-        self.states = [VendorState(vendor, policies) for vendor in settings.placement.vendor]
+        self.states = [
+            VendorState(vendor, policies, monotonic=self._clock.monotonic) for vendor in settings.placement.vendor
+        ]
         self.dashboard = Dashboard(settings.dashboard, self.states, client)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
         self.followers = self._make_followers(client)
         self._leading = self._make_leading(client)
         self.leadership: Leadership = self._leading or Alone()
         self.serving = Serving(self.leadership, self._is_catching_up)
-        self.recorder = EventRecorder(client, NAME, host=socket.gethostname())
+        self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self._reporters: list[FailedSchedulingReporter] = []
         self._api = KubePods(client)
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
         self._metrics = RequestMetrics(self._registry)
-        self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S)
+        self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, self._clock.monotonic)
         self._vendor_routes = self._make_vendor_routes()
         self._servers: list[RunningServer] = []
         self._certificates: list[HasCertificates] = []
@@ -141,7 +162,7 @@ class Extender:
         """Follow, stand for election and serve until the shutdown, then drain: requests, binds, events, the lease."""
         with self.verbs:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
-                self.server = await start_server(self.make_application(), self._settings.serve)
+                self.server = await self._serve(self.make_application(), self._settings.serve)
                 self._servers.append(self.server)
                 self._certificates.append(self.server)
                 self._registry.register(CertificateCollector(self._certificates))
@@ -166,7 +187,7 @@ class Extender:
         ]
         watches: dict[str, WatchFigures] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
         explains = {each.vendor_name: each.explains for each in self.services}
-        app.add_routes(self.dashboard.routes(Surroundings(self.serving, self.leadership, watches, explains)))
+        app.add_routes(self.dashboard.routes(ReplicaContext(self.serving, self.leadership, watches, explains)))
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
         wakes = {each.vendor_name: each.wakes.counters for each in self.services}
         events = EventCollector(self.recorder.counters, reports, wakes)
@@ -226,7 +247,9 @@ class Extender:
         tasks.start("recount", recount_periodically(counted, follow.recount_interval, self._heartbeat))
         for each in self.services:
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
-        tasks.start("settle", confirm_periodically([each.binds for each in self.services], follow.settle_after))
+        tasks.start(
+            "confirm reservations", confirm_periodically([each.binds for each in self.services], follow.settle_after)
+        )
         if self._leading is not None:
             tasks.start("elect a leader", self._stand_when_synced(self._leading))
 
@@ -237,7 +260,7 @@ class Extender:
             self._after_sync()
         await asyncio.Event().wait()
 
-    async def _stand_when_synced(self, leading: Leading) -> None:
+    async def _stand_when_synced(self, leading: ReplicaLeadership) -> None:
         """Stand for election only with complete watch caches: a leader that cannot answer is worse than none."""
         await self.followers.wait_synced()
         await leading.run()
@@ -270,10 +293,13 @@ class Extender:
     def _serves(self) -> bool:
         return self.serving.is_synced and self.leadership.is_leader
 
+    def _now_ns(self) -> int:
+        return round(self._clock.now().timestamp() * 1_000_000) * 1000
+
     def _is_catching_up(self) -> bool:
         return self._leading is not None and self._leading.is_catching_up
 
-    def _make_leading(self, client: KubeClient) -> Leading | None:
+    def _make_leading(self, client: KubeClient) -> ReplicaLeadership | None:
         election = self._settings.election
         if not election.leader_elect:
             return None
@@ -281,33 +307,49 @@ class Extender:
         lease = ApiLease(client, namespace, election.lease_name)
         caches: dict[str, WatchCache] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
         stale_s = STALE_SHARE * self._settings.follow.watch_stall
-        return Leading(lease, self._identity, caches, times=election.times(), stale_s=stale_s)
+        return ReplicaLeadership(
+            lease,
+            self._identity,
+            caches,
+            times=election.times(),
+            stale_s=stale_s,
+            clock=self._clock,
+            rng=self._rng,
+        )
 
     def _make_followers(self, client: KubeClient) -> Followers:
         follow = self._settings.follow
         how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
         observers: list[VendorState | MetadataCache] = [*self.states, *self.dashboard.observers]
+        pods = PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])])
         nodes = NodeHandler([*observers, self.verbs.nodes])
         return Followers(
-            Reflector(client, NODES, nodes, decode=decode_node, settings=how),
-            Reflector(client, PODS, PodHandler(observers), decode=decode_pod, settings=how),
+            Reflector(client, NODES, nodes, decode=decode_node, settings=how, clock=self._clock, rng=self._rng),
+            Reflector(client, PODS, pods, decode=decode_pod, settings=how, clock=self._clock, rng=self._rng),
         )
 
     def _make_services(self, state: VendorState) -> Services:
         explains = ExplainService(state)
-        reporter = FailedSchedulingReporter(explains, self.recorder)
+        reporter = FailedSchedulingReporter(explains, self.recorder, clock=self._clock)
         self._reporters.append(reporter)
-        wakes = RoomWaker(state, self._api, self._serves)
+        wakes = RoomWaker(state, self._api, self._serves, clock=self._clock)
 
-        def note_refused(asking: SchedulingRequest) -> None:
-            reporter.note(asking)
-            wakes.note_refused(asking)
+        def note_refused(request: SchedulingRequest) -> None:
+            reporter.note(request)
+            wakes.note_refused(request)
 
         best = self._settings.placement.filter_answer
         return Services(
             state=state,
             filters=FilterService(state, best=best, refusals=note_refused, offers=wakes.note_offered),
-            binds=BindService(state, self._api, self.leadership, times=BindTimes()),
+            binds=BindService(
+                state,
+                self._api,
+                self.leadership,
+                times=BindTimes(),
+                now_ns=self._now_ns,
+                monotonic=self._clock.monotonic,
+            ),
             inspects=InspectService(state),
             preempts=PreemptService(state),
             explains=explains,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 
-class Turns:
+class CooperativeYield:
     """Lets others run after every ``most`` pieces of work; what a piece is, and how long it takes, the owner knows."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._done = 0
 
-    async def did(self, pieces: int = 1) -> None:
+    async def after(self, pieces: int = 1) -> None:
         """Count work that was done, and let others run when it is time."""
         self._done += pieces
         if self._done >= self._most:

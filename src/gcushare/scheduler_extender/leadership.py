@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -50,7 +51,7 @@ class WatchCache(Protocol):
         ...
 
 
-class Leading:
+class ReplicaLeadership:
     """The leadership of one of several replicas; ``run`` it in a task of its own once the watch caches are complete.
 
     ``stale_s``: the age from which a cache is no reason to lead. ``is_leader``, ``holder`` and ``holds`` answer as
@@ -66,10 +67,17 @@ class Leading:
         times: LeaseTimes,
         stale_s: float,
         clock: Clock | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._elector = LeaderElector(
-            lease, identity, times=times, listener=self._note_change, stands=self._stands, clock=self._clock
+            lease,
+            identity,
+            times=times,
+            listener=self._note_change,
+            stands=self._stands,
+            clock=self._clock,
+            rng=rng,
         )
         self._caches = caches
         self._stale_s = stale_s
@@ -103,7 +111,7 @@ class Leading:
         """Stand for election until cancelled, then give the Lease up; cancel it only after serving has stopped."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._elector.run(), name="stand for election")
-            tasks.create_task(self._catch_up_for_ever(), name="catch up after elections")
+            tasks.create_task(self._catch_up_after_elections(), name="catch up after elections")
 
     @property
     def _is_proven(self) -> bool:
@@ -112,7 +120,7 @@ class Leading:
     def _note_change(self, _leads: bool) -> None:
         self._changed.set()
 
-    async def _catch_up_for_ever(self) -> None:
+    async def _catch_up_after_elections(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()

@@ -83,45 +83,32 @@ class VendorCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Make the figures."""
         yield from self._units()
-        vendor = self._state.vendor.name
-        yield _gauge(
-            "gcushare_pods_waiting", "Pods that ask for cards and are not bound.", vendor, len(self._state.waiting)
-        )
         yield self._reasons()
-        yield _gauge(
-            "gcushare_nodes_without_units",
-            "Nodes with cards of which the kubelet counts no unit.",
-            vendor,
-            len(self._state.nodes_without_units),
-        )
-        yield _gauge(
-            "gcushare_nodes_unreadable", "Nodes whose cards cannot be read.", vendor, len(self._state.node_problems)
-        )
-        yield _gauge(
-            "gcushare_pods_unreadable", "Bound pods whose cards cannot be read.", vendor, len(self._state.pod_problems)
-        )
-        yield _gauge(
-            "gcushare_reservations",
-            "Grants that no watch event has confirmed.",
-            vendor,
-            len(self._state.ledger.reserved),
-        )
-        yield _gauge("gcushare_binds_under_way", "Bindings sent or about to be.", vendor, self._binds.under_way)
-        yield _counter(
-            "gcushare_bind_conflicts", "Bindings refused because the pod had changed.", vendor, self._binds.conflicts
-        )
-        yield _counter(
-            "gcushare_bind_unknown_outcomes",
-            "Bindings whose outcome had to be read.",
-            vendor,
-            self._binds.unknown_outcomes,
-        )
-        yield _counter(
-            "gcushare_name_list_hits", "Node name lists that were known already.", vendor, self._filters.lists.hits
-        )
-        yield _counter(
-            "gcushare_name_list_misses", "Node name lists that had to be read.", vendor, self._filters.lists.misses
-        )
+        state, binds, lists = self._state, self._binds, self._filters.lists
+        for name, text, value in (
+            ("pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting)),
+            (
+                "nodes_without_units",
+                "Nodes with cards of which the kubelet counts no unit.",
+                len(state.nodes_without_units),
+            ),
+            ("nodes_unreadable", "Nodes whose cards cannot be read.", len(state.node_problems)),
+            ("pods_unreadable", "Bound pods whose cards cannot be read.", len(state.pod_problems)),
+            ("reservations", "Grants that no watch event has confirmed.", len(state.ledger.reserved)),
+            ("binds_under_way", "Bindings sent or about to be.", binds.under_way),
+        ):
+            gauge = GaugeMetricFamily(f"gcushare_{name}", text, labels=("vendor",))
+            gauge.add_metric((state.vendor.name,), value)
+            yield gauge
+        for name, text, value in (
+            ("bind_conflicts", "Bindings refused because the pod had changed.", binds.conflicts),
+            ("bind_unknown_outcomes", "Bindings whose outcome had to be read.", binds.unknown_outcomes),
+            ("name_list_hits", "Node name lists that were known already.", lists.hits),
+            ("name_list_misses", "Node name lists that had to be read.", lists.misses),
+        ):
+            counter = CounterMetricFamily(f"gcushare_{name}", text, labels=("vendor",))
+            counter.add_metric((state.vendor.name,), value)
+            yield counter
 
     def _units(self) -> Iterator[Metric]:
         figures: Mapping[str, GaugeMetricFamily] = {
@@ -240,34 +227,27 @@ class EventCollector(Collector):
         events = CounterMetricFamily(
             "gcushare_events", "Events handed over, by what became of them.", labels=("outcome",)
         )
-        seen = self._recorded
-        for outcome, count in (
-            ("posted", seen.posted),
-            ("merged", seen.merged),
-            ("dropped", seen.dropped),
-            ("failed", seen.failed),
-        ):
-            events.add_metric((outcome,), count)
+        for outcome in ("posted", "merged", "dropped", "failed"):
+            events.add_metric((outcome,), getattr(self._recorded, outcome))
         yield events
         reports = CounterMetricFamily(
             "gcushare_refusal_reports",
             "Refused pods that were explained in an Event and the log, or dropped because too many waited for that.",
             labels=("vendor", "outcome"),
         )
-        for vendor, report in self._reports.items():
-            reports.add_metric((vendor, "reported"), report.reported)
-            reports.add_metric((vendor, "dropped"), report.dropped)
-        yield reports
         wakes = CounterMetricFamily(
             "gcushare_room_notes",
             "Waiting pods on which it was noted that room became free, which kube-scheduler had not asked about.",
             labels=("vendor", "outcome"),
         )
-        for vendor, woken in self._wakes.items():
-            wakes.add_metric((vendor, "written"), woken.written)
-            wakes.add_metric((vendor, "failed"), woken.failed)
-            wakes.add_metric((vendor, "unanswered"), woken.unanswered)
-        yield wakes
+        for family, counters, outcomes in (
+            (reports, self._reports, ("reported", "dropped")),
+            (wakes, self._wakes, ("written", "failed", "unanswered")),
+        ):
+            for vendor, counts in counters.items():
+                for outcome in outcomes:
+                    family.add_metric((vendor, outcome), getattr(counts, outcome))
+            yield family
 
 
 def register(registry: CollectorRegistry, collectors: Sequence[Collector]) -> None:
@@ -289,15 +269,3 @@ class _Merged(Collector):
                 if known is not family:
                     known.samples.extend(family.samples)
         return families.values()
-
-
-def _gauge(name: str, text: str, vendor: str, value: float) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=("vendor",))
-    family.add_metric((vendor,), value)
-    return family
-
-
-def _counter(name: str, text: str, vendor: str, value: float) -> Metric:
-    family = CounterMetricFamily(name, text, labels=("vendor",))
-    family.add_metric((vendor,), value)
-    return family

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
-from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import PODS
 from gcushare.wire.annotations import keys
 from gcushare.wire.objects import Pod
@@ -17,7 +17,7 @@ class PodApi(Protocol):
 
     async def bind_pod(
         self,
-        pod: PodIdentity,
+        pod: PodRef,
         node: str,
         annotations: Mapping[str, str],
         *,
@@ -35,7 +35,7 @@ class PodApi(Protocol):
 class WakeApi(Protocol):
     """How kube-scheduler is made to try a pod again. Raises the errors of ``gcushare.kube.errors``."""
 
-    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
         """Write on a waiting pod when room for it was found; a moment that is not the last one written."""
         ...
 
@@ -77,7 +77,7 @@ class KubePods:
 
     async def bind_pod(
         self,
-        pod: PodIdentity,
+        pod: PodRef,
         node: str,
         annotations: Mapping[str, str],
         *,
@@ -87,7 +87,7 @@ class KubePods:
         """POST the Binding."""
         await self._client.bind_pod(pod, node, annotations, resource_version=resource_version, timeout_s=timeout_s)
 
-    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
         """PATCH an annotation, through the status: that changes no spec, whatever else goes wrong."""
         await self._client.patch_pod_annotations(
             pod, {keys.ROOM_FOUND: moment}, subresource="status", timeout_s=timeout_s

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gcushare._version import __version__
-from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.settings.parsers import Parser
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
 from gcushare.scheduler_extender.mutual_tls.settings import VerbsSettings
-from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
 
 if TYPE_CHECKING:
@@ -61,27 +61,29 @@ class PlacementSettings:
 
     vendor: tuple[Vendor, ...] = setting(
         _vendor_parser(),
-        default=(VENDORS_BY_NAME["enflame"],),
+        default=(DEFAULT_VENDOR,),
         help="Whose cards are scheduled; both serves each family under its own URL prefix in one process.",
     )
     node_policy: str = setting(
-        parsers.one_of(*NODE_POLICIES, metavar="POLICY"),
+        parsers.one_of(*POLICIES, metavar="POLICY"),
         default="binpack",
-        help="Which nodes are preferred: binpack fills nodes in use first, spread takes the emptiest. A pod may choose "
-        "its own by the annotation gcushare.io/node-policy.",
+        help="Which nodes are preferred: "
+        f"{', '.join(f'{each.name} {each.nodes}' for each in POLICIES.values())}. A pod may choose its own by the "
+        "annotation gcushare.io/node-policy.",
     )
     card_policy: str = setting(
-        parsers.one_of(*CARD_POLICIES, metavar="POLICY"),
+        parsers.one_of(*POLICIES, metavar="POLICY"),
         default="binpack",
-        help="Which card of a node is taken: binpack the fullest that fits, spread the emptiest. A pod may choose its "
-        "own by the annotation gcushare.io/card-policy.",
+        help="Which card of a node is taken: "
+        f"{', '.join(f'{each.name} {each.cards}' for each in POLICIES.values())}. A pod may choose its own by the "
+        "annotation gcushare.io/card-policy.",
     )
     whole_card_policy: str = setting(
         parsers.one_of(*WHOLE_CARD_POLICIES, metavar="POLICY"),
         default="close",
-        help="Which cards a pod is given whole: close those of one link group or NUMA node, where they are known; "
-        "loose the odd ones, which leaves the groups to others. A pod may choose its own by the annotation "
-        "gcushare.io/whole-card-policy.",
+        help="Which cards a pod is given whole: "
+        f"{'; '.join(f'{each.name} {each.cards}' for each in WHOLE_CARD_POLICIES.values())}. A pod may choose its own "
+        "by the annotation gcushare.io/whole-card-policy.",
     )
     filter_answer: int | None = setting(
         _answer_parser(),
@@ -132,7 +134,7 @@ class ElectionSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """The times of a lease must grow from retry over deadline to duration, and leave room for a bind."""
-        from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+        from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 
         try:
             self.times()

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gcushare.core.errors import ConfigError, RemoteContractError
-from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder
 
 RECORD_VERSION = 1
-RECORD = JsonDoor(dict[str, Any], "the record", limit_bytes=1024 * 1024)
+RECORD = BoundedJsonDecoder(dict[str, Any], "the record", limit_bytes=1024 * 1024)
 _SUMS = ("after_sha256", "config_sha256")
 
 

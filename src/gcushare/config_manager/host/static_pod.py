@@ -249,17 +249,6 @@ def parse_manifest(text: str, name: str) -> PodManifest:
     return manifest
 
 
-def runs_scheduler(text: str, name: str) -> bool:
-    """Say whether ``text`` is a pod with a kube-scheduler in it; broken files and other things are simply not."""
-    try:
-        parse_manifest(text, name)
-    except Refused:
-        return True
-    except ConfigError:
-        return False
-    return True
-
-
 def _scheduler_index(yaml: YamlText) -> int:
     """Choose the container: by its command, else by its image, else by its name."""
     containers = _dictionaries(yaml.at("spec", "containers"))

@@ -20,11 +20,10 @@ from gcushare.config_manager.plan.steps import (
     Step,
     Switch,
     WriteFile,
-    without_restart,
 )
 from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
-from gcushare.config_manager.scheduler_config.versions import Version, written_format
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version
 from gcushare.core.errors import ConfigError
 
 _CONFIG_MODE = 0o644
@@ -102,7 +101,9 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
         steps=_with_recover_lines(observed, steps),
         notes=tuple(notes),
     )
-    return plan if restart else without_restart(plan)
+    if restart:
+        return plan
+    return replace(plan, steps=tuple(s for s in plan.steps if not isinstance(s, Restart | AwaitScheduler)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +154,10 @@ def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, tuple
         return new_config(wanted.extender, wanted.version, observed.pristine.flags), notes
     merged = merged_config(observed.base.text, observed.base.path, wanted.extender)
     if not merged.format.is_read_by(wanted.version):
+        accepted = " or ".join(str(each) for each in ConfigFormat if each.is_read_by(wanted.version))
         raise ConfigError(
-            f"{observed.base.path}: kube-scheduler {wanted.version} does not read {merged.format.kind} "
-            f"{merged.format.value}: write it as {written_format(wanted.version).value}"
+            f"{observed.base.path}: kube-scheduler {wanted.version} does not read {merged.format}: write it as "
+            f"{accepted}"
         )
     return merged, notes
 

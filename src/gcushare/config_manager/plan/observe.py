@@ -9,7 +9,7 @@ from gcushare.config_manager.host.files import Files, FileState, temporary_path
 from gcushare.config_manager.host.launch import CONFIG, POLICY_FILE, SchedulerFile, own_flag
 from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
 from gcushare.config_manager.host.record import Record, parse_record, sha256
-from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest, runs_scheduler
+from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.document import existing_config
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
@@ -69,9 +69,15 @@ def find_manifest(files: Files, directory: str) -> str:
     for name in files.names(directory):
         path = posixpath.join(directory, name)
         state = None if name.startswith(".") else _regular(files, path, is_wanted=name == MANIFEST_NAME)
-        text = "" if state is None else state.content.decode(errors="replace")
-        if runs_scheduler(text, path):
-            found[path] = _parsed(text, path)
+        if state is None:
+            continue
+        try:
+            found[path] = parse_manifest(state.content.decode(errors="replace"), path)
+        except Refused:
+            # Started in a way that cannot be edited: found all the same, and refused when it is the one chosen.
+            found[path] = None
+        except ConfigError:
+            continue  # a broken file, or not of a kube-scheduler
     usual = posixpath.join(directory, MANIFEST_NAME)
     if not found:
         raise NotFoundError(
@@ -247,12 +253,4 @@ def _regular(files: Files, path: str, *, is_wanted: bool) -> FileState | None:
     except Refused:
         if is_wanted:
             raise
-        return None
-
-
-def _parsed(text: str, path: str) -> PodManifest | None:
-    try:
-        return parse_manifest(text, path)
-    except Refused:
-        # Started in a way that cannot be edited: found all the same, and refused when it is the one chosen.
         return None

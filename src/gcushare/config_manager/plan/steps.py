@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from gcushare.config_manager.host.files import FileState
@@ -136,11 +136,6 @@ def way_back(before: Snapshot, now: Snapshot, target: str, staging: str | None) 
 
 def _put_back(path: str, state: FileState | None) -> Step:
     return RemoveFile(path=path) if state is None else WriteFile(path=path, state=state)
-
-
-def without_restart(plan: Plan) -> Plan:
-    """Leave only what touches files."""
-    return replace(plan, steps=tuple(s for s in plan.steps if not isinstance(s, Restart | AwaitScheduler)))
 
 
 def describe(step: Step) -> str:

@@ -42,6 +42,9 @@ class ConfigFormat(enum.Enum):
     V1BETA3 = "kubescheduler.config.k8s.io/v1beta3"
     V1 = "kubescheduler.config.k8s.io/v1"
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}"
+
     @property
     def kind(self) -> str:
         return "Policy" if self is ConfigFormat.POLICY else "KubeSchedulerConfiguration"
@@ -116,5 +119,5 @@ def parse_format(api_version: object, kind: object) -> ConfigFormat:
     # There was only ever one version of Policy; a file without it is what the running scheduler reads already.
     if kind == "Policy" and api_version in (None, ""):
         return ConfigFormat.POLICY
-    known_words = ", ".join(f"{known.kind} {known.value}" for known in ConfigFormat)
+    known_words = ", ".join(map(str, ConfigFormat))
     raise ConfigError(f"kind {kind!r} apiVersion {api_version!r} is not a configuration with extenders: {known_words}")

@@ -54,7 +54,7 @@ _REVIEW_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReviewedToken:
     """What is known of a token. ``problem`` is empty where its owner may read; ``renew_at`` is at most ``until``."""
 
     user: str
@@ -119,8 +119,8 @@ class TokenGuard:
         self._reviews = reviews
         self._monotonic = monotonic
         # Apart, so that a flood of made-up tokens pushes no reader out.
-        self._readers: OrderedDict[str, Verdict] = OrderedDict()
-        self._refusals: OrderedDict[str, Verdict] = OrderedDict()
+        self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
+        self._refusals: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
         self._budget = TokenReviewLimit(monotonic())
 
@@ -135,7 +135,7 @@ class TokenGuard:
         if verdict.problem:
             raise ForbiddenError(verdict.problem)
 
-    async def _check(self, token: str, address: str | None) -> Verdict:
+    async def _check(self, token: str, address: str | None) -> ReviewedToken:
         # Tokens are not kept: what is remembered could not be used by whoever reads it.
         key = hashlib.sha256(token.encode()).hexdigest()
         lock = self._asking.setdefault(key, asyncio.Lock())
@@ -149,7 +149,7 @@ class TokenGuard:
             if not lock.locked():
                 self._asking.pop(key, None)
 
-    async def _review(self, key: str, token: str, address: str | None) -> Verdict:
+    async def _review(self, key: str, token: str, address: str | None) -> ReviewedToken:
         held = self._readers.get(key)
         try:
             self._spend(address, is_reader=held is not None)
@@ -164,7 +164,7 @@ class TokenGuard:
             log.info("reader let in %s", fields(user=verdict.user))
         return self._remember(key, verdict)
 
-    async def _ask(self, token: str) -> Verdict:
+    async def _ask(self, token: str) -> ReviewedToken:
         try:
             found = (await self._reviews.review_token(token)).status
             if not found.authenticated:
@@ -181,20 +181,20 @@ class TokenGuard:
                 known=True,
             )
         now = self._monotonic()
-        return Verdict(name, "", True, now + RENEWED_S, now + ALLOWED_S)
+        return ReviewedToken(name, "", True, now + RENEWED_S, now + ALLOWED_S)
 
-    def _refusal(self, user: str, problem: str, *, known: bool) -> Verdict:
+    def _refusal(self, user: str, problem: str, *, known: bool) -> ReviewedToken:
         log.info("reader refused %s", fields(user=user, reason=problem))
         until = self._monotonic() + _REFUSED_S
-        return Verdict(user, problem, known, until, until)
+        return ReviewedToken(user, problem, known, until, until)
 
-    def _recall(self, key: str, *, is_renewed: bool = False) -> Verdict | None:
+    def _recall(self, key: str, *, is_renewed: bool = False) -> ReviewedToken | None:
         verdict = self._readers.get(key) or self._refusals.get(key)
         if verdict is None:
             return None
         return verdict if self._monotonic() < (verdict.until if is_renewed else verdict.renew_at) else None
 
-    def _remember(self, key: str, verdict: Verdict) -> Verdict:
+    def _remember(self, key: str, verdict: ReviewedToken) -> ReviewedToken:
         self._readers.pop(key, None)
         self._refusals.pop(key, None)
         memory = self._refusals if verdict.problem else self._readers

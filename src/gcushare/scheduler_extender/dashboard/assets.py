@@ -50,7 +50,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
 }
 """On every answer below the page's path; the two old ones are for browsers before 2018."""
 
-_FOR_EVER = "public, max-age=31536000, immutable"
+_IMMUTABLE = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
 
 
@@ -101,7 +101,7 @@ class Assets:
         found = self._files.get(request.match_info["name"])
         if found is None or request.match_info["version"] != self.version or request.match_info["name"] == PAGE:
             raise web.HTTPNotFound(text="no such file in this version of the page; load the page again")
-        return found.answer(request, _FOR_EVER)
+        return found.answer(request, _IMMUTABLE)
 
 
 def load_assets() -> Assets:

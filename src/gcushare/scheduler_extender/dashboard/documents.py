@@ -1,4 +1,4 @@
-"""What the page is sent: one document per node and per waiting pod, pure functions of the ledger and the notes.
+"""What the page is sent: one document per node and per waiting pod, from ledger and metadata cache.
 
 Figures are in units of the node, ``perGib`` of which make 2**30 bytes. Fields that say nothing are left out, and a
 change carries whole documents of what changed, so that a reader replaces and never adds up.
@@ -14,7 +14,7 @@ import msgspec
 from gcushare.core.cards import Health
 from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.state.vendor_state import WaitingPod
+from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.vendors.vendor import Vendor
 
 SNAPSHOT_VERSION = 1
@@ -60,7 +60,7 @@ class PodDocument(_Document, frozen=True):
     """A pod on a node. ``grants`` are (card, units, 1 where it holds the card whole).
 
     ``reserved``: its binding is under way; ``assigned``: the node side has handed the card out. ``unrecorded``: the
-    node reports it, and no record of the pod does.
+    node reports it, and no record of the pod does. ``over_use``: what it uses beyond its grant, in words.
     """
 
     uid: str
@@ -72,6 +72,7 @@ class PodDocument(_Document, frozen=True):
     assigned: bool = False
     reserved: bool = False
     corrected: str = ""
+    over_use: str = ""
     owner: str = ""
     problem: str = ""
     ending: bool = False
@@ -143,7 +144,7 @@ class ReplicaDocument(_Document, frozen=True, omit_defaults=False):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeNote:
+class NodeMetadata:
     """What the page shows of a node beyond its cards."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -155,31 +156,32 @@ class NodeNote:
 
 
 @dataclass(frozen=True, slots=True)
-class PodNote:
+class PodMetadata:
     """What the page shows of a pod beyond what it holds."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     corrected: str = ""
+    over_use: str = ""
     owner: str = ""
     ending: bool = False
     scheduler: str = ""
 
 
-NO_NODE_NOTE, NO_POD_NOTE = NodeNote(), PodNote()
+NO_NODE_METADATA, NO_POD_METADATA = NodeMetadata(), PodMetadata()
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What is known beside a node's state: the notes by name and uid, and the problems."""
+class NodeContext:
+    """What is known beside a node's state: metadata by name and uid, and the problems."""
 
-    note: NodeNote
+    metadata: NodeMetadata
     problem: str
-    pod_notes: Mapping[str, PodNote]
+    pod_metadata: Mapping[str, PodMetadata]
     pod_problems: Mapping[str, str]
     reserved: frozenset[str]
 
 
-def node_document(vendor: Vendor, node: NodeState, beside: Beside) -> NodeDocument:
+def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> NodeDocument:
     """Describe a node; pods stand in the order of assigning."""
     unit = node.unit or parse_memory_unit(vendor.default_unit)
     order = sorted(node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.uid))
@@ -193,23 +195,23 @@ def node_document(vendor: Vendor, node: NodeState, beside: Beside) -> NodeDocume
         largest=node.largest_free,
         empty_cards=node.empty_cards,
         serves="both" if len(node.modes) > 1 else "".join(node.modes),
-        uncounted=vendor.name in beside.note.uncounted,
+        uncounted=vendor.name in context.metadata.uncounted,
         settling=node.is_unconfirmed,
         assumed_unit=node.unit is None,
-        unready=beside.note.unready,
-        unschedulable=beside.note.unschedulable,
-        address=beside.note.address,
-        problem=beside.problem,
-        labels=beside.note.labels,
+        unready=context.metadata.unready,
+        unschedulable=context.metadata.unschedulable,
+        address=context.metadata.address,
+        problem=context.problem,
+        labels=context.metadata.labels,
         cards=tuple(_card(state) for state in node.cards.values()),
-        pods=tuple(_pod(held, beside) for held in order),
+        pods=tuple(_pod(held, context) for held in order),
     )
 
 
-def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodNote) -> WaitingDocument:
+def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodMetadata) -> WaitingDocument:
     """Describe a pod that has no node."""
-    pod, asking = waiting.pod, waiting.asking
-    request = asking.shape.request if asking is not None else None
+    pod = waiting.pod
+    request = waiting.cards if isinstance(waiting, SchedulingRequest) else None
     return WaitingDocument(
         vendor=vendor.name,
         uid=pod.uid,
@@ -221,7 +223,7 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodNote) -> Wait
         cards=request.cards if request else 1,
         whole=request.whole if request else False,
         choosy=request is not None and request.selection is not None,
-        problem=waiting.problem,
+        problem=waiting.problem if isinstance(waiting, RejectedRequest) else "",
         scheduler=note.scheduler,
         owner=note.owner,
         labels=note.labels,
@@ -253,9 +255,9 @@ def _card(state: CardState) -> CardDocument:
     )
 
 
-def _pod(held: Assignment, beside: Beside) -> PodDocument:
+def _pod(held: Assignment, context: NodeContext) -> PodDocument:
     pod = held.pod
-    note = beside.pod_notes.get(pod.uid, NO_POD_NOTE)
+    note = context.pod_metadata.get(pod.uid, NO_POD_METADATA)
     return PodDocument(
         uid=pod.uid,
         ns=pod.namespace,
@@ -264,10 +266,11 @@ def _pod(held: Assignment, beside: Beside) -> PodDocument:
         created=pod.created,
         priority=pod.priority,
         assigned=held.assigned,
-        reserved=pod.uid in beside.reserved,
+        reserved=pod.uid in context.reserved,
         corrected=note.corrected,
+        over_use=note.over_use,
         owner=note.owner,
-        problem=beside.pod_problems.get(pod.uid, ""),
+        problem=context.pod_problems.get(pod.uid, ""),
         ending=note.ending,
         unrecorded=held.unrecorded,
         labels=note.labels,

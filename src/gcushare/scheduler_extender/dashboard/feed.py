@@ -18,10 +18,10 @@ from gcushare._version import __version__
 from gcushare.core.fit_index import NameLog
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.dashboard.documents import (
-    NO_NODE_NOTE,
-    NO_POD_NOTE,
+    NO_NODE_METADATA,
+    NO_POD_METADATA,
     SNAPSHOT_VERSION,
-    Beside,
+    NodeContext,
     ReplicaDocument,
     node_document,
     vendor_document,
@@ -63,7 +63,7 @@ class Feed:
         self._log = NameLog()
         self._wake = asyncio.Event()
         self._encoded: dict[str, bytes] = {}
-        self.notes = MetadataCache(states, self._touch_node, self._touch_pod)
+        self.metadata = MetadataCache(states, self._touch_node, self._touch_pod)
         for state in states:
             self._listen(state)
 
@@ -159,10 +159,10 @@ class Feed:
         node = state.ledger.nodes.get(name)
         if node is None or not _is_shown(node):
             return None
-        beside = Beside(
-            self.notes.nodes.get(name, NO_NODE_NOTE),
+        beside = NodeContext(
+            self.metadata.nodes.get(name, NO_NODE_METADATA),
             state.node_problems.get(name, ""),
-            self.notes.pods,
+            self.metadata.pods,
             state.pod_problems,
             frozenset(uid for uid in node.assignments if state.ledger.is_reserved(uid)),
         )
@@ -171,7 +171,7 @@ class Feed:
     def _encode_pod(self, uid: str) -> bytes | None:
         for state in self._states.values():
             if (waiting := state.waiting.get(uid)) is not None:
-                note = self.notes.pods.get(uid, NO_POD_NOTE)
+                note = self.metadata.pods.get(uid, NO_POD_METADATA)
                 return _encoder.encode(waiting_document(state.vendor, waiting, note))
         return None
 

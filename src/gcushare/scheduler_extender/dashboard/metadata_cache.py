@@ -9,9 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from gcushare.scheduler_extender.dashboard.documents import NodeNote, PodNote
-from gcushare.scheduler_extender.state.vendor_state import VendorState, WaitingPod
+from gcushare.scheduler_extender.dashboard.documents import NodeMetadata, PodMetadata
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import WaitingPod
 from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations.over_use import over_use_words
 from gcushare.wire.objects import Node, Pod
 
 MAX_LABELS = 24
@@ -44,8 +46,8 @@ class MetadataCache:
         self._states = states
         self._touch_node = touch_node
         self._touch_pod = touch_pod
-        self.nodes: dict[str, NodeNote] = {}
-        self.pods: dict[str, PodNote] = {}
+        self.nodes: dict[str, NodeMetadata] = {}
+        self.pods: dict[str, PodMetadata] = {}
         self._problems: dict[str, str] = {}
         self._waiting: dict[str, WaitingPod] = {}
 
@@ -58,7 +60,7 @@ class MetadataCache:
         if not holders:
             self.lose_node(name)
             return
-        note = NodeNote(
+        note = NodeMetadata(
             labels=_keep(node.metadata.labels),
             unready=not node.is_ready,
             unschedulable=node.spec.unschedulable,
@@ -121,12 +123,13 @@ class MetadataCache:
             self.lose_pod(uid)
 
 
-def _note_of(pod: Pod, *, waits: bool) -> PodNote:
+def _note_of(pod: Pod, *, waits: bool) -> PodMetadata:
     meta = pod.metadata
     owner = next((each for each in meta.owner_references if each.controller), None)
-    return PodNote(
+    return PodMetadata(
         labels=_keep(meta.labels),
         corrected=meta.annotations.get(CORRECTED, "")[:80],
+        over_use=over_use_words(meta.annotations),
         owner=f"{owner.kind} {owner.name}" if owner is not None else "",
         ending=pod.is_being_deleted,
         scheduler=_scheduler_words(pod) if waits else "",

@@ -30,7 +30,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReplicaContext:
     """What the page needs of the replica that serves it."""
 
     serving: Serving
@@ -51,14 +51,14 @@ class Dashboard:
     @property
     def observers(self) -> list[MetadataCache]:
         """Who wants to see Nodes and Pods, after the states."""
-        return [] if self.feed is None else [self.feed.notes]
+        return [] if self.feed is None else [self.feed.metadata]
 
     @property
     def endpoints(self) -> list[tuple[str, str]]:
         """What the extender's list of endpoints says of the page."""
         return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live view")]
 
-    def routes(self, around: Surroundings) -> list[web.RouteDef]:
+    def routes(self, around: ReplicaContext) -> list[web.RouteDef]:
         """The routes with their handlers; none where the page is off."""
         if self.feed is None:
             return []
@@ -67,7 +67,7 @@ class Dashboard:
 
 
 class _Pages:
-    def __init__(self, guard: Guard, feed: Feed, around: Surroundings, readers: int) -> None:
+    def __init__(self, guard: Guard, feed: Feed, around: ReplicaContext, readers: int) -> None:
         self._guard = guard
         self._feed = feed
         self._around = around

@@ -8,11 +8,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Protocol
 
-from gcushare.core.explanation_text import summarise
+from gcushare.core.explain.text import summarise
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.pacing import TokenBucket
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.cooperative_yield import Turns
+from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.wire.objects import ObjectReference
@@ -33,7 +33,7 @@ every two seconds, in one of 100 nodes 25 in a second."""
 BURST_TOKENS = 200
 """Two explanations of 5,000 nodes at once."""
 
-_TOLD_PER_TURN = 16
+_REPORTED_PER_TURN = 16
 
 
 class Events(Protocol):
@@ -75,9 +75,9 @@ class FailedSchedulingReporter:
         self._wake = asyncio.Event()
         self.counters = RefusalCounters()
 
-    def note(self, asking: SchedulingRequest) -> None:
+    def note(self, request: SchedulingRequest) -> None:
         """Take a refused pod, unless it was reported within the interval; dropped when very many wait."""
-        uid, now = asking.pod.uid, self._clock.monotonic()
+        uid, now = request.pod.uid, self._clock.monotonic()
         reported = self._reported.get(uid)
         if reported is not None and now < reported + self._interval_s:
             return
@@ -88,7 +88,7 @@ class FailedSchedulingReporter:
         self._reported.move_to_end(uid)
         if len(self._reported) > _MAX_REMEMBERED:
             self._reported.popitem(last=False)
-        self._queue[uid] = asking
+        self._queue[uid] = request
         self._wake.set()
 
     async def run(self) -> None:
@@ -96,29 +96,29 @@ class FailedSchedulingReporter:
         while True:
             await self._wake.wait()
             while self._queue:
-                await self._tell_next()
+                await self._report_next()
             self._wake.clear()
 
-    async def _tell_next(self) -> None:
-        """Explain the pod that waits longest, and tell it and all that ask alike."""
+    async def _report_next(self) -> None:
+        """Explain the pod that waits longest, and report to it and to all with the same question."""
         question = self._explains.question_of(next(iter(self._queue.values())))
         cost = self._explains.cost_of(question)
         for _ in range(-(-cost // NODES_PER_TOKEN)):
             await self._bucket.take()
         found = await self._explains.gather(question)
         self.counters.explained += 1
-        alike = [uid for uid, asking in self._queue.items() if self._explains.question_of(asking) == question]
+        alike = [uid for uid, request in self._queue.items() if self._explains.question_of(request) == question]
         pods = [self._queue.pop(uid) for uid in alike]
         if found.nodes_fit:
             return
-        summary, turns = summarise(found), Turns(_TOLD_PER_TURN)
-        for asking in pods:
-            if self._explains.waits(asking):
-                self._report(asking, summary)
-            await turns.did()
+        summary, turns = summarise(found), CooperativeYield(_REPORTED_PER_TURN)
+        for request in pods:
+            if self._explains.waits(request):
+                self._report(request, summary)
+            await turns.after()
 
-    def _report(self, asking: SchedulingRequest, summary: str) -> None:
-        pod, reason = asking.pod, REFUSED_WHOLE_REASON if asking.shape.request.whole else REFUSED_REASON
+    def _report(self, request: SchedulingRequest, summary: str) -> None:
+        pod, reason = request.pod, REFUSED_WHOLE_REASON if request.cards.whole else REFUSED_REASON
         log.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
         about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
         self._events.record(about, reason, summary, warning=True)

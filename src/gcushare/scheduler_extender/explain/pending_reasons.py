@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from gcushare.core.fit_index import Shape
 from gcushare.core.totals import ClusterTotals, UnitTotals
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest
 
 MAX_SEARCHED_SHAPES = 16
 """Shapes whose indexes are asked for one answer; after a change of many nodes each takes milliseconds to follow."""
@@ -28,6 +29,8 @@ class PendingReason(enum.Enum):
     ELSEWHERE = "elsewhere"
     """A node has room, but the scheduler did not ask about it the last time: a nodeSelector, an affinity, a taint or
     another resource keeps the pod from there, or it took a sample. None of those that it asked about has room."""
+    KEPT = "kept"
+    """A node has room, of those that the scheduler asked about, but it is kept for a pod that preempts others there."""
     FRAGMENTED = "fragmented"
     """The cluster has enough free units, but no node has them where one pod could use them."""
     FULL = "full"
@@ -36,7 +39,7 @@ class PendingReason(enum.Enum):
     """No node could hold it even if every pod ended."""
     UNREADABLE = "unreadable"
     """The request is malformed, or asks for what cannot be granted."""
-    UNJUDGED = "unjudged"
+    UNKNOWN = "unknown"
     """It is choosy or wants several cards, which only the scheduler's own indexes can tell, and has none lately."""
 
 
@@ -46,37 +49,41 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
     Costs no look at any node for plain requests: a scrape must not hold the scheduler's calls up.
     """
     counts = dict.fromkeys(PendingReason, 0)
-    shapes: dict[Shape, Counter[frozenset[str] | None]] = {}
-    reserved = state.ledger.reserved
+    shapes: dict[Shape, Counter[tuple[frozenset[str] | None, frozenset[str]]]] = {}
+    sums, search, reserved = list(totals), _Search(state), state.ledger.reserved
     for uid, waiting in state.waiting.items():
         if uid in reserved:
             continue
-        if waiting.asking is None:
+        if isinstance(waiting, RejectedRequest):
             counts[PendingReason.UNREADABLE] += 1
         else:
-            shapes.setdefault(waiting.asking.shape, Counter())[state.asked.get(uid)] += 1
-    sums, search = list(totals), _Search(state)
+            shapes.setdefault(waiting.shape, Counter())[state.asked.get(uid), search.find_kept(waiting)] += 1
     for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):
         reason = _evaluate_plain(shape, sums) if _is_plain(shape) else search.evaluate(shape, sums)
-        for asked, number in pods.items():
-            if asked is None or reason is not PendingReason.FITS:
+        for (asked, kept), number in pods.items():
+            if reason is not PendingReason.FITS or (asked is None and not kept):
                 counts[reason] += number
             else:
-                counts[search.narrow(shape, asked)] += number
+                counts[search.narrow(shape, asked, kept)] += number
     return counts
 
 
-def judge_refusal(state: VendorState, shape: Shape, totals: ClusterTotals) -> PendingReason:
+def evaluate_refusal(
+    state: VendorState, shape: Shape, totals: ClusterTotals, *, is_kept: bool = False
+) -> PendingReason:
     """Why filter found no room on the nodes asked about, from the sums and the index that filter has just used.
 
-    Where many nodes changed since the last scrape, the sums would delay filter's answer: then it is not evaluated.
+    ``is_kept``: some of them have room, which is kept for others. Where many nodes changed since the last scrape, the
+    sums would delay filter's answer: then it is not evaluated.
     """
     found = totals.by_unit_within(MAX_CHANGED_NODES)
     if found is None:
-        return PendingReason.UNJUDGED
+        return PendingReason.UNKNOWN
     sums = list(found.values())
     reason = _evaluate_plain(shape, sums) if _is_plain(shape) else _Search(state).evaluate(shape, sums)
-    return PendingReason.ELSEWHERE if reason is PendingReason.FITS else reason
+    if reason is not PendingReason.FITS:
+        return reason
+    return PendingReason.KEPT if is_kept else PendingReason.ELSEWHERE
 
 
 def _is_plain(shape: Shape) -> bool:
@@ -101,6 +108,19 @@ class _Search:
         self._state = state
         self._shapes = 0
         self._sets = 0
+        self._kept: dict[tuple[Shape, int, str], frozenset[str]] = {}
+
+    def find_kept(self, request: SchedulingRequest) -> frozenset[str]:
+        """The nodes whose room is kept from a pod; the same for all of a shape and priority but the nominees."""
+        nominations, pod = self._state.nominations, request.pod
+        if not nominations:
+            return frozenset()
+        key = (request.shape, pod.priority, pod.uid if pod.uid in nominations else "")
+        if key not in self._kept:
+            if len(self._kept) >= MAX_SEARCHED_SETS:
+                return frozenset()
+            self._kept[key] = nominations.closed_to(request)
+        return self._kept[key]
 
     def evaluate(self, shape: Shape, totals: list[UnitTotals]) -> PendingReason:
         """Why pods of a shape wait that the sums cannot tell of."""
@@ -108,7 +128,7 @@ class _Search:
         request = shape.request
         index = self._state.indexes.find(shape) if self._shapes <= MAX_SEARCHED_SHAPES else None
         if index is None:
-            return PendingReason.UNJUDGED
+            return PendingReason.UNKNOWN
         if index.fitting:
             return PendingReason.FITS
         if not index.after_preemption:
@@ -117,11 +137,17 @@ class _Search:
         is_free = request.selection is None and any(each.fits_in_sum(request) for each in totals)
         return PendingReason.FRAGMENTED if is_free else PendingReason.FULL
 
-    def narrow(self, shape: Shape, asked: frozenset[str]) -> PendingReason:
-        """Why a pod waits although some node has room: whether that is one of those asked about."""
+    def narrow(self, shape: Shape, asked: frozenset[str] | None, kept: frozenset[str]) -> PendingReason:
+        """Why a pod waits although some node has room: whether it was asked about, and whether its room is kept."""
         self._sets += 1
         index = self._state.indexes.find(shape) if self._sets <= MAX_SEARCHED_SETS else None
         if index is None:
-            return PendingReason.UNJUDGED
+            return PendingReason.UNKNOWN
+        if asked is None:
+            return PendingReason.FITS if any(name not in kept for name in index.fitting) else PendingReason.KEPT
         few, many = sorted((asked, index.fitting), key=len)
-        return PendingReason.FITS if any(name in many for name in few) else PendingReason.ELSEWHERE
+        if any(name in many and name not in kept for name in few):
+            return PendingReason.FITS
+        return (
+            PendingReason.KEPT if any(name in asked and index.fits(name) for name in kept) else PendingReason.ELSEWHERE
+        )

@@ -8,12 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gcushare.core.errors import NotFoundError
-from gcushare.core.explanations import MAX_EXAMPLES, Asked, Explainer, Explanation
+from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explainer, Explanation
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import Assignment, NodeState
-from gcushare.scheduler_extender.cooperative_yield import Turns
-from gcushare.scheduler_extender.state.vendor_state import VendorState, WaitingPod
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
+from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.wire.documents.explain import (
     ExplainDocument,
     RequestDocument,
@@ -36,11 +36,13 @@ class Question:
     """What decides on an explanation: equal questions have one answer until a node changes.
 
     ``asked``: the nodes that kube-scheduler asked about; None where it asked about none yet, or that was forgotten.
+    ``kept``: those whose room is kept for pods that preempt others.
     """
 
     shape: Shape
     priority: int
     asked: frozenset[str] | None
+    kept: frozenset[str]
 
 
 class ExplainService:
@@ -67,20 +69,23 @@ class ExplainService:
                 f"no pod {namespace}/{name} asks for {vendor.memory_resource} or {vendor.whole_card_resource}, "
                 "or holds any"
             )
-        return explain_bound(holding, self._state.pod_problems.get(holding.pod.uid, ""))
+        uid = holding.pod.uid
+        return explain_bound(holding, self._state.pod_problems.get(uid, ""), self._state.over_use.get(uid, ""))
 
     def knows(self, namespace: str, name: str) -> bool:
         """Whether there is such a pod."""
         return self._find_waiting(namespace, name) is not None or self._find_holding(namespace, name) is not None
 
-    def waits(self, asking: SchedulingRequest) -> bool:
+    def waits(self, request: SchedulingRequest) -> bool:
         """Whether a pod that was refused is still there, without cards."""
-        uid = asking.pod.uid
-        return self._state.find_asking(uid) is not None and self._state.ledger.assignment(uid) is None
+        uid = request.pod.uid
+        return self._state.find_request(uid) is not None and self._state.ledger.assignment(uid) is None
 
-    def question_of(self, asking: SchedulingRequest) -> Question:
+    def question_of(self, request: SchedulingRequest) -> Question:
         """What there is to explain about a pod now."""
-        return Question(asking.shape, asking.pod.priority, self._state.asked.get(asking.pod.uid))
+        state = self._state
+        kept = state.nominations.closed_to(request)
+        return Question(request.shape, request.pod.priority, state.asked.get(request.pod.uid), kept)
 
     def cost_of(self, question: Question) -> int:
         """How many nodes have to be looked at for it; 0 where the answer is known."""
@@ -112,24 +117,24 @@ class ExplainService:
         asked = question.asked
         others = [] if asked is None else [n for n, node in nodes.items() if node.known and n not in asked]
         looked_at: Collection[str] = asked if asked is not None and others else list(nodes)
-        explainer, turns = Explainer(request, priority=question.priority), Turns(_NODES_PER_TURN)
+        explainer, turns = Explainer(request, priority=question.priority), CooperativeYield(_NODES_PER_TURN)
         for name in looked_at:
-            explainer.add(nodes.get(name) or NodeState(name))
-            await turns.did()
-        weighing = Turns(1)
+            explainer.add(nodes.get(name) or NodeState(name), is_kept=name in question.kept)
+            await turns.after()
+        weighing = CooperativeYield(1)
         while explainer.weigh_next():
-            await weighing.did()
-        return explainer.finish(self._tell_others(question.shape, len(looked_at), others) if others else None)
+            await weighing.after()
+        return explainer.finish(self._describe_others(question, len(looked_at), others) if others else None)
 
-    def _tell_others(self, shape: Shape, asked: int, others: list[str]) -> Asked:
-        index = self._state.indexes.get(shape)
-        fitting = {name: None for name in others if index.fits(name)}
+    def _describe_others(self, question: Question, asked: int, others: list[str]) -> Asked:
+        index = self._state.indexes.get(question.shape)
+        fitting = {name: None for name in others if index.fits(name) and name not in question.kept}
         after_preemption = index.after_preemption
         return Asked(
             nodes=asked,
             known=asked + len(others),
             fit_elsewhere=len(fitting),
-            hopeful_elsewhere=sum(name in after_preemption for name in others),
+            possible_elsewhere=sum(name in after_preemption for name in others),
             examples=tuple(index.best(fitting, MAX_EXAMPLES)) if fitting else (),
         )
 
@@ -148,20 +153,19 @@ class ExplainService:
         return next((waiting for waiting in found if waiting is not None), None)
 
     async def _explain_waiting(self, waiting: WaitingPod) -> ExplainDocument:
-        asking = waiting.asking
-        if asking is None:
+        if isinstance(waiting, RejectedRequest):
             return explain_refused(waiting.pod, waiting.problem)
-        found = await self.gather(self.question_of(asking))
-        selection = asking.shape.request.selection
+        found = await self.gather(self.question_of(waiting))
+        cards = waiting.cards
         request = RequestDocument(
-            asking.shape.request.units,
-            asking.shape.request.cards,
-            asking.shape.request.whole,
-            asking.shape.node_policy,
-            asking.card_policy_name,
-            selection.use if selection else (),
-            selection.avoid if selection else (),
-            asking.shape.request.whole_policy if asking.shape.request.whole else "",
+            cards.units,
+            cards.cards,
+            cards.whole,
+            waiting.shape.node_policy,
+            waiting.card_policy,
+            cards.selection.use if cards.selection else (),
+            cards.selection.avoid if cards.selection else (),
+            cards.whole_policy if cards.whole else "",
         )
         unreadable = dict(sorted(self._state.node_problems.items())[:_MAX_UNREADABLE])
         return explain_waiting(waiting.pod, request, found, unreadable)

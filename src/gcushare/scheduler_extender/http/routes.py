@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from functools import partial
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from gcushare._version import __version__
 from gcushare.core.errors import RetryableError
+from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.scheduler_fast_path import ExpressHandler
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.ports import Leadership
-from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, reason_of, result_of
 from gcushare.scheduler_extender.verbs.filter import Answer
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
@@ -90,10 +92,10 @@ class VendorRoutes:
         self._watchers = 0
         prefix = services.state.vendor.url_prefix
         self.express: Mapping[str, ExpressHandler] = {
-            f"{prefix}/filter": self._filter,
-            f"{prefix}/prioritize": self._prioritize,
-            f"{prefix}/preempt": self._preempt,
-            f"{prefix}/bind": self._bind,
+            f"{prefix}/filter": partial(self._answer, "filter", dispatcher.filter),
+            f"{prefix}/prioritize": partial(self._answer, "prioritize", dispatcher.prioritize),
+            f"{prefix}/preempt": partial(self._carry_out, "preempt", dispatcher.preempt),
+            f"{prefix}/bind": partial(self._carry_out, "bind", dispatcher.bind),
         }
         """The scheduler's calls by path; `ordinary_routes` makes routes of them."""
         self.largest: Mapping[str, Callable[[], int]] = {
@@ -134,53 +136,33 @@ class VendorRoutes:
             self._counts[self._services.vendor_name, verb](result_of(error), taken_s, reason_of(error))
             raise
 
-    def _filter(self, body: bytes) -> bytes | Awaitable[bytes]:
+    def _answer(
+        self, verb: str, ask: Callable[[bytes], Answer | Awaitable[Answer]], body: bytes
+    ) -> bytes | Awaitable[bytes]:
+        """Answer filter or prioritize: at once, or later where the pod has to be read."""
         started = time.perf_counter()
-        with self._counting_failures("filter", started):
+        with self._counting_failures(verb, started):
             self._serving.require()
-            answer = self._dispatcher.filter(body)
+            answer = ask(body)
         if not isinstance(answer, Answer):
-            return self._filter_unseen(answer, started)
-        self._count("filter", answer, started)
+            return self._answer_later(verb, answer, started)
+        self._count(verb, answer, started)
         return answer.body
 
-    async def _filter_unseen(self, coming: Awaitable[Answer], started: float) -> bytes:
-        with self._counting_failures("filter", started):
+    async def _answer_later(self, verb: str, coming: Awaitable[Answer], started: float) -> bytes:
+        with self._counting_failures(verb, started):
             answer = await coming
             self._serving.require()
-        self._count("filter", answer, started)
+        self._count(verb, answer, started)
         return answer.body
 
-    def _prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
+    async def _carry_out(self, verb: str, ask: Callable[[bytes], Awaitable[Answer]], body: bytes) -> bytes:
+        """Answer preempt or bind."""
         started = time.perf_counter()
-        with self._counting_failures("prioritize", started):
+        with self._counting_failures(verb, started):
             self._serving.require()
-            answer = self._dispatcher.prioritize(body)
-        if not isinstance(answer, Answer):
-            return self._prioritize_unseen(answer, started)
-        self._count("prioritize", answer, started)
-        return answer.body
-
-    async def _prioritize_unseen(self, coming: Awaitable[Answer], started: float) -> bytes:
-        with self._counting_failures("prioritize", started):
-            answer = await coming
-        self._count("prioritize", answer, started)
-        return answer.body
-
-    async def _preempt(self, body: bytes) -> bytes:
-        started = time.perf_counter()
-        with self._counting_failures("preempt", started):
-            self._serving.require()
-            answer = await self._dispatcher.preempt(body)
-        self._count("preempt", answer, started)
-        return answer.body
-
-    async def _bind(self, body: bytes) -> bytes:
-        started = time.perf_counter()
-        with self._counting_failures("bind", started):
-            self._serving.require()
-            answer = await self._dispatcher.bind(body)
-        self._count("bind", answer, started)
+            answer = await ask(body)
+        self._count(verb, answer, started)
         return answer.body
 
     async def _explain(self, request: web.Request) -> web.Response:
@@ -226,7 +208,7 @@ def _ordinary(answer: ExpressHandler) -> Handler:
     """Make the handler of a request that was not plain enough for the express lane."""
 
     async def handle(request: web.Request) -> web.Response:
-        body = answer(await request.read())
+        body = answer(body_of(request))
         return web.Response(body=body if isinstance(body, bytes) else await body, headers=_JSON)
 
     return handle

@@ -24,7 +24,10 @@ class SwappedFolder:
         return self._path / name
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Replace all the files in one step; no reader sees the certificate of one set with the key of another."""
+        """Replace all the files in one step; no reader sees the certificate of one set with the key of another.
+
+        Cut off at any point, by a full disk say, it leaves the files as they were; the next one removes what it left.
+        """
         self._count += 1
         home = self._path / f"..{self._count}"
         home.mkdir(mode=0o700)
@@ -34,8 +37,9 @@ class SwappedFolder:
             if not (link := self._path / name).is_symlink():
                 link.symlink_to(Path(_NOW) / name)
         now, following = self._path / _NOW, self._path / f"{_NOW}.next"
-        before = now.resolve() if now.is_symlink() else None
+        following.unlink(missing_ok=True)
         following.symlink_to(home.name)
         following.replace(now)
-        if before is not None:
-            shutil.rmtree(before)
+        for each in self._path.iterdir():
+            if each.is_dir() and not each.is_symlink() and each != home:
+                shutil.rmtree(each)

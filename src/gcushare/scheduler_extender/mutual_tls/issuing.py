@@ -1,7 +1,7 @@
 """Makes and renews the certificates of both sides: which are due is decided here, the arithmetic is ``cryptography``'s.
 
 Two authorities are trusted from the first day on: the one that signs, and the next one. When the next one begins to
-sign, five lives of a certificate later, everybody trusts it already, so no side is ever shown a certificate that it
+sign, five lives of a certificate later, every peer trusts it already, so no side is ever shown a certificate that it
 cannot verify.
 
 ``cryptography`` takes 0.15 s to import: this module is imported only where certificates are made.

@@ -60,10 +60,6 @@ class VerbsPort:
     def is_wanted(self) -> bool:
         return self._settings.verbs is not Verbs.PLAIN
 
-    @property
-    def makes_certificates(self) -> bool:
-        return self._keeper is not None
-
     def owner_of_certificates(self, server: RunningServer) -> HasCertificates:
         """Who reports when the certificates of this port end: the one that makes them knows the client's too."""
         return self._keeper or server
@@ -135,7 +131,7 @@ async def _answer(_: web.Request) -> web.Response:
 
 
 class FirstPortCollector(Collector):
-    """Whether the first port answers the scheduler's calls, for everybody who reaches it."""
+    """Whether the first port answers the scheduler's calls, for every caller who reaches it."""
 
     def __init__(self, port: FirstPort) -> None:
         self._port = port

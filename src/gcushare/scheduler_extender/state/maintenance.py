@@ -1,4 +1,4 @@
-"""The loops beside the answers: recounting the ledger, and settling what no watch event confirmed."""
+"""The loops beside the answers: recounting the ledger, and confirming what no watch event did."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ async def recount_periodically(
 
 
 async def confirm_periodically(services: Sequence[BindService], after_s: float) -> None:
-    """Settle reservations that stayed unconfirmed for ``after_s`` seconds."""
+    """Read the pods of reservations that stayed unconfirmed for ``after_s`` seconds."""
     while True:
         await asyncio.sleep(after_s / 3)
         for service in services:
-            await service.settle(older_than_s=after_s)
+            await service.confirm(older_than_s=after_s)
 
 
 def _report(state: VendorState, drifts: Sequence[Drift | FigureDrift]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
-from gcushare.core.nominations import RoomLeft, compute_room_left, fits_beside
+from gcushare.core.preemption.nominations import RoomLeft, compute_room_left, fits_beside
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 
@@ -59,61 +59,64 @@ class Nominations:
     def __len__(self) -> int:
         return len(self._nominees)
 
-    def expect(self, asking: SchedulingRequest, kept: Mapping[str, Sequence[str]]) -> None:
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._nominees
+
+    def expect(self, request: SchedulingRequest, kept: Mapping[str, Sequence[str]]) -> None:
         """Take preempt's answer, the victims by node; several nodes are none, until the scheduler has chosen."""
         if len(kept) != 1:
             return
         ((node, victims),) = kept.items()
-        known = self._nominees.get(asking.pod.uid)
+        known = self._nominees.get(request.pod.uid)
         if known is not None and known.node == node and known.is_seen:
             return
-        self._note(asking, node, is_seen=False, victims=frozenset(victims[:_MAX_VICTIMS]))
+        self._note(request, node, is_seen=False, victims=frozenset(victims[:_MAX_VICTIMS]))
 
-    def see(self, asking: SchedulingRequest, node: str) -> None:
+    def see(self, request: SchedulingRequest, node: str) -> None:
         """Take what an unbound pod's status says: the node that it is nominated for, empty for none."""
-        known = self._nominees.get(asking.pod.uid)
+        known = self._nominees.get(request.pod.uid)
         if not node:
             if known is not None and known.is_seen:
-                self.forget(asking.pod.uid)
+                self.forget(request.pod.uid)
             return
         if known is None or known.node != node:
-            self._note(asking, node, is_seen=True)
+            self._note(request, node, is_seen=True)
         elif not known.is_seen:
-            self._note(asking, node, is_seen=True, victims=known.victims)
+            self._note(request, node, is_seen=True, victims=known.victims)
 
     def forget(self, uid: str) -> None:
         """The pod is bound, or gone; repeatable."""
         self._nominees.pop(uid, None)
 
-    def closed_to(self, asking: SchedulingRequest) -> frozenset[str]:
+    def closed_to(self, request: SchedulingRequest) -> frozenset[str]:
         """The nodes that would fit a pod if nothing were kept there; few, and mostly none."""
         if not self._nominees:
             return frozenset()
         closed: list[str] = []
         for name in {each.node: None for each in self._nominees.values()}:
-            node, ahead = self._ledger.nodes.get(name), self._ahead_of(asking.pod, name)
-            if node is None or not ahead or not node.fits(asking.request.cards):
+            node, ahead = self._ledger.nodes.get(name), self._ahead_of(request.pod, name)
+            if node is None or not ahead or not node.fits(request.cards):
                 continue
-            if not fits_beside(node, asking.request.cards, self._room_left(name, ahead)):
+            if not fits_beside(node, request.cards, self._room_left(name, ahead)):
                 closed.append(name)
         return frozenset(closed)
 
-    def room_left(self, asking: SchedulingRequest, node: str) -> RoomLeft:
+    def room_left(self, request: SchedulingRequest, node: str) -> RoomLeft:
         """What of a node's cards is left to a pod; empty where nothing is kept from it."""
-        ahead = self._ahead_of(asking.pod, node) if self._nominees else []
+        ahead = self._ahead_of(request.pod, node) if self._nominees else []
         return self._room_left(node, ahead) if ahead else {}
 
-    def words(self, asking: SchedulingRequest, node: str) -> str:
+    def words(self, request: SchedulingRequest, node: str) -> str:
         """Say for whom room of a node is kept from a pod."""
-        names = (f"{each.pod} (priority {each.pod.priority})" for each in self._ahead_of(asking.pod, node))
+        names = (f"{each.pod} (priority {each.pod.priority})" for each in self._ahead_of(request.pod, node))
         return f"kept for {', '.join(names)}, for which pods there are being ended"
 
     def _note(
-        self, asking: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
+        self, request: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
     ) -> None:
-        uid, now_s = asking.pod.uid, self._monotonic()
+        uid, now_s = request.pod.uid, self._monotonic()
         self._nominees.pop(uid, None)
-        self._nominees[uid] = Nominee(asking.pod, asking.request.cards, node, now_s, is_seen, victims)
+        self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims)
         if len(self._nominees) > MAX_NOMINEES:
             del self._nominees[next(iter(self._nominees))]
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gcushare.kube.patches import PodIdentity
+from gcushare.core.nodes import PodRef
 from gcushare.kube.resource_versions import is_at_least
 from gcushare.wire.objects import Pod
+from gcushare.wire.pods import pod_ref
 
 
 @dataclass(slots=True, eq=False)
 class ReadAhead:
     """A pod as it was read at ``version``; ``watched`` is the version that the watch last brought of it since."""
 
-    identity: PodIdentity
+    pod: PodRef
     version: str
     since_s: float
     watched: str | None = None
@@ -43,9 +44,8 @@ class ReadsAhead:
     def note(self, pod: Pod, now_s: float) -> None:
         """A pod was read; it replaces what was read before, for a read that began later is the newer one."""
         meta = pod.metadata
-        identity = PodIdentity(meta.namespace, meta.name, meta.uid)
         watched = earlier.watched if (earlier := self._pods.get(meta.uid)) is not None else None
-        self._pods[meta.uid] = ReadAhead(identity, meta.resource_version, now_s, watched)
+        self._pods[meta.uid] = ReadAhead(pod_ref(pod), meta.resource_version, now_s, watched)
 
     def hides(self, pod: Pod) -> bool:
         """Whether what the watch says of a pod is older than what was read; where it is not, the watch is ahead now."""
@@ -73,4 +73,4 @@ class ReadsAhead:
 
     def holds(self, read: ReadAhead) -> bool:
         """Whether a read still stands: neither the watch nor another read came after it."""
-        return self._pods.get(read.identity.uid) is read
+        return self._pods.get(read.pod.uid) is read

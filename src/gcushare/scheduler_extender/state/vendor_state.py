@@ -8,24 +8,32 @@ of the watch, and stays as it was read until the watch comes to that version (se
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import ChangeLog, FitIndexes
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
-from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.nodes import Assignment
 from gcushare.kube.resource_versions import is_at_least
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_names import PodNames
 from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
-from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest, read_scheduling_request
+from gcushare.scheduler_extender.verbs.request import (
+    Policies,
+    RejectedRequest,
+    SchedulingRequest,
+    WaitingPod,
+    read_scheduling_request,
+)
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations.over_use import over_use_words
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
@@ -45,23 +53,10 @@ MAX_OFFERED_NAMES = 300_000
 """Names of nodes kept in all that filter named: at most 20 for a pod where it names the best few."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingPod:
-    """An unbound pod of this vendor: what it asks for, or why that cannot be granted.
-
-    ``is_malformed``: its author wrote something that cannot be read, rather than something that is not granted.
-    """
-
-    pod: PodRef
-    asking: SchedulingRequest | None
-    problem: str = ""
-    is_malformed: bool = False
-
-
 class VendorState:
     """The ledger of one vendor with the pods that wait, and what could not be read. One task applies, any may read."""
 
-    def __init__(self, vendor: Vendor, policies: Policies) -> None:
+    def __init__(self, vendor: Vendor, policies: Policies, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.vendor = vendor
         self.policies = policies
         self.ledger = Ledger()
@@ -76,7 +71,7 @@ class VendorState:
         """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
         self.ahead = ReadsAhead()
         """Pods that were read and that the watch has not brought since."""
-        self.nominations = Nominations(self.ledger)
+        self.nominations = Nominations(self.ledger, monotonic)
         """The preemptors for which room is kept."""
         self.names = PodNames()
         """The pods of ``waiting``, ``parked`` and ``bound``."""
@@ -88,6 +83,8 @@ class VendorState:
         self.nodes_without_units: set[str] = set()
         """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
         self.pod_problems: dict[str, str] = {}
+        self.over_use: dict[str, str] = {}
+        """What bound pods use beyond their grants, in words, by uid."""
         self._node_marks: dict[str, int] = {}
         self._remembered: OrderedDict[str, SchedulingRequest] = OrderedDict()
 
@@ -136,7 +133,7 @@ class VendorState:
         if served == bool(self._whole_nodes):
             return
         kept, moved = (self.waiting, self.parked) if not served else (self.parked, self.waiting)
-        wholes = {uid: pod for uid, pod in moved.items() if pod.asking and pod.asking.request.cards.whole}
+        wholes = {uid: pod for uid, pod in moved.items() if isinstance(pod, SchedulingRequest) and pod.cards.whole}
         kept.update(wholes)
         for uid in wholes:
             del moved[uid]
@@ -196,6 +193,7 @@ class VendorState:
             self._release(uid)
         else:
             self.bound[uid] = assignment
+            self._note_over_use(pod)
             self.names.note(assignment.pod)
             self.ledger.apply(assignment)
             (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
@@ -218,6 +216,12 @@ class VendorState:
             if not self.ahead.outlives(uid, version):
                 self.lose_pod(uid)
 
+    def _note_over_use(self, pod: Pod) -> None:
+        if words := over_use_words(pod.metadata.annotations):
+            self.over_use[pod.metadata.uid] = words
+        else:
+            self.over_use.pop(pod.metadata.uid, None)
+
     def _stop_waiting(self, uid: str) -> None:
         for pods in (self.waiting, self.parked):
             if (waiting := pods.pop(uid, None)) is not None:
@@ -235,24 +239,25 @@ class VendorState:
             self.lose_pod(uid)
             return
         try:
-            asking = read_scheduling_request(pod, self.vendor, self.policies)
+            request = read_scheduling_request(pod, self.vendor, self.policies)
         except (RemoteContractError, Refused) as error:
             self.parked.pop(uid, None)
-            self.waiting[uid] = WaitingPod(pod_ref(pod), None, str(error), isinstance(error, RemoteContractError))
+            self.waiting[uid] = RejectedRequest(pod_ref(pod), str(error), isinstance(error, RemoteContractError))
             self.names.note(self.waiting[uid].pod)
             return
-        if asking is not None:
+        if request is not None:
             here, there = self.waiting, self.parked
-            if asking.request.cards.whole and not self._whole_nodes:
+            if request.cards.whole and not self._whole_nodes:
                 here, there = there, here
-            here[uid] = WaitingPod(asking.pod, asking)
+            here[uid] = request
             there.pop(uid, None)
-            self.names.note(asking.pod)
-            self.nominations.see(asking, pod.status.nominated_node_name)
+            self.names.note(request.pod)
+            self.nominations.see(request, pod.status.nominated_node_name)
 
     def _release(self, uid: str) -> None:
         if (held := self.bound.pop(uid, None)) is not None:
             self.names.forget(held.pod)
+        self.over_use.pop(uid, None)
         self.nominations.leaving.discard(uid)
         self.ledger.forget(uid)
 
@@ -267,21 +272,25 @@ class VendorState:
 
     # What filter read before the watch brought it
 
-    def remember(self, asking: SchedulingRequest) -> None:
+    def remember(self, request: SchedulingRequest) -> None:
         """Keep what a pod that was read asks for until its watch event arrives."""
-        uid = asking.pod.uid
+        uid = request.pod.uid
         for pods in (self.waiting, self.parked):
             if (known := pods.get(uid)) is not None:
-                pods[uid] = _at_newest(known, asking.version)
+                pods[uid] = _at_newest(known, request.version)
                 return
-        self._remembered[uid] = asking
+        self._remembered[uid] = request
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
 
-    def find_asking(self, uid: str) -> SchedulingRequest | None:
-        """What an unbound pod asks for, as the watch or the API server said."""
-        waiting = self.waiting.get(uid) or self.parked.get(uid)
-        return waiting.asking if waiting is not None else self._remembered.get(uid)
+    def find_request(self, uid: str) -> SchedulingRequest | None:
+        """The request of an unbound pod, as the watch or the API server has it; None where it has none to grant."""
+        waiting = self.find_waiting(uid)
+        return waiting if isinstance(waiting, SchedulingRequest) else None
+
+    def find_waiting(self, uid: str) -> WaitingPod | None:
+        """An unbound pod, as the watch or the API server has it."""
+        return self.waiting.get(uid) or self.parked.get(uid) or self._remembered.get(uid)
 
     # Recount
 
@@ -319,10 +328,9 @@ class VendorState:
 
 def _at_newest(known: WaitingPod, version: str) -> WaitingPod:
     """A waiting pod at a version that the scheduler knows, where the watch is late; what it asks for never changes."""
-    asking = known.asking
-    if asking is None or asking.version == version or not is_at_least(version, asking.version):
+    if isinstance(known, RejectedRequest) or known.version == version or not is_at_least(version, known.version):
         return known
-    return replace(known, asking=replace(asking, version=version))
+    return replace(known, version=version)
 
 
 def _slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

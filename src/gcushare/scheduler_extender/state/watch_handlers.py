@@ -12,7 +12,7 @@ decode_pod = POD.read
 
 
 class NodeObserver(Protocol):
-    """Who learns of nodes: a vendor's state, and the page's notes."""
+    """Who learns of nodes: a vendor's state, and the page's metadata cache."""
 
     def see_node(self, node: Node) -> None:
         """Take a node as it is now."""

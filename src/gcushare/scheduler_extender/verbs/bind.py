@@ -4,7 +4,7 @@ The steps, and what is true when the process dies after each of them:
 
 1. reserve: nothing outside has changed; the restarted extender counts the pods that are bound, so not this one.
 2. Binding sent: the API server binds the pod with its record or does neither; the restarted extender reads which.
-3. answered: the reservation stays until the watch confirms it, or until the settling reads the pod (see `sending`).
+3. answered: the reservation stays until the watch confirms it, or until `BindingClient.confirm` reads the pod.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import logging
 import time
 from collections.abc import Callable
 
-from gcushare.core.errors import GcushareError, NotFoundError, Refused
-from gcushare.kube.patches import PodIdentity
+from gcushare.core.errors import GcushareError, Refused
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
-from gcushare.scheduler_extender.verbs.binding_client import Attempt, BindingClient
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest, read_scheduling_request
+from gcushare.scheduler_extender.verbs.binding_client import Attempt, BindingClient, BindTimes
+from gcushare.scheduler_extender.verbs.pod_lookup import read_unbound
+from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, read_scheduling_request
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 
@@ -57,19 +56,19 @@ class BindService:
             Refused: pod or node unknown, another pod of that name, bound elsewhere, or the room was taken meanwhile.
             GcushareError: the API server refused or could not be asked; the message says what became of the pod.
         """
-        under_way = self._under_way.get(arguments.pod_uid)
+        under_way = self._under_way.get(arguments.pod.uid)
         if under_way is not None:
             asked, task = under_way
             if asked != arguments:
                 raise Refused(
-                    f"pod {_name(asked)} ({asked.pod_uid}) is being bound to node {asked.node!r}; ask again when that "
+                    f"pod {asked.pod} ({asked.pod.uid}) is being bound to node {asked.node!r}; ask again when that "
                     "has ended"
                 )
         else:
             # Its own task: a scheduler that gives up waiting must not cancel a Binding half sent.
-            task = asyncio.create_task(self._bind(arguments), name=f"bind {_name(arguments)}")
-            self._under_way[arguments.pod_uid] = (arguments, task)
-            task.add_done_callback(lambda done: self._finish(arguments.pod_uid, done))
+            task = asyncio.create_task(self._bind(arguments), name=f"bind {arguments.pod}")
+            self._under_way[arguments.pod.uid] = (arguments, task)
+            task.add_done_callback(lambda done: self._finish(arguments.pod.uid, done))
         await asyncio.shield(task)
 
     async def drain(self, within_s: float | None = None) -> None:
@@ -102,9 +101,9 @@ class BindService:
         """Bindings whose outcome had to be read, for metrics."""
         return self._sender.unknown_outcomes
 
-    async def settle(self, *, older_than_s: float) -> None:
-        """Find out about reservations that were not confirmed for so long; see `BindingClient.settle`."""
-        await self._sender.settle(older_than_s=older_than_s, busy=self._under_way.keys())
+    async def confirm(self, *, older_than_s: float) -> None:
+        """Find out about reservations that were not confirmed for so long; see `BindingClient.confirm`."""
+        await self._sender.confirm(older_than_s=older_than_s, busy=self._under_way.keys())
 
     def _finish(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
@@ -118,24 +117,24 @@ class BindService:
         try:
             if self._is_done(arguments):
                 return
-            asking = await self._find_asking(arguments, deadline_s)
-            doubt = self._sender.unsettled(arguments.pod_uid)
-            if doubt is not None and doubt.node != arguments.node:
-                await self._sender.look(doubt, deadline_s)
-            attempt, is_doubtful = self._prepare(arguments, asking)
-            await self._sender.send(attempt, deadline_s, version=asking.version, is_doubtful=is_doubtful)
+            request = await self._find_request(arguments, deadline_s)
+            earlier = self._sender.unconfirmed(arguments.pod.uid)
+            if earlier is not None and earlier.node != arguments.node:
+                await self._sender.look(earlier, deadline_s)
+            attempt, is_doubtful = self._prepare(arguments, request)
+            await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         except GcushareError as error:
             log.warning(
                 "not bound %s",
-                fields(pod=_name(arguments), uid=arguments.pod_uid, node=arguments.node, reason=error),
+                fields(pod=arguments.pod, uid=arguments.pod.uid, node=arguments.node, reason=error),
             )
             raise
         held = attempt.assignment
         log.info(
             "bound %s",
             fields(
-                pod=_name(arguments),
-                uid=arguments.pod_uid,
+                pod=arguments.pod,
+                uid=arguments.pod.uid,
                 node=arguments.node,
                 card=",".join(str(grant.index) for grant in held.grants),
                 units=held.units,
@@ -145,93 +144,77 @@ class BindService:
 
     def _is_done(self, arguments: BindArguments) -> bool:
         """Whether an earlier call for this pod came true; a call for another node is then refused."""
-        uid = arguments.pod_uid
+        uid = arguments.pod.uid
         held = self._state.bound.get(uid)
         if held is None:
-            unsettled = self._sender.unsettled(uid)
-            if unsettled is None or not unsettled.is_acknowledged:
+            unconfirmed = self._sender.unconfirmed(uid)
+            if unconfirmed is None or not unconfirmed.is_acknowledged:
                 return False
             held = self._state.ledger.assignment(uid)
         if held is None:
             return False
-        if (held.pod.namespace, held.pod.name) != (arguments.pod_namespace, arguments.pod_name):
-            raise Refused(f"uid {uid!r} is pod {held.pod}, not {_name(arguments)}")
+        if str(held.pod) != str(arguments.pod):
+            raise Refused(f"uid {uid!r} is pod {held.pod}, not {arguments.pod}")
         if held.node != arguments.node:
-            raise Refused(f"pod {_name(arguments)} is bound to node {held.node!r} already, not {arguments.node!r}")
+            raise Refused(f"pod {arguments.pod} is bound to node {held.node!r} already, not {arguments.node!r}")
         return True
 
-    async def _find_asking(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
+    async def _find_request(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
         """What the pod asks for: known from watch or filter, else read; the uid and name must be one pod's."""
-        waiting = self._state.waiting.get(arguments.pod_uid)
-        if waiting is not None and waiting.asking is None:
-            raise Refused(f"pod {_name(arguments)}: {waiting.problem}")
-        asking = self._state.find_asking(arguments.pod_uid)
-        if asking is None:
-            asking = await self._read_asking(arguments, deadline_s)
-        if (asking.pod.namespace, asking.pod.name) != (arguments.pod_namespace, arguments.pod_name):
-            raise Refused(f"uid {arguments.pod_uid!r} is pod {asking.pod}, not {_name(arguments)}")
-        return asking
+        waiting = self._state.waiting.get(arguments.pod.uid)
+        if isinstance(waiting, RejectedRequest):
+            raise Refused(f"pod {arguments.pod}: {waiting.problem}")
+        request = self._state.find_request(arguments.pod.uid)
+        if request is None:
+            request = await self._read_request(arguments, deadline_s)
+        if str(request.pod) != str(arguments.pod):
+            raise Refused(f"uid {arguments.pod.uid!r} is pod {request.pod}, not {arguments.pod}")
+        return request
 
-    async def _read_asking(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
-        try:
-            pod = await self._api.read_pod(
-                arguments.pod_namespace, arguments.pod_name, timeout_s=self._sender.patience_s(deadline_s)
-            )
-        except NotFoundError as error:
-            raise Refused(f"pod {_name(arguments)} does not exist") from error
-        if pod.metadata.uid != arguments.pod_uid:
-            raise Refused(
-                f"pod {_name(arguments)} has uid {pod.metadata.uid!r}, not {arguments.pod_uid!r}: it is another pod"
-            )
-        if pod.is_bound:
-            raise Refused(f"pod {_name(arguments)} is bound to node {pod.spec.node_name!r} already")
-        asking = read_scheduling_request(pod, self._state.vendor, self._state.policies)
-        if asking is None:
-            raise Refused(f"pod {_name(arguments)} asks for no {self._state.vendor.memory_resource} and no whole card")
-        return asking
+    async def _read_request(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
+        pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
+        request = read_scheduling_request(pod, self._state.vendor, self._state.policies)
+        if request is None:
+            raise Refused(f"pod {arguments.pod} asks for no {self._state.vendor.memory_resource} and no whole card")
+        return request
 
-    def _prepare(self, arguments: BindArguments, asking: SchedulingRequest) -> tuple[Attempt, bool]:
+    def _prepare(self, arguments: BindArguments, request: SchedulingRequest) -> tuple[Attempt, bool]:
         """Hold cards for the pod; says as well whether the same Binding was sent before.
 
         What an earlier Binding may still make true stays held: the same node is asked for the same cards again, and
         beside another node's the earlier ones are set aside.
         """
-        uid, sender = arguments.pod_uid, self._sender
-        doubt = sender.unsettled(uid)
-        if doubt is not None and doubt.node == arguments.node:
-            return doubt.attempt, True
-        if doubt is not None:
-            sender.park(uid)
-        if (earlier := sender.unpark(uid, arguments.node)) is not None:
+        uid, sender = arguments.pod.uid, self._sender
+        earlier = sender.unconfirmed(uid)
+        if earlier is not None and earlier.node == arguments.node:
             return earlier.attempt, True
+        if earlier is not None:
+            sender.park(uid)
+        if (parked := sender.unpark(uid, arguments.node)) is not None:
+            return parked.attempt, True
         try:
-            return self._reserve(arguments, asking), False
+            return self._reserve(arguments, request), False
         except Refused:
-            if doubt is not None:
-                sender.unpark(uid, doubt.node)
+            if earlier is not None:
+                sender.unpark(uid, earlier.node)
             raise
 
-    def _reserve(self, arguments: BindArguments, asking: SchedulingRequest) -> Attempt:
+    def _reserve(self, arguments: BindArguments, request: SchedulingRequest) -> Attempt:
         ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
-        left = nominations.room_left(asking, node)
+        left = nominations.room_left(request, node)
         try:
-            ledger.reserve(asking.pod, node, asking.request.cards, asking.card_policy, left=left)
+            ledger.reserve(request.pod, node, request.cards, request.card_rank, left=left)
         except Refused as error:
             if not left:
                 raise
-            raise Refused(f"{error}; room of node {node} is {nominations.words(asking, node)}") from error
-        assignment = ledger.stamp(arguments.pod_uid, self._now_ns())
+            raise Refused(f"{error}; room of node {node} is {nominations.words(request, node)}") from error
+        assignment = ledger.stamp(arguments.pod.uid, self._now_ns())
         cards = ledger.nodes[arguments.node].cards
         record = PodRecord(
             card_indexes=tuple(grant.index for grant in assignment.grants),
             card_units=max(cards[grant.index].total for grant in assignment.grants),
             pod_units=assignment.units,
             assign_time_ns=assignment.assign_time_ns,
-            whole=asking.request.cards.whole,
+            whole=request.cards.whole,
         )
-        identity = PodIdentity(arguments.pod_namespace, arguments.pod_name, arguments.pod_uid)
-        return Attempt(identity, assignment, encode_record(self._state.vendor, record))
-
-
-def _name(arguments: BindArguments) -> str:
-    return f"{arguments.pod_namespace}/{arguments.pod_name}"
+        return Attempt(assignment, encode_record(self._state.vendor, record))

@@ -1,4 +1,4 @@
-"""Carry reserved bindings out: send the Binding, know what became of it, and settle what was not confirmed.
+"""Carry reserved bindings out: send the Binding, know what became of it, and confirm what the watch did not.
 
 A Binding whose outcome is unknown is never guessed: the pod is read. Until reading or the watch has decided, the units
 stay reserved, whoever asks again meanwhile and whatever else fails. A pod is bound once, permanently, so sending the
@@ -12,19 +12,18 @@ version that was read; where the watch does not in time, the pod is read again.
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused, RetryableError
-from gcushare.core.nodes import Assignment
+from gcushare.core.nodes import Assignment, PodRef
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.kube.patches import PodIdentity
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.reads_ahead import ReadAhead
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes, Found, NotLeader, evaluate
 from gcushare.wire.objects import Pod
 
 log = logging.getLogger(__name__)
@@ -34,26 +33,58 @@ _CAP_WAIT_S = 0.5
 _READS_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A reservation to be made true, and the record that its Binding carries."""
+class Found(enum.Enum):
+    """What reading a pod says about our attempt to bind it."""
 
-    identity: PodIdentity
-    assignment: Assignment
-    annotations: dict[str, str]
+    AS_ASKED = "bound to the node that we asked for"
+    ELSEWHERE = "bound to another node"
+    UNBOUND = "not bound"
+    GONE = "gone"
+
+
+class NotLeader(RetryableError):
+    """Another replica serves; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindTimes:
+    """Seconds: ``total_s`` for one bind with all its attempts, ``attempt_s`` for one request to the API server.
+
+    The defaults keep the answer within kube-scheduler's own limit for an extender (5 s), and a request that a deposed
+    leader sent ends before the next leader starts.
+    """
+
+    total_s: float = 4.0
+    attempt_s: float = 2.0
+
+
+def evaluate(pod: Pod, uid: str, node: str) -> Found:
+    """Say what a pod just read means for binding ``uid`` to ``node``."""
+    if pod.metadata.uid != uid:
+        return Found.GONE
+    if pod.is_bound:
+        return Found.AS_ASKED if pod.spec.node_name == node else Found.ELSEWHERE
+    return Found.GONE if pod.is_being_deleted else Found.UNBOUND
 
 
 @dataclass(slots=True, eq=False)
-class _Errand:
-    """An attempt on its way. ``version``: where the pod last stood, as far as is known; a Binding is for that pod."""
+class Attempt:
+    """A reservation to be made true, and the record that its Binding carries.
 
-    attempt: Attempt
-    version: str
-    deadline_s: float
+    ``version``: where the pod last stood, as far as is known; a Binding is for the pod as it was then.
+    """
+
+    assignment: Assignment
+    annotations: dict[str, str]
+    version: str = ""
+
+    @property
+    def pod(self) -> PodRef:
+        return self.assignment.pod
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class Unconfirmed:
     """A reservation whose binding ended here and that the watch has not confirmed yet."""
 
     attempt: Attempt
@@ -76,7 +107,7 @@ class BindingClient:
         self._leadership = leadership
         self._times = times
         self._monotonic = monotonic
-        self._unsettled: dict[str, Unsettled] = {}
+        self._unconfirmed: dict[str, Unconfirmed] = {}
         """By the key of the reservation: the pod's uid, or another where it was set aside."""
         self.conflicts = 0
         """Bindings that the API server refused because the pod had changed, for metrics."""
@@ -99,34 +130,34 @@ class BindingClient:
         """How long one request may take that has to be over by ``deadline_s``."""
         return max(0.001, min(self._times.attempt_s, deadline_s - self._monotonic()))
 
-    def unsettled(self, uid: str) -> Unsettled | None:
+    def unconfirmed(self, uid: str) -> Unconfirmed | None:
         """What an earlier call left of a pod: its Binding was done, or may still take effect."""
-        found = self._unsettled.get(uid)
+        found = self._unconfirmed.get(uid)
         return found if found is not None and self._state.ledger.is_reserved(uid) else None
 
     def park(self, uid: str) -> None:
         """Keep a doubtful reservation beside a new one: the pod may turn out to be bound where it was sent first."""
-        self._unsettled[self._state.ledger.park(uid)] = self._unsettled.pop(uid)
+        self._unconfirmed[self._state.ledger.park(uid)] = self._unconfirmed.pop(uid)
 
-    def unpark(self, uid: str, node: str) -> Unsettled | None:
+    def unpark(self, uid: str, node: str) -> Unconfirmed | None:
         """Have a reservation that was set aside again under the pod's uid; None where there is none on this node."""
         key = self._state.ledger.unpark(uid, node)
         if key is None:
             return None
-        found = self._unsettled[uid] = self._unsettled.pop(key)
+        found = self._unconfirmed[uid] = self._unconfirmed.pop(key)
         return found
 
-    async def look(self, unsettled: Unsettled, deadline_s: float) -> None:
+    async def look(self, unconfirmed: Unconfirmed, deadline_s: float) -> None:
         """Find out what became of a doubtful Binding before the pod is bound elsewhere; returns when it is unbound.
 
         Raises:
             Refused: it is bound, or gone.
             GcushareError: that cannot be read now; everything stays as it is.
         """
-        identity = unsettled.attempt.identity
-        pod, found = await self._find(identity, unsettled.node, deadline_s)
+        ref = unconfirmed.attempt.pod
+        pod, found = await self._find(ref, unconfirmed.node, deadline_s)
         if found is not Found.UNBOUND:
-            raise self._end(identity, pod, found)
+            raise self._end(ref, pod, found)
 
     async def send(self, attempt: Attempt, deadline_s: float, *, version: str, is_doubtful: bool) -> None:
         """Send a Binding until its outcome is known or the time is up.
@@ -136,11 +167,11 @@ class BindingClient:
         ``is_doubtful``: the same Binding was sent before, with unknown outcome.
         """
         wait_s, is_sure = _FIRST_WAIT_S, not is_doubtful
-        errand = _Errand(attempt, version, deadline_s)
+        attempt.version = version
         try:
             while True:
                 try:
-                    await self._send_once(errand)
+                    await self._send_once(attempt, deadline_s)
                     break
                 except RetryableError as error:
                     is_sure = is_sure and not isinstance(error, UnknownOutcomeError)
@@ -149,7 +180,7 @@ class BindingClient:
                 await asyncio.sleep(wait_s)
                 wait_s = min(_CAP_WAIT_S, wait_s * 2)
         except Refused:
-            self._state.ledger.roll_back(attempt.identity.uid)  # The pod was read, or there is none.
+            self._state.ledger.roll_back(attempt.pod.uid)  # The pod was read, or there is none.
             raise
         except GcushareError:
             self._leave(attempt, is_sure=is_sure)
@@ -157,63 +188,62 @@ class BindingClient:
         except BaseException:
             self._leave(attempt, is_sure=False)  # It is unknown how far it came.
             raise
-        self._state.ledger.drop_aside(attempt.identity.uid)  # Bound here, so nowhere else.
+        self._state.ledger.drop_parked(attempt.pod.uid)  # Bound here, so nowhere else.
         self._note(attempt, is_acknowledged=True)
 
     def _leave(self, attempt: Attempt, *, is_sure: bool) -> None:
         """End without success. Where a Binding may still take effect, its reservation stays until that is known."""
         if is_sure:
-            self._state.ledger.roll_back(attempt.identity.uid)
+            self._state.ledger.roll_back(attempt.pod.uid)
         else:
             self._note(attempt, is_acknowledged=False)
 
     def _note(self, attempt: Attempt, *, is_acknowledged: bool) -> None:
-        uid = attempt.identity.uid
+        uid = attempt.pod.uid
         if self._state.ledger.is_reserved(uid):
-            self._unsettled[uid] = Unsettled(attempt, is_acknowledged, self._monotonic())
+            self._unconfirmed[uid] = Unconfirmed(attempt, is_acknowledged, self._monotonic())
 
-    async def _send_once(self, errand: _Errand) -> None:
+    async def _send_once(self, attempt: Attempt, deadline_s: float) -> None:
         """Send the Binding once and, where the answer does not say what became of it, read the pod."""
-        attempt = errand.attempt
         try:
             self.check_leader()
             await self._api.bind_pod(
-                attempt.identity,
+                attempt.pod,
                 attempt.assignment.node,
                 attempt.annotations,
-                resource_version=errand.version,
-                timeout_s=self.patience_s(errand.deadline_s),
+                resource_version=attempt.version,
+                timeout_s=self.patience_s(deadline_s),
             )
         except NotFoundError as error:
-            raise _gone(attempt.identity) from error
+            raise _gone(attempt.pod) from error
         except ConflictError as error:
             self.conflicts += 1
-            await self._resolve(errand, error)
+            await self._resolve(attempt, deadline_s, error)
         except UnknownOutcomeError as error:
             self.unknown_outcomes += 1
-            await self._resolve(errand, error)
+            await self._resolve(attempt, deadline_s, error)
 
-    async def _resolve(self, errand: _Errand, cause: GcushareError) -> None:
+    async def _resolve(self, attempt: Attempt, deadline_s: float, cause: GcushareError) -> None:
         """Read the pod after an answer that leaves its state open; returns when it is bound as we asked."""
-        identity = errand.attempt.identity
+        ref = attempt.pod
         try:
-            pod, found = await self._find(identity, errand.attempt.assignment.node, errand.deadline_s)
+            pod, found = await self._find(ref, attempt.assignment.node, deadline_s)
         except Refused:
             raise
         except GcushareError as error:
             raise UnknownOutcomeError(f"{cause}; reading the pod failed as well: {error}") from error
-        errand.version = pod.metadata.resource_version
+        attempt.version = pod.metadata.resource_version
         match found:
             case Found.AS_ASKED:
-                self._take(identity.uid, pod)
+                self._take(ref.uid, pod)
             case Found.UNBOUND if isinstance(cause, UnknownOutcomeError):
                 raise cause
             case Found.UNBOUND:
-                raise RetryableError(f"pod {_name(identity)} changed while it was being bound: {cause}") from cause
+                raise RetryableError(f"pod {ref} changed while it was being bound: {cause}") from cause
             case _:
-                raise self._end(identity, pod, found) from cause
+                raise self._end(ref, pod, found) from cause
 
-    async def _find(self, identity: PodIdentity, node: str, deadline_s: float) -> tuple[Pod, Found]:
+    async def _find(self, ref: PodRef, node: str, deadline_s: float) -> tuple[Pod, Found]:
         """Read a pod, and say what that means for binding it to a node.
 
         Raises:
@@ -221,98 +251,94 @@ class BindingClient:
             GcushareError: it cannot be read.
         """
         try:
-            pod = await self._read(identity, deadline_s)
+            pod = await self._read(ref, deadline_s)
         except NotFoundError as error:
-            self._state.lose_pod(identity.uid)
-            raise _gone(identity) from error
-        return pod, evaluate(pod, identity.uid, node)
+            self._state.lose_pod(ref.uid)
+            raise _gone(ref) from error
+        return pod, evaluate(pod, ref.uid, node)
 
-    async def _read(self, identity: PodIdentity, deadline_s: float) -> Pod:
-        return await self._api.read_pod(identity.namespace, identity.name, timeout_s=self.patience_s(deadline_s))
+    async def _read(self, ref: PodRef, deadline_s: float) -> Pod:
+        return await self._api.read_pod(ref.namespace, ref.name, timeout_s=self.patience_s(deadline_s))
 
-    def _end(self, identity: PodIdentity, pod: Pod, found: Found) -> Refused:
+    def _end(self, ref: PodRef, pod: Pod, found: Found) -> Refused:
         """Follow a pod that cannot be bound where we want it; returns what the scheduler gets."""
         if found is Found.GONE:
-            if pod.metadata.uid != identity.uid:
+            if pod.metadata.uid != ref.uid:
                 # A uid does not come back, so no later state of it can be overwritten.
-                self._state.lose_pod(identity.uid)
-            return _gone(identity)
-        self._take(identity.uid, pod)
-        return Refused(f"pod {_name(identity)} is bound to node {pod.spec.node_name!r} already")
+                self._state.lose_pod(ref.uid)
+            return _gone(ref)
+        self._take(ref.uid, pod)
+        return Refused(f"pod {ref} is bound to node {pod.spec.node_name!r} already")
 
     def _take(self, key: str, pod: Pod) -> None:
         """Take a bound pod as it was read, unless the watch has brought it since."""
         if self._state.ledger.is_reserved(key):
             self._state.take_read(pod, self._monotonic())
 
-    async def settle(self, *, older_than_s: float, busy: Collection[str]) -> None:
+    async def confirm(self, *, older_than_s: float, busy: Collection[str]) -> None:
         """Read the pods whose reservations were not confirmed for so long, and make the ledger follow what they say.
 
-        The watch settles all others first; this is for outcomes that stayed unknown and events that never came.
+        The watch confirms all others first; this is for outcomes that stayed unknown and events that never came.
         ``busy``: uids that are being bound; that decides about them.
         """
         ledger, now_s = self._state.ledger, self._monotonic()
-        for key in [key for key in self._unsettled if not ledger.is_reserved(key)]:
-            del self._unsettled[key]
+        for key in [key for key in self._unconfirmed if not ledger.is_reserved(key)]:
+            del self._unconfirmed[key]
         due = [
-            (key, unsettled)
-            for key, unsettled in self._unsettled.items()
-            if unsettled.attempt.identity.uid not in busy and now_s - unsettled.since_s >= older_than_s
+            (key, unconfirmed)
+            for key, unconfirmed in self._unconfirmed.items()
+            if unconfirmed.attempt.pod.uid not in busy and now_s - unconfirmed.since_s >= older_than_s
         ]
         for start in range(0, len(due), _READS_AT_ONCE):
             some = due[start : start + _READS_AT_ONCE]
-            await asyncio.gather(*(self._settle_one(key, unsettled, busy) for key, unsettled in some))
-        ahead = [read for read in self._state.ahead.due(now_s, older_than_s) if read.identity.uid not in busy]
+            await asyncio.gather(*(self._confirm_one(key, unconfirmed, busy) for key, unconfirmed in some))
+        ahead = [read for read in self._state.ahead.due(now_s, older_than_s) if read.pod.uid not in busy]
         for start in range(0, len(ahead), _READS_AT_ONCE):
             await asyncio.gather(*(self._read_again(read) for read in ahead[start : start + _READS_AT_ONCE]))
 
-    async def _settle_one(self, key: str, unsettled: Unsettled, busy: Collection[str]) -> None:
-        identity, ledger = unsettled.attempt.identity, self._state.ledger
+    async def _confirm_one(self, key: str, unconfirmed: Unconfirmed, busy: Collection[str]) -> None:
+        ref, ledger = unconfirmed.attempt.pod, self._state.ledger
         pod: Pod | None = None
         try:
-            pod = await self._read(identity, self._monotonic() + self._times.attempt_s)
-            found = evaluate(pod, identity.uid, unsettled.node)
+            pod = await self._read(ref, self._monotonic() + self._times.attempt_s)
+            found = evaluate(pod, ref.uid, unconfirmed.node)
         except NotFoundError:
             found = Found.GONE
         except GcushareError as error:
-            log.warning("reservation stays unsettled %s", fields(pod=_name(identity), reason=error))
+            log.warning("reservation stays unconfirmed %s", fields(pod=ref, reason=error))
             return
-        if identity.uid in busy or self._unsettled.get(key) is not unsettled or not ledger.is_reserved(key):
+        if ref.uid in busy or self._unconfirmed.get(key) is not unconfirmed or not ledger.is_reserved(key):
             return  # The scheduler asked again, or the watch brought it, while the pod was read: that decides.
-        log.info("reservation settled %s", fields(pod=_name(identity), node=unsettled.node, found=found.value))
-        del self._unsettled[key]
-        if pod is None or pod.metadata.uid != identity.uid:
-            self._state.lose_pod(identity.uid)
+        log.info("reservation resolved %s", fields(pod=ref, node=unconfirmed.node, found=found.value))
+        del self._unconfirmed[key]
+        if pod is None or pod.metadata.uid != ref.uid:
+            self._state.lose_pod(ref.uid)
         elif pod.is_bound:
             self._state.take_read(pod, self._monotonic())
         ledger.roll_back(key)
 
     async def _read_again(self, read: ReadAhead) -> None:
         """Look again at a pod that was read and that the watch does not confirm."""
-        identity, state = read.identity, self._state
+        ref, state = read.pod, self._state
         pod: Pod | None = None
         try:
-            pod = await self._read(identity, self._monotonic() + self._times.attempt_s)
+            pod = await self._read(ref, self._monotonic() + self._times.attempt_s)
         except NotFoundError:
             pass  # As when another pod has its name.
         except GcushareError as error:
-            log.warning("pod ahead of the watch cannot be read %s", fields(pod=_name(identity), reason=error))
+            log.warning("pod ahead of the watch cannot be read %s", fields(pod=ref, reason=error))
             return
         if not state.ahead.holds(read):
             return  # The watch brought it while it was read.
-        if pod is None or pod.metadata.uid != identity.uid:
-            state.lose_pod(identity.uid)
+        if pod is None or pod.metadata.uid != ref.uid:
+            state.lose_pod(ref.uid)
         elif pod.is_bound and pod.metadata.resource_version != read.watched:
             state.take_read(pod, self._monotonic())
         else:
             # The watch brought the same, or the store went back to a time before the Binding: the watch is right again.
-            state.lose_pod(identity.uid)
+            state.lose_pod(ref.uid)
             state.see_pod(pod)
 
 
-def _gone(identity: PodIdentity) -> Refused:
-    return Refused(f"pod {_name(identity)} does not exist any more or is being deleted")
-
-
-def _name(identity: PodIdentity) -> str:
-    return f"{identity.namespace}/{identity.name}"
+def _gone(ref: PodRef) -> Refused:
+    return Refused(f"pod {ref} does not exist any more or is being deleted")

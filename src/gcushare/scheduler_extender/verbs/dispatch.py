@@ -26,7 +26,7 @@ from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodLookup
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
@@ -88,7 +88,7 @@ class Dispatcher:
             return self._fail_filter(error)
 
     def _filter(self, arguments: FilterArguments, known: Known) -> Answer:
-        return self._of(known).filters.filter(arguments, known.asking)
+        return self._of(known).filters.filter(arguments, known.request)
 
     def _fail_filter(self, error: GcushareError) -> Answer:
         log.info("filter refused %s", fields(reason=error))
@@ -109,7 +109,7 @@ class Dispatcher:
         return self._prioritize(arguments, await self._pods.read(arguments.pod))
 
     def _prioritize(self, arguments: FilterArguments, known: Known) -> Answer:
-        return self._of(known).filters.prioritize(arguments, known.asking)
+        return self._of(known).filters.prioritize(arguments, known.request)
 
     async def preempt(self, body: bytes) -> Answer:
         """Answer a preempt request; others get their turn meanwhile.
@@ -120,7 +120,7 @@ class Dispatcher:
         """
         arguments = decode_preempt_arguments(body, self._own.state.most_nodes_asked)
         known = self._pods.find(arguments.pod, body) or await self._pods.read(arguments.pod)
-        return await self._of(known).preempts.preempt(arguments, known.asking)
+        return await self._of(known).preempts.preempt(arguments, known.request)
 
     async def bind(self, body: bytes) -> Answer:
         """Carry a bind request out; what came in its way becomes the protocol's Error, which is shown on the pod.
@@ -137,7 +137,7 @@ class Dispatcher:
             raise
         except GcushareError as error:
             if arguments is not None:
-                services.wakes.note_unbound(arguments.pod_uid)
+                services.wakes.note_unbound(arguments.pod.uid)
             return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
         return Answer(BIND_DONE, "bound", services.vendor_name)
 
@@ -161,8 +161,8 @@ class Dispatcher:
         Raises:
             Refused: filter named no node for it, or others.
         """
-        uid, node = arguments.pod_uid, arguments.node
-        what = f"pod {arguments.pod_namespace}/{arguments.pod_name} ({uid}) is not bound to node {node!r}"
+        uid, node = arguments.pod.uid, arguments.node
+        what = f"pod {arguments.pod} ({uid}) is not bound to node {node!r}"
         for services in self._services:
             state = services.state
             held, offered = state.ledger.assignment(uid), state.offered.get(uid)

@@ -95,13 +95,13 @@ class NameList:
         there. They stand in both maps, for schedulers below 1.21 know only the first.
         """
         kept = self._refused.get(index.shape)
-        if kept is not None and kept[0] is index and kept[1] == index.hope_version:
+        if kept is not None and kept[0] is index and kept[1] == index.preemption_version:
             return kept[2]
         after_preemption = index.after_preemption
         pairs = zip(self.order, self.encoded, strict=True)
-        hopeless = encode_reasons((encoded for name, encoded in pairs if name not in after_preemption), reason)
-        answer = encode_filter_answer((), encode_reasons(self.encoded, reason), hopeless)
-        _keep(self._refused, index, index.hope_version, answer)
+        unresolvable = encode_reasons((encoded for name, encoded in pairs if name not in after_preemption), reason)
+        answer = encode_filter_answer((), encode_reasons(self.encoded, reason), unresolvable)
+        _keep(self._refused, index, index.preemption_version, answer)
         return answer
 
     def answer_scores(self, index: FitIndex) -> bytes:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.pacing import TokenBucket
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest, read_scheduling_request
-from gcushare.wire.extender_api import AskedPod
+from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, read_scheduling_request
 from gcushare.wire.objects import Pod
 
 READS_PER_S = 50.0
@@ -27,15 +27,15 @@ BURST_READS = 200
 """A watch that is a second behind while pods are made as fast as a scheduler places them."""
 
 _READ_S = 2.0
-_MAX_NOT_ASKING = 1024
+_MAX_WITHOUT_CARDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a pod asks for, and of whom. ``asking``: None where it asks for no card; ``state``: then the first one."""
+    """A pod's request, None where it asks for no card, and its vendor's state; without a request, the first one's."""
 
     state: VendorState
-    asking: SchedulingRequest | None
+    request: SchedulingRequest | None
 
 
 class PodLookup:
@@ -48,10 +48,10 @@ class PodLookup:
         self._words = [
             word.encode() for each in states for word in (each.vendor.memory_resource, each.vendor.whole_card_resource)
         ]
-        self._not_asking: OrderedDict[str, None] = OrderedDict()
+        self._without_cards: OrderedDict[str, None] = OrderedDict()
         """Uids of pods that were read and ask for no card, which they never will: resources do not change."""
 
-    def find(self, pod: AskedPod, written: bytes) -> Known | None:
+    def find(self, pod: PodRef, written: bytes) -> Known | None:
         """Find a pod in what the watches brought; None where it has to be read.
 
         ``written``: the part of the call that describes it. Where no resource of ours occurs in it, the pod asks for no
@@ -60,15 +60,15 @@ class PodLookup:
         Raises:
             RemoteContractError, Refused: it cannot be granted a card, it has a node, or it is another pod.
         """
-        uid = pod.metadata.uid
-        found = [Known(state, asking) for state in self._states if (asking := _find_asking(state, pod)) is not None]
+        uid = pod.uid
+        found = [Known(state, request) for state in self._states if (request := _find_request(state, pod)) is not None]
         if found:
-            return _only(pod.key, found)
-        if uid in self._not_asking or not any(word in written for word in self._words):
+            return _only(str(pod), found)
+        if uid in self._without_cards or not any(word in written for word in self._words):
             return Known(self._states[0], None)
         return None
 
-    async def read(self, pod: AskedPod) -> Known:
+    async def read(self, pod: PodRef) -> Known:
         """Read a pod that no watch has brought, and remember what it asks for.
 
         Raises:
@@ -76,31 +76,23 @@ class PodLookup:
             RetryableError: too many were read lately.
             GcushareError: the API server cannot be asked.
         """
-        meta = pod.metadata
-        if not (meta.uid and meta.name and meta.namespace):
+        if not (pod.uid and pod.name and pod.namespace):
             raise RemoteContractError("the Pod of the request has no metadata.uid, name or namespace")
         if not self._bucket.take_now():
             raise RetryableError(
-                f"the watch has not brought pod {pod.key} ({meta.uid}), and {READS_PER_S:g} such pods are read in a "
+                f"the watch has not brought pod {pod} ({pod.uid}), and {READS_PER_S:g} such pods are read in a "
                 "second at most; try again in a moment"
             )
-        try:
-            read = await self._api.read_pod(meta.namespace, meta.name, timeout_s=_READ_S)
-        except NotFoundError as error:
-            raise Refused(f"pod {pod.key} does not exist") from error
-        if read.metadata.uid != meta.uid:
-            raise Refused(f"pod {pod.key} has uid {read.metadata.uid!r}, not {meta.uid!r}: it is another pod")
-        if read.is_bound:
-            raise Refused(f"pod {pod.key} is bound to node {read.spec.node_name!r} already")
-        found = [Known(state, asking) for state in self._states if (asking := _read_asking(read, state)) is not None]
+        read = await read_unbound(self._api, pod, timeout_s=_READ_S)
+        found = [Known(state, request) for state in self._states if (request := _read_request(read, state)) is not None]
         if not found:
-            self._not_asking[meta.uid] = None
-            if len(self._not_asking) > _MAX_NOT_ASKING:
-                self._not_asking.popitem(last=False)
+            self._without_cards[pod.uid] = None
+            if len(self._without_cards) > _MAX_WITHOUT_CARDS:
+                self._without_cards.popitem(last=False)
             return Known(self._states[0], None)
-        known = _only(pod.key, found)
-        if known.asking is not None:
-            known.state.remember(known.asking)
+        known = _only(str(pod), found)
+        if known.request is not None:
+            known.state.remember(known.request)
         return known
 
 
@@ -111,26 +103,42 @@ def _only(key: str, found: list[Known]) -> Known:
     return found[0]
 
 
-def _find_asking(state: VendorState, pod: AskedPod) -> SchedulingRequest | None:
-    uid = pod.metadata.uid
-    waiting = state.waiting.get(uid) or state.parked.get(uid)
-    asking = state.find_asking(uid) if waiting is None else waiting.asking
-    held = state.bound.get(uid)
-    known = held or waiting or asking
+def _find_request(state: VendorState, pod: PodRef) -> SchedulingRequest | None:
+    uid = pod.uid
+    waiting, held = state.find_waiting(uid), state.bound.get(uid)
+    known = held or waiting
     if known is None:
         return None
-    if (known.pod.namespace, known.pod.name) != (pod.metadata.namespace, pod.metadata.name):
-        raise Refused(f"uid {uid!r} is pod {known.pod}, not {pod.key}")
+    if str(known.pod) != str(pod):
+        raise Refused(f"uid {uid!r} is pod {known.pod}, not {pod}")
     if held is not None:
-        raise Refused(f"pod {pod.key} is bound to node {held.node!r} already")
-    if waiting is not None and asking is None:
+        raise Refused(f"pod {pod} is bound to node {held.node!r} already")
+    if isinstance(waiting, RejectedRequest):
         family = RemoteContractError if waiting.is_malformed else Refused
-        raise family(f"pod {pod.key}: {waiting.problem}")
-    return asking
+        raise family(f"pod {pod}: {waiting.problem}")
+    return waiting
 
 
-def _read_asking(pod: Pod, state: VendorState) -> SchedulingRequest | None:
+def _read_request(pod: Pod, state: VendorState) -> SchedulingRequest | None:
     try:
         return read_scheduling_request(pod, state.vendor, state.policies)
     except (RemoteContractError, Refused) as error:
-        raise type(error)(f"pod {pod.key}: {error}") from error
+        raise type(error)(f"pod {pod}: {error}") from error
+
+
+async def read_unbound(api: PodApi, ref: PodRef, *, timeout_s: float) -> Pod:
+    """Read a pod that is to be bound.
+
+    Raises:
+        Refused: there is no such pod, another one of its name, or it is bound already.
+        GcushareError: the API server cannot be asked.
+    """
+    try:
+        pod = await api.read_pod(ref.namespace, ref.name, timeout_s=timeout_s)
+    except NotFoundError as error:
+        raise Refused(f"pod {ref} does not exist") from error
+    if pod.metadata.uid != ref.uid:
+        raise Refused(f"pod {ref} has uid {pod.metadata.uid!r}, not {ref.uid!r}: it is another pod")
+    if pod.is_bound:
+        raise Refused(f"pod {ref} is bound to node {pod.spec.node_name!r} already")
+    return pod

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption import Victim, choose_victims
+from gcushare.core.preemption.victims import Victim, choose_victims
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.cooperative_yield import Turns
+from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import Answer
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
-from gcushare.wire.extender_api import MetaVictims, PreemptArguments, Proposal, encode_victims
+from gcushare.wire.extender_api import PreemptArguments, Proposal, Victims, encode_victims
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class PreemptService:
     def __init__(self, state: VendorState) -> None:
         self._state = state
 
-    async def preempt(self, arguments: PreemptArguments, asking: SchedulingRequest | None) -> Answer:
+    async def preempt(self, arguments: PreemptArguments, request: SchedulingRequest | None) -> Answer:
         """Say per node that stays which victims must end; others get their turn in between.
 
         One node is all that the scheduler needs, so where very many victims are proposed, the nodes with most of them
@@ -44,20 +44,20 @@ class PreemptService:
             RemoteContractError: victims cannot be read.
             Refused: nodes were left out, and none of the others would do.
         """
-        proposals = arguments.proposals()
-        if asking is None:
-            unchanged = {name: (_uids(found), found.violations) async for name, found in _read_all(proposals)}
+        proposals = arguments.proposals
+        if request is None:
+            unchanged = {name: (found.uids, found.violations) async for name, found in _read_all(proposals)}
             return Answer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
-        kept, left_out = await self._weigh(proposals, asking.shape.request)
+        kept, left_out = await self._weigh(proposals, request.cards)
         if left_out:
             text = (
-                f"{left_out} of {len(proposals)} proposed nodes were left out of preemption for pod {asking.pod}: at "
+                f"{left_out} of {len(proposals)} proposed nodes were left out of preemption for pod {request.pod}: at "
                 f"most {MAX_VICTIMS} victims in all and {MAX_VICTIMS_OF_NODE} of a node are weighed"
             )
             if not kept:
                 raise Refused(f"{text}; ending those of the others would not make room")
-            log.info("preempt left nodes out %s", fields(pod=asking.pod, reason=text))
-        self._state.nominations.expect(asking, {name: uids for name, (uids, _) in kept.items()})
+            log.info("preempt left nodes out %s", fields(pod=request.pod, reason=text))
+        self._state.nominations.expect(request, {name: uids for name, (uids, _) in kept.items()})
         return Answer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
 
     async def _weigh(
@@ -67,7 +67,7 @@ class PreemptService:
         kept: dict[str, tuple[list[str], int]] = {}
         weighed = left_out = 0
         async for name, victims in _read_all(proposals):
-            uids = _uids(victims)
+            uids = victims.uids
             if weighed + len(uids) > MAX_VICTIMS or len(uids) > MAX_VICTIMS_OF_NODE:
                 left_out += 1
                 continue
@@ -104,14 +104,10 @@ def reduce_victims(
     return kept, min(violations, len(kept))
 
 
-async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, MetaVictims]]:
+async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, Victims]]:
     """Read the victims node by node, the shortest first; a turn of others follows what was made of them."""
-    turns = Turns(_VICTIMS_PER_TURN)
+    turns = CooperativeYield(_VICTIMS_PER_TURN)
     for name, proposal in sorted(proposals.items(), key=lambda item: item[1].size):
         victims = proposal.read()
         yield name, victims
-        await turns.did(1 + len(victims.pods or ()))
-
-
-def _uids(victims: MetaVictims) -> list[str]:
-    return list(dict.fromkeys(pod.uid for pod in victims.pods or ()))
+        await turns.after(1 + len(victims.uids))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import PodRef
-from gcushare.core.placement import CARD_POLICIES, CardPolicy
-from gcushare.core.requests import PodRequest
+from gcushare.core.placement import POLICIES, CardRank
+from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Pod
@@ -25,22 +26,40 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingRequest:
-    """A pod that wants cards of one vendor."""
+    """An unbound pod that asks for cards of one vendor."""
 
     pod: PodRef
-    request: PodRequest
     shape: Shape
-    card_policy_name: str
+    card_policy: str
     version: str = field(default="", compare=False)
     """The pod's resourceVersion when this was read; a Binding is for the pod as it was then."""
 
     @property
-    def card_policy(self) -> CardPolicy:
-        return CARD_POLICIES[self.card_policy_name]
+    def cards(self) -> CardRequest:
+        return self.shape.request
+
+    @property
+    def card_rank(self) -> CardRank:
+        return POLICIES[self.card_policy].rank_card
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRequest:
+    """An unbound pod whose request is not granted, and why.
+
+    ``is_malformed``: its author wrote something that cannot be read, rather than something that is not granted.
+    """
+
+    pod: PodRef
+    problem: str
+    is_malformed: bool
+
+
+WaitingPod: TypeAlias = SchedulingRequest | RejectedRequest
 
 
 def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:
-    """Read what a pod asks for; None when it asks for no card of this vendor.
+    """Read a pod's request; None when it asks for no card of this vendor.
 
     Raises:
         RemoteContractError: a quantity or an annotation of the author's is malformed; names the value.
@@ -49,10 +68,8 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
     found = pod_request_and_options(pod, vendor)
     if found is None:
         return None
-    request, options = found
-    if request.cards.whole and options.whole_card_policy is None:
-        request = replace(request, cards=replace(request.cards, whole_policy=policies.whole_card))
-    shape = Shape(request.cards, options.node_policy or policies.node)
-    return SchedulingRequest(
-        pod_ref(pod), request, shape, options.card_policy or policies.card, pod.metadata.resource_version
-    )
+    cards, options = found[0].cards, found[1]
+    if cards.whole and options.whole_card_policy is None:
+        cards = replace(cards, whole_policy=policies.whole_card)
+    shape = Shape(cards, options.node_policy or policies.node)
+    return SchedulingRequest(pod_ref(pod), shape, options.card_policy or policies.card, pod.metadata.resource_version)

@@ -30,7 +30,7 @@ GroupKey: TypeAlias = tuple[Shape, frozenset[str] | None, frozenset[str], int]
 class RefusedPod:
     """A pod that waits; ``order``: by priority, then age, then the first refusal."""
 
-    asking: SchedulingRequest
+    request: SchedulingRequest
     order: tuple[int, str, int]
     group: RefusedGroup | None = None
     not_before_s: float = 0.0
@@ -39,7 +39,7 @@ class RefusedPod:
 
     @property
     def uid(self) -> str:
-        return self.asking.pod.uid
+        return self.request.pod.uid
 
 
 @dataclass(slots=True, eq=False)
@@ -128,16 +128,16 @@ class RefusedPods:
         self._names = 0
         self._numbers = count()
 
-    def remember(self, asking: SchedulingRequest) -> RefusedPod:
+    def remember(self, request: SchedulingRequest) -> RefusedPod:
         """Find a pod, or take it in; the oldest is forgotten for it where there are too many."""
-        ref = asking.pod
+        ref = request.pod
         pod = self.pods.get(ref.uid)
         if pod is None:
             order = (-ref.priority, ref.created, next(self._numbers))
-            pod = self.pods[ref.uid] = RefusedPod(asking, order)
+            pod = self.pods[ref.uid] = RefusedPod(request, order)
             if len(self.pods) > MAX_PODS:
                 self.forget(next(iter(self.pods)))
-        pod.asking = asking
+        pod.request = request
         return pod
 
     def forget(self, uid: str) -> None:

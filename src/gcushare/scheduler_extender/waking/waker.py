@@ -14,22 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
-from gcushare.core.tried_room import TriedRoom
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
 from gcushare.kube.pacing import TokenBucket
-from gcushare.kube.patches import PodIdentity
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.cooperative_yield import Turns
+from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
+from gcushare.scheduler_extender.waking.tried_room import TriedRoom
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +41,9 @@ LONGEST_SETTLE_S = 1.0
 ANSWER_S = 2.0
 """How long the room stays meant for a pod that was woken, and that the scheduler has not asked about yet."""
 ADOPT_S = 5.0
-"""After this replica began to serve: who waits then and was not asked about may have been refused before; by another
-replica, or with 503, after which 1.20 waits for an event too."""
+"""After this replica began to serve, and whenever the scheduler asked about no pod for so long: who waits then and was
+not asked about may have been refused by another replica, or got an error, after which schedulers up to 1.26 wait for an
+event too."""
 
 WRITES_PER_S = 100.0
 BURST_WRITES = 200
@@ -99,30 +99,35 @@ class RoomWaker:
         self._refused = RefusedPods()
         self._claims: dict[str, Claim] = {}
         self._is_serving = False
-        self._asked: set[str] | None = None
-        """Who was asked about since this replica began to serve; None once the others were adopted."""
+        self._asked: set[str] = set()
+        """Who was asked about since this replica began to serve, or since the last look at who was not."""
+        self._adopted: set[str] = set()
+        """Who was taken for refused, and not asked about since: for them that is done once."""
+        self._waited: set[str] = set()
+        """Who waited at the last such look; a scheduler may not have heard yet of who is younger."""
+        self._is_new = False
+        """Whether it began to serve less than ``ADOPT_S`` ago."""
         self._adopt_at_s = 0.0
         self._clean_at_s = self._warn_at_s = 0.0
         self.counters = WakeCounters()
 
     # What the scheduler does
 
-    def note_refused(self, asking: SchedulingRequest) -> None:
+    def note_refused(self, request: SchedulingRequest) -> None:
         """Remember a pod that fits none of the nodes that it was just asked about with."""
-        asked = self._state.asked.get(asking.pod.uid)
+        asked = self._state.asked.get(request.pod.uid)
         if asked is None:
             return  # Too many nodes to remember.
-        group = self._refused.group(asking.shape, asked)
-        pod = self._remember(asking)
+        group = self._refused.group(request.shape, asked)
+        pod = self._remember(request)
         pod.failures, pod.not_before_s = 0, 0.0
         group.add(pod)
         group.note_no_room(self._state.changes.position)
 
-    def note_offered(self, asking: SchedulingRequest) -> None:
+    def note_offered(self, request: SchedulingRequest) -> None:
         """Take in that the scheduler was offered nodes for a pod, so it is at work on it."""
-        uid = asking.pod.uid
-        if self._asked is not None:
-            self._asked.add(uid)
+        uid = request.pod.uid
+        self._note_asked(uid)
         pod = self._refused.pods.get(uid)
         if pod is None:
             return
@@ -135,19 +140,22 @@ class RoomWaker:
 
     def note_unbound(self, uid: str) -> None:
         """Remember a pod whose binding failed: old schedulers try it again only at the next event as well."""
-        asking = self._state.find_asking(uid)
-        if asking is None:
+        request = self._state.find_request(uid)
+        if request is None:
             return
-        self._put_back(self._remember(asking), self._state.asked.get(uid))
+        self._put_back(self._remember(request), self._state.asked.get(uid))
 
     # Remembering
 
-    def _remember(self, asking: SchedulingRequest) -> RefusedPod:
-        uid = asking.pod.uid
-        if self._asked is not None:
-            self._asked.add(uid)
+    def _note_asked(self, uid: str) -> None:
+        self._asked.add(uid)
+        self._adopted.discard(uid)
+
+    def _remember(self, request: SchedulingRequest) -> RefusedPod:
+        uid = request.pod.uid
+        self._note_asked(uid)
         self._claims.pop(uid, None)
-        return self._refused.remember(asking)
+        return self._refused.remember(request)
 
     def _forget(self, uid: str) -> None:
         self._claims.pop(uid, None)
@@ -157,7 +165,7 @@ class RoomWaker:
         """Let a pod that was not helped wait for a moment, longer each time, before it is woken."""
         pod.not_before_s = self._clock.monotonic() + min(_LONGEST_PAUSE_S, 2.0**pod.failures)
         pod.failures += 1
-        group = self._refused.group(pod.asking.shape, asked)
+        group = self._refused.group(pod.request.shape, asked)
         group.add(pod)
         group.position = -1
 
@@ -175,10 +183,10 @@ class RoomWaker:
                     self._start_serving()
                 await self._look()
                 for claim in self._choose():
-                    writes.create_task(self._write(claim), name=f"wake {claim.pod.asking.pod}")
+                    writes.create_task(self._write(claim), name=f"wake {claim.pod.request.pod}")
 
     def _start_serving(self) -> None:
-        self._is_serving = True
+        self._is_serving = self._is_new = True
         self._asked = set()
         self._adopt_at_s = self._clock.monotonic() + ADOPT_S
 
@@ -186,24 +194,27 @@ class RoomWaker:
         self._is_serving = False
         self._refused = RefusedPods()
         self._claims.clear()
-        self._asked = None
+        self._asked, self._adopted = set(), set()
 
     async def _look(self) -> None:
         """Follow the nodes that changed, give up what was not answered, and forget who is gone."""
         now = self._clock.monotonic()
-        if self._asked is not None and now >= self._adopt_at_s:
-            self._adopt(self._asked)
-            self._asked = None
+        if now >= self._adopt_at_s:
+            if self._is_new or not self._asked:
+                self._adopt()
+            self._is_new, self._asked, self._adopt_at_s = False, set(), now + ADOPT_S
+            self._waited = set(self._state.waiting)
         for uid, claim in list(self._claims.items()):
-            if self._state.find_asking(uid) is None:
+            if self._state.find_request(uid) is None:
                 self._forget(uid)  # It is bound, or gone: what it was meant to have is another's soon enough.
             elif now >= claim.until_s:
                 self._give_up(claim)
         if now >= self._clean_at_s:
             self._clean_at_s = now + _CLEAN_S
-            for uid in [uid for uid in self._refused.pods if self._state.find_asking(uid) is None]:
+            self._adopted &= self._state.waiting.keys()
+            for uid in [uid for uid in self._refused.pods if self._state.find_request(uid) is None]:
                 self._forget(uid)
-        changes, turns = self._state.changes, Turns(_NODES_PER_TURN)
+        changes, turns = self._state.changes, CooperativeYield(_NODES_PER_TURN)
         since: dict[tuple[int, int], set[str] | None] = {}
         self._refused.drop_empty_groups()
         for group in list(self._refused.groups.values()):
@@ -212,14 +223,25 @@ class RoomWaker:
                 continue
             if span not in since:
                 since[span] = changes.since(span[0]) if span[0] >= 0 else None
-            await turns.did(1 + group.look(self._state.ledger.nodes, since[span], span[1], now))
+            await turns.after(1 + group.look(self._state.ledger.nodes, since[span], span[1], now))
 
-    def _adopt(self, asked: Collection[str]) -> None:
-        """Take all others that wait for refused: by the leader before, or as this replica could not answer yet."""
-        for uid in self._state.waiting.keys() - asked - self._refused.pods.keys():
-            asking = self._state.find_asking(uid)
-            if asking is not None:
-                self._refused.group(asking.shape, None).add(self._refused.remember(asking))
+    def _adopt(self) -> None:
+        """Take all others that wait for refused: by the leader before, or as they got an error instead of an answer.
+
+        In the order in which they were seen, which is about the one in which they came. A scheduler that is at work
+        gets to its other pods by itself; one that asks about none has none that it would try without an event.
+        """
+        for uid in self._state.waiting:
+            if not self._is_new and uid not in self._waited:
+                continue
+            known = self._refused.pods.get(uid)
+            is_followed = uid in self._claims or (known is not None and known.group is not None)
+            if is_followed or uid in self._asked or uid in self._adopted:
+                continue
+            request = self._state.find_request(uid)
+            if request is not None:
+                self._adopted.add(uid)
+                self._refused.group(request.shape, None).add(self._refused.remember(request))
 
     def _give_up(self, claim: Claim) -> None:
         """Leave a pod alone that the scheduler does not come back for, until another node has room."""
@@ -229,7 +251,7 @@ class RoomWaker:
             return
         self.counters.unanswered += 1
         position = self._state.changes.position
-        self._refused.group(pod.asking.shape, claim.asked, claim.ignored, position).add(pod)
+        self._refused.group(pod.request.shape, claim.asked, claim.ignored, position).add(pod)
 
     # Choosing
 
@@ -249,8 +271,8 @@ class RoomWaker:
         tried = TriedRoom(ledger.nodes)
         for claim in self._claims.values():
             if ledger.assignment(claim.pod.uid) is None:
-                asking = claim.pod.asking
-                tried.place(asking.pod, [claim.node], asking.shape, asking.card_policy)
+                request = claim.pod.request
+                tried.place(request.pod, [claim.node], request.shape, request.card_policy)
         chosen: list[Claim] = []
         others: list[tuple[RefusedGroup, RefusedPod]] = []
         ignored: dict[int, frozenset[str]] = {}
@@ -263,13 +285,13 @@ class RoomWaker:
                 continue
             group.remove(pod)
             node = None
-            if self._state.find_asking(pod.uid) is None:
+            if self._state.find_request(pod.uid) is None:
                 self._refused.pods.pop(pod.uid, None)
             elif ledger.assignment(pod.uid) is not None or now < pod.not_before_s:
                 others.append((group, pod))
             else:
-                asking = pod.asking
-                node = tried.place(asking.pod, names, asking.shape, asking.card_policy)
+                request = pod.request
+                node = tried.place(request.pod, names, request.shape, request.card_policy)
                 if node is None or now < _due_s(group):
                     others.append((group, pod))
                 else:
@@ -288,14 +310,14 @@ class RoomWaker:
 
     async def _write(self, claim: Claim) -> None:
         pod = claim.pod
-        ref = pod.asking.pod
+        ref = pod.request.pod
         async with self._slots:
             await self._bucket.take()
             if self._claims.get(pod.uid) is not claim:
                 return  # The scheduler asked meanwhile.
             try:
                 moment = rfc3339_micro(self._clock.now())
-                await self._api.note_room(PodIdentity(ref.namespace, ref.name, ref.uid), moment, timeout_s=_WRITE_S)
+                await self._api.note_room(ref, moment, timeout_s=_WRITE_S)
             except (NotFoundError, ConflictError):
                 self._forget(pod.uid)
                 return
@@ -313,7 +335,7 @@ class RoomWaker:
             self._warn_at_s = now + _LONGEST_PAUSE_S
             log.warning(
                 "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
-                fields(pod=claim.pod.asking.pod, node=claim.node, reason=error),
+                fields(pod=claim.pod.request.pod, node=claim.node, reason=error),
             )
         if self._claims.get(claim.pod.uid) is claim:
             del self._claims[claim.pod.uid]

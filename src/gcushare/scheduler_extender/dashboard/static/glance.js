@@ -55,7 +55,7 @@ function roomFor(sum) {
 
 function showAttention(sum, waiting, on) {
   const found = [
-    ["waiting", waiting], ["sick", sum.sick], ["unready", sum.unready], ["uncounted", sum.uncounted], ["unreadable", sum.unreadable],
+    ["waiting", waiting], ["sick", sum.sick], ["overuse", sum.overuse], ["unready", sum.unready], ["uncounted", sum.uncounted], ["unreadable", sum.unreadable],
     ["cordoned", sum.cordoned], ["corrected", sum.corrected],
   ].filter((each) => each[1] > 0);
   const rows = found.map(([kind, n]) =>
@@ -138,6 +138,6 @@ export function showNamespaces(sum, chosen, on) {
 
 /** The key to the marks of the map. */
 export function showLegend(sum) {
-  const keys = ["free", "sliver", ...["whole", "pending", "corrected", "sick", "cordoned"].filter((key) => sum[key] > 0)];
+  const keys = ["free", "sliver", ...["whole", "pending", "corrected", "overuse", "sick", "cordoned"].filter((key) => sum[key] > 0)];
   byId("legend").replaceChildren(...keys.map((key) => el("li", {}, el("span", { class: "key" }, el("i", { data: { key } }), t(`key-${key}`)))));
 }

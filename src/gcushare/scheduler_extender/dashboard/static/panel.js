@@ -95,6 +95,7 @@ export class Panel {
     const rows = node.pods.slice(0, this.rows).map((pod) =>
       el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, pod.grants.length ? amount(pod.bytes) : t("without-card")),
         pod.problem ? el("p", { class: "reason bad" }, pod.problem) : null,
+        pod.overUse ? el("p", { class: "reason bad" }, t("overuse-words", { use: pod.overUse })) : null,
         pod.corrected ? el("p", { class: "reason" }, t("corrected-words", { change: pod.corrected })) : null));
     return section(`${t("pods-here")} · ${count(node.pods.length)}`, el("ul", { class: "rows" }, rows), this.#more(node.pods.length));
   }
@@ -125,6 +126,7 @@ export class Panel {
     return [
       el("div", { class: "chips" }, chip(words, kind), pod.ending ? chip(t("state-ending"), "warn") : null),
       pod.problem ? el("p", { class: "problem" }, pod.problem) : null,
+      pod.overUse ? el("p", { class: "problem" }, t("overuse-words", { use: pod.overUse })) : null,
       pod.corrected ? el("p", { class: "quote" }, t("corrected-words", { change: pod.corrected })) : null,
       facts([
         [t("node"), nodeLink(node.key, node.name, this.go)],
@@ -170,7 +172,7 @@ export class Panel {
   }
 
   #trouble(first) {
-    const groups = { sick: [], unready: [], uncounted: [], unreadable: [], cordoned: [], corrected: [] };
+    const groups = { sick: [], overuse: [], unready: [], uncounted: [], unreadable: [], cordoned: [], corrected: [] };
     for (const node of this.cluster.nodes.values()) this.#gather(groups, node);
     const order = Object.keys(groups).sort((a, b) => (b === first) - (a === first));
     const shown = order.filter((kind) => groups[kind].length > 0).map((kind) =>
@@ -193,6 +195,7 @@ export class Panel {
     for (const pod of node.pods) {
       const entry = (words, bad) => el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, node.name), reason(words, bad));
       if (pod.problem) groups.unreadable.push(entry(pod.problem, true));
+      if (pod.overUse) groups.overuse.push(entry(t("overuse-words", { use: pod.overUse }), true));
       if (pod.corrected) groups.corrected.push(entry(t("corrected-words", { change: pod.corrected }), false));
     }
   }

@@ -75,7 +75,7 @@ export class Cluster {
 export function prepare(doc) {
   const node = {
     total: 0, used: 0, largest: 0, emptyCards: 0, serves: "memory", labels: {}, cards: [], pods: [], ...doc,
-    key: keyOf(doc.vendor, doc.name), trouble: 0, sick: 0, cordoned: 0, missing: 0, corrected: 0, whole: 0, pending: 0, freeBytes: 0,
+    key: keyOf(doc.vendor, doc.name), trouble: 0, sick: 0, cordoned: 0, missing: 0, corrected: 0, overuse: 0, whole: 0, pending: 0, freeBytes: 0,
     byNamespace: new Map(), models: new Set(), homeless: [],
   };
   const unitBytes = GIB / node.perGib;
@@ -108,7 +108,7 @@ function prepareCard(doc, node) {
 }
 
 function preparePod(doc, node, byIndex) {
-  const pod = { grants: [], created: "", corrected: "", owner: "", problem: "", labels: {}, ...doc, vendor: node.vendor };
+  const pod = { grants: [], created: "", corrected: "", overUse: "", owner: "", problem: "", labels: {}, ...doc, vendor: node.vendor };
   let bytes = 0;
   for (const [index, units, whole] of pod.grants) {
     const card = byIndex.get(index);
@@ -120,6 +120,7 @@ function preparePod(doc, node, byIndex) {
   pod.bytes = bytes;
   if (pod.grants.length === 0) node.homeless.push(pod);
   if (pod.corrected) node.corrected += 1;
+  if (pod.overUse) node.overuse += 1;
   if (pod.bytes > 0 && !pod.assigned) node.pending += 1;
   node.byNamespace.set(pod.ns, (node.byNamespace.get(pod.ns) ?? 0) + bytes);
   return pod;
@@ -150,7 +151,7 @@ function splitLabel(text) {
 export function summarise(nodes) {
   const sum = {
     nodes: 0, cards: 0, pods: 0, totalBytes: 0, usedBytes: 0, freeBytes: 0, emptyCards: 0, largest: null,
-    sick: 0, cordoned: 0, corrected: 0, unreadable: 0, unready: 0, uncounted: 0, servesWhole: 0, untouched: 0, whole: 0, pending: 0, largestCard: 0, pieces: [], byNamespace: new Map(),
+    sick: 0, cordoned: 0, corrected: 0, overuse: 0, unreadable: 0, unready: 0, uncounted: 0, servesWhole: 0, untouched: 0, whole: 0, pending: 0, largestCard: 0, pieces: [], byNamespace: new Map(),
   };
   for (const node of nodes) addNode(sum, node);
   return sum;
@@ -167,6 +168,7 @@ function addNode(sum, node) {
   sum.sick += node.sick + node.missing;
   sum.cordoned += node.cordoned;
   sum.corrected += node.corrected;
+  sum.overuse += node.overuse;
   sum.whole += node.whole;
   sum.pending += node.pending;
   sum.unready += node.unready ? 1 : 0;

@@ -149,6 +149,11 @@ export class TilePainter {
       context.lineWidth = width < LABELLED ? 1 : 2;
       context.strokeRect(left + 1.5, upper + seam + 1.5, width - 3, tall - seam - 3);
     }
+    if (pod.overUse && tall >= 4 && width >= 3) {
+      // A bar across the top: what it takes beyond its grant has no place of its own on the map.
+      context.fillStyle = colours.sick;
+      context.fillRect(left, upper + seam, width, Math.min(3, tall - seam));
+    }
     if (pod.corrected && tall >= 4 && width >= 3) {
       const dot = Math.min(4, width - 1);
       context.fillStyle = colours.mark;

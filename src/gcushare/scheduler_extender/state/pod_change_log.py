@@ -1,0 +1,74 @@
+"""What changed in the records of pods, in the log at debug: their annotations before and after, and their phases.
+
+Off, it keeps nothing: a cluster's worth of annotations is remembered only while somebody reads such lines.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from itertools import chain
+
+from gcushare.runtime.logs import fields
+from gcushare.vendors import Vendor
+from gcushare.wire.annotations.keys import CARD_MODE, CARD_UUID, CORRECTED
+from gcushare.wire.objects import Pod
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    phase: str
+    record: str
+
+
+class PodChangeLog:
+    """One of those who learn of pods; decides nothing."""
+
+    def __init__(self, vendors: Sequence[Vendor]) -> None:
+        records = (astuple(vendor.record) for vendor in vendors)
+        self._keys = frozenset((*chain.from_iterable(records), CARD_UUID, CARD_MODE, CORRECTED))
+        self._resources = [name for each in vendors for name in (each.memory_resource, each.whole_card_resource)]
+        self._seen: dict[str, _Seen] = {}
+
+    def see_pod(self, pod: Pod) -> None:
+        """Log how a pod differs from what it was."""
+        if not log.isEnabledFor(logging.DEBUG):
+            return
+        now = _Seen(pod.status.phase, self._record_of(pod))
+        before = self._seen.get(pod.metadata.uid)
+        if before is None and not self._asks(pod):
+            return
+        self._seen[pod.metadata.uid] = now
+        was = before if before is not None else _Seen("", "{}")
+        if was != now:
+            log.debug(
+                "pod changed %s",
+                fields(
+                    pod=pod.key,
+                    uid=pod.metadata.uid,
+                    old_status=was.phase,
+                    new_status=now.phase,
+                    old_annotations=was.record,
+                    new_annotations=now.record,
+                ),
+            )
+
+    def lose_pod(self, uid: str) -> None:
+        """Forget a pod."""
+        self._seen.pop(uid, None)
+
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+        """Forget every other pod."""
+        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in uids}
+
+    def _asks(self, pod: Pod) -> bool:
+        limits = (container.resources.limits for container in (*pod.spec.containers, *pod.spec.init_containers))
+        return any(name in each for each in limits for name in self._resources)
+
+    def _record_of(self, pod: Pod) -> str:
+        found = pod.metadata.annotations.items()
+        return json.dumps({key: value for key, value in sorted(found) if key in self._keys})

@@ -40,6 +40,7 @@ class CLibrary:
         self.path = path
 
     def exports(self, name: str) -> bool:
+        """Whether the loaded object has a function of this name."""
         return hasattr(self._library, name)
 
     def call(self, name: str, *arguments: object) -> int:

@@ -23,16 +23,14 @@ class HealthPolicy:
     """How long the last reading holds while the library as a whole does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a card is well, and why not."""
-
-    healthy: bool
-    reason: str = ""
+_WELL = HealthReading(healthy=True)
 
 
 class HealthTracker:
-    """One card's state. Well until the first reading, and the first reading decides alone."""
+    """One card's state: well until the first reading, which decides alone. ``verdict`` is the state, and why.
+
+    ``now_s`` are seconds of any one clock.
+    """
 
     def __init__(self, policy: HealthPolicy) -> None:
         self._policy = policy
@@ -41,9 +39,9 @@ class HealthTracker:
         self._good_since_s = 0.0
         self._held_until_s = float("-inf")
         self._last_reading_s: float | None = None
-        self.verdict = Verdict(healthy=True)
+        self.verdict = _WELL
 
-    def observe(self, reading: HealthReading, now_s: float) -> Verdict:
+    def observe(self, reading: HealthReading, now_s: float) -> HealthReading:
         """Take a reading in; return the verdict after it."""
         is_first = self._last_reading_s is None
         self._last_reading_s = now_s
@@ -53,13 +51,13 @@ class HealthTracker:
             self._note_bad(reading.reason, decides=is_first or reading.conclusive)
         return self.verdict
 
-    def strike(self, reason: str, now_s: float) -> Verdict:
+    def strike(self, reason: str, now_s: float) -> HealthReading:
         """Take a critical event in: the card is sick at once, and for a while whatever readings say."""
         self._held_until_s = now_s + self._policy.event_holds_s
         self._note_bad(reason, decides=True)
         return self.verdict
 
-    def miss(self, reason: str, now_s: float) -> Verdict:
+    def miss(self, reason: str, now_s: float) -> HealthReading:
         """Note that the card could not be read: the last reading holds for a while, then the card counts as sick."""
         stale_after_s = self._policy.stale_after_s
         if self._last_reading_s is None or now_s - self._last_reading_s >= stale_after_s:
@@ -76,10 +74,10 @@ class HealthTracker:
         is_enough = self._good_in_a_row >= self._policy.good_readings
         lasted = now_s - self._good_since_s >= self._policy.recover_after_s
         if (decides or (is_enough and lasted)) and now_s >= self._held_until_s:
-            self.verdict = Verdict(healthy=True)
+            self.verdict = _WELL
 
     def _note_bad(self, reason: str, *, decides: bool) -> None:
         self._good_in_a_row = 0
         self._bad_in_a_row += 1
         if decides or not self.verdict.healthy or self._bad_in_a_row >= self._policy.bad_readings:
-            self.verdict = Verdict(healthy=False, reason=reason)
+            self.verdict = HealthReading(healthy=False, reason=reason)

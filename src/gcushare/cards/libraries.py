@@ -1,53 +1,45 @@
-"""Which vendor's library to open and how: the value that a worker is started with, and the table of libraries."""
+"""Which vendor's library to open and how: the value that a worker is started with, and how its binding is found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from gcushare.cards.pci import PCI_DEVICES, PciBus
 from gcushare.cards.ports import CallObserver, CardLibrary
+from gcushare.vendors import VENDORS, Vendor
 
-LibraryKind = str
-"""A key of ``LIBRARIES``."""
+VENDOR_OF_LIBRARY: Mapping[str, Vendor] = {vendor.library.name: vendor for vendor in VENDORS}
+"""Whose cards a library lists, by the word of ``--cards``, in the order in which ``auto`` asks them."""
+
+SOURCES = ("auto", *VENDOR_OF_LIBRARY, "simulated:FILE")
+"""The accepted forms of ``--cards``."""
+LIBRARY_FORMS = tuple(f"{name}=FILE" for name in VENDOR_OF_LIBRARY)
+"""The accepted forms of ``--card-library``: a library that is not in the usual places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibrarySpec:
-    """A vendor's library to open.
+    """A vendor's library to open; the worker process gets it as JSON.
 
-    ``library`` is a path, "" for the usual places; ``pci_devices`` the sysfs folder of PCI devices;
-    ``extra_application_xids`` NVIDIA XIDs that an admin does not want to count as illness.
+    ``kind``: a key of ``VENDOR_OF_LIBRARY``. ``library``: a path, "" for the usual places. ``pci_devices``: the sysfs
+    folder of PCI devices. ``extra_application_xids``: NVIDIA XIDs that an admin does not want to count as illness.
     """
 
-    kind: LibraryKind
+    kind: str
     library: str = ""
     pci_devices: str = str(PCI_DEVICES)
     extra_application_xids: tuple[int, ...] = ()
 
 
 def create_library(spec: LibrarySpec, observe: CallObserver) -> CardLibrary:
-    """Create the library's binding without opening it. A binding is imported only where it is asked for."""
-    return LIBRARIES[spec.kind](spec, PciBus(Path(spec.pci_devices)), observe)
+    """Create the library's binding without opening it; its module is imported only here.
 
-
-def _efml(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
-    from gcushare.cards.enflame.efml import EfmlLibrary
-
-    return EfmlLibrary(spec.library, bus, observe)
-
-
-def _nvml(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
-    from gcushare.cards.nvidia.nvml import NvmlLibrary
-
-    return NvmlLibrary(spec.library, bus, observe, frozenset(spec.extra_application_xids))
-
-
-LIBRARIES: Mapping[LibraryKind, Callable[[LibrarySpec, PciBus, CallObserver], CardLibrary]] = {
-    "efml": _efml,
-    "nvml": _nvml,
-}
-"""The libraries that can be opened, by the word of ``--cards``, in the order in which ``auto`` asks them."""
-LIBRARY_OF_VENDOR: Mapping[str, LibraryKind] = {"enflame": "efml", "aliyun": "nvml"}
-"""Whose cards a vendor's plugin prefers where a node has several kinds."""
+    ``observe`` gets the name of each of the vendor's functions right before its call. Such a module has
+    ``create_library(spec, bus, observe)``.
+    """
+    module = import_module(VENDOR_OF_LIBRARY[spec.kind].library.module)
+    library: CardLibrary = module.create_library(spec, PciBus(Path(spec.pci_devices)), observe)
+    return library

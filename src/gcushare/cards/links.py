@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from gcushare.cards.ports import CardReport, CardSource, LinkLevel, LinkSource
+from gcushare.cards.ports import CardReport, CardSource, LinkLevel
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 
@@ -24,7 +24,7 @@ class LinkTable:
     """What a source reported of its cards' links. Wiring does not change while a machine runs: asked once per pair."""
 
     def __init__(self, source: CardSource) -> None:
-        self._source = source if isinstance(source, LinkSource) else None
+        self._source = source
         self._levels: dict[Pair, LinkLevel | None] = {}
 
     async def fill(self, report: CardReport) -> CardReport:
@@ -41,8 +41,6 @@ class LinkTable:
         return replace(report, cards=tuple(replace(card, link_group=groups[card.uuid]) for card in report.cards))
 
     async def _ask(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        if self._source is None:
-            return None
         try:
             return await self._source.link_level(card_a, card_b)
         except DeviceError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gcushare.cards.health import HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
-from gcushare.cards.roster import CardChange, CardRoster, CardsSnapshot, CardState, ChangeKind
+from gcushare.cards.roster import CardChange, CardRoster, CardsSnapshot, ChangeKind, WatchedCard
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 
@@ -68,10 +68,11 @@ class CardMonitor:
 
     @property
     def source_name(self) -> str:
+        """What a person calls the source: the library with its file."""
         return self._source.name
 
     @property
-    def states(self) -> tuple[CardState, ...]:
+    def states(self) -> tuple[WatchedCard, ...]:
         """The cards by index, as of the last look."""
         return self._roster.states
 

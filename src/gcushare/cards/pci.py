@@ -6,7 +6,7 @@ import itertools
 import re
 from pathlib import Path
 
-from gcushare.cards.ports import LinkLevel
+from gcushare.cards.ports import HealthReading, LinkLevel
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 """Where the kernel keeps one link per PCI function; a card's link disappears when the card falls off the bus."""
@@ -34,13 +34,15 @@ class PciBus:
     def __init__(self, root: Path = PCI_DEVICES) -> None:
         self._root = root
 
-    def has_card(self, address: str) -> bool | None:
-        """Whether the card is still on the bus; None without an address or where this container sees no bus."""
-        if not address or not self._root.is_dir():
+    def find_lost(self, address: str) -> HealthReading | None:
+        """Say that a card is no longer on the bus; None where it is, without an address and where there is no bus."""
+        if not address or not self._root.is_dir() or (self._root / address).exists():
             return None
-        return (self._root / address).exists()
+        reason = f"the card fell off the bus: PCI device {address} is gone"
+        return HealthReading(healthy=False, reason=reason, conclusive=True, lost=True)
 
     def numa_node(self, address: str) -> int | None:
+        """The NUMA node of a card; None without an address or where the firmware does not say."""
         if not address:
             return None
         try:

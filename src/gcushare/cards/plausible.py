@@ -7,6 +7,7 @@ out with the reason; a figure that cannot be is left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -49,6 +50,7 @@ def believed_card(card: Card, slot: int) -> Card | LeftOutCard:
         serial=card.serial[:_MAX_TEXT],
         pci_address=card.pci_address[:_MAX_TEXT],
         link_group=card.link_group[:_MAX_TEXT],
+        limit_problem=card.limit_problem[:_MAX_TEXT],
     )
 
 
@@ -60,21 +62,26 @@ def believed_left_out(card: LeftOutCard, slot: int) -> LeftOutCard:
 
 def believed_use(use: CardUse) -> CardUse:
     """The figures without those that cannot be."""
-    processes = use.processes
-    if processes is not None:
-        processes = {pid: used for pid, used in processes.items() if pid >= 0 and 0 <= used <= MAX_BYTES}
     used = use.memory_used_bytes
     return CardUse(
         memory_used_bytes=used if used is not None and 0 <= used <= MAX_BYTES else None,
         temperature_celsius=_figure(use.temperature_celsius),
         power_watts=_figure(use.power_watts),
         utilization_percent=_figure(use.utilization_percent),
-        processes=processes,
+        processes=_believed_sizes(use.processes),
+        peaks=_believed_sizes(use.peaks),
     )
 
 
 def _unbelievable(slot: int, uuid: str, what: str) -> LeftOutCard:
     return LeftOutCard(index=slot, uuid=uuid, reason=f"the library reports {what} are believed")
+
+
+def _believed_sizes(sizes: Mapping[int, int] | None) -> dict[int, int] | None:
+    """Bytes by process id, without those that cannot be."""
+    if sizes is None:
+        return None
+    return {pid: used for pid, used in sizes.items() if pid >= 0 and 0 <= used <= MAX_BYTES}
 
 
 def _figure(value: float | None) -> float | None:

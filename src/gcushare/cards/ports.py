@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
@@ -81,15 +81,20 @@ class CardLibrary(Protocol):
     def close(self) -> None:
         """Shut the library down; safe to call when ``open`` failed."""
 
-    def driver_version(self) -> str: ...
+    def driver_version(self) -> str:
+        """The driver's version as text."""
 
-    def card_count(self) -> int: ...
+    def card_count(self) -> int:
+        """How many slots there are."""
 
-    def describe(self, slot: int) -> Card | LeftOutCard: ...
+    def describe(self, slot: int) -> Card | LeftOutCard:
+        """The card of a slot with its memory in bytes, or why it is not shared."""
 
-    def health(self, slot: int) -> HealthReading: ...
+    def health(self, slot: int) -> HealthReading:
+        """One look at the card of a slot."""
 
-    def use(self, slot: int) -> CardUse: ...
+    def use(self, slot: int) -> CardUse:
+        """What the card of a slot is doing now, in the units of ``CardUse``."""
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Wait for the next event; None when none came.
@@ -130,15 +135,15 @@ class CardSource(Protocol):
             DeviceError: this card or the source did not answer.
         """
 
+    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        """The nearest connection of two cards; None where the machine does not say.
+
+        Raises:
+            DeviceError: one of the cards or the source did not answer.
+        """
+
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Wait for an event; None after ``timeout_s`` without one, also where the source has no events."""
 
     async def close(self) -> None:
         """Give everything back; safe to repeat."""
-
-
-@runtime_checkable
-class LinkSource(Protocol):
-    """The optional capability of reporting how two cards are connected."""
-
-    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None: ...

@@ -9,27 +9,31 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.cards.health import HealthPolicy, HealthTracker, Verdict
+from gcushare.cards.health import HealthPolicy, HealthTracker
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardState:
-    """One card now. ``use`` is None until it was read; ``is_gone`` while the source does not list the card."""
+class WatchedCard:
+    """One card now. ``use`` is None until it was read; ``is_gone`` while the source does not list the card.
+
+    ``is_use_old``: the last look could not read the card, and ``use`` is that of an earlier one.
+    """
 
     card: Card
     health: Health
     reason: str = ""
     use: CardUse | None = None
     is_gone: bool = False
+    is_use_old: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CardsSnapshot:
     """All cards of a node now. ``problem``: why there are none, where the source as a whole does not answer."""
 
-    states: tuple[CardState, ...]
+    states: tuple[WatchedCard, ...]
     left_out: tuple[LeftOutCard, ...] = ()
     driver: str = ""
     problem: str = ""
@@ -64,6 +68,7 @@ class _Tracked:
     health: HealthTracker
     use: CardUse | None = None
     is_gone: bool = False
+    is_use_old: bool = False
 
 
 class CardRoster:
@@ -76,7 +81,7 @@ class CardRoster:
         self.driver = ""
 
     @property
-    def states(self) -> tuple[CardState, ...]:
+    def states(self) -> tuple[WatchedCard, ...]:
         """The cards by index."""
         return tuple(_state(self._tracked[index]) for index in sorted(self._tracked))
 
@@ -99,6 +104,7 @@ class CardRoster:
         return changes
 
     def take_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
+        """Take in one look at a card; ``now_s`` are seconds of one clock for all calls."""
         return self._observe(card, lambda tracker: tracker.observe(reading, now_s))
 
     def take_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
@@ -117,13 +123,16 @@ class CardRoster:
 
     def take_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
         """Take in that one card could not be read."""
+        tracked = self._tracked.get(card.index)
+        if tracked is not None and tracked.card.uuid == card.uuid:
+            tracked.is_use_old = True
         return self._observe(card, lambda tracker: tracker.miss(reason, now_s))
 
     def take_use(self, card: Card, use: CardUse | None) -> None:
         """Keep what a card is doing; None where it is unknown."""
         tracked = self._tracked.get(card.index)
         if tracked is not None and tracked.card.uuid == card.uuid:
-            tracked.use = use
+            tracked.use, tracked.is_use_old = use, False
 
     def _place(self, card: Card) -> list[CardChange]:
         tracked = self._tracked.get(card.index)
@@ -144,7 +153,7 @@ class CardRoster:
         tracked.is_gone, tracked.use = True, None
         return [CardChange(ChangeKind.LOST, tracked.card, reason)]
 
-    def _observe(self, card: Card, observe: Callable[[HealthTracker], Verdict]) -> list[CardChange]:
+    def _observe(self, card: Card, observe: Callable[[HealthTracker], HealthReading]) -> list[CardChange]:
         tracked = self._tracked.get(card.index)
         if tracked is None or tracked.card.uuid != card.uuid:
             return []
@@ -156,12 +165,13 @@ class CardRoster:
         return [CardChange(kind, tracked.card, verdict.reason)]
 
 
-def _state(tracked: _Tracked) -> CardState:
+def _state(tracked: _Tracked) -> WatchedCard:
     verdict = tracked.health.verdict
-    return CardState(
+    return WatchedCard(
         card=tracked.card,
         health=Health.HEALTHY if verdict.healthy else Health.UNHEALTHY,
         reason=verdict.reason,
         use=tracked.use,
         is_gone=tracked.is_gone,
+        is_use_old=tracked.is_use_old,
     )

@@ -1,4 +1,4 @@
-"""``--cards auto|efml|nvml|simulated:FILE``: which source a node's cards come from, and why not from the others."""
+"""``--cards auto|LIBRARY|simulated:FILE``: which source a node's cards come from, and why not from the others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.cards.errors import NoSourceError
-from gcushare.cards.libraries import LIBRARIES, LibraryKind, LibrarySpec
+from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES, VENDOR_OF_LIBRARY, LibrarySpec
 from gcushare.cards.pci import PCI_DEVICES
-from gcushare.cards.ports import CardReport, CardSource, HealthEvent, HealthReading, LinkLevel, LinkSource
+from gcushare.cards.ports import CardReport, CardSource, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
@@ -23,68 +23,54 @@ _SIMULATED = "simulated:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Where cards come from. ``cards`` is the text of ``--cards``; libraries are paths, "" for the usual places."""
+    """Where cards come from. ``cards`` is the text of ``--cards``, one of ``SOURCES``."""
 
     cards: str = "auto"
-    efml_library: str = ""
-    nvml_library: str = ""
-    prefer: LibraryKind = "efml"
-    """Whose cards ``auto`` takes where a node has both: those of the vendor the program speaks for."""
+    libraries: tuple[str, ...] = ()
+    """``NAME=FILE`` for each library that is not in the usual places."""
+    prefer: str = ""
+    """The library that ``auto`` asks first: that of the vendor the program speaks for; "" for the usual order."""
     extra_application_xids: tuple[int, ...] = ()
     pci_devices: str = str(PCI_DEVICES)
     isolation: IsolationSettings = field(default_factory=IsolationSettings)
-
-
-@dataclass(frozen=True, slots=True)
-class PassedOver:
-    """A source that ``auto`` did not take, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What ``auto`` decided: ``found`` names the source ("" for none)."""
-
-    found: str
-    passed_over: tuple[PassedOver, ...]
-
-    def __str__(self) -> str:
-        reasons = "; ".join(f"{passed.name}: {passed.reason}" for passed in self.passed_over)
-        return f"{self.found or 'no cards'} ({reasons})" if reasons else self.found
 
 
 def open_source(options: SourceOptions) -> CardSource:
     """Create the source that ``options.cards`` names. Nothing is loaded before its first ``list_cards``.
 
     Raises:
-        ConfigError: not one of the accepted forms, or the simulated file is unreadable or wrong.
+        ConfigError: not one of the accepted forms, a file of no library, or the simulated file is unreadable or wrong.
     """
-    match options.cards:
-        case "auto":
-            kinds = sorted(LIBRARIES, key=lambda kind: kind != options.prefer)
-            return AutoSource([_isolated(kind, options) for kind in kinds])
-        case kind if kind in LIBRARIES:
-            return _isolated(kind, options)
-        case text if text.startswith(_SIMULATED) and text != _SIMULATED:
-            # Imported only here: real nodes go without the YAML reader and the file watcher.
-            from gcushare.cards.simulated.source import SimulatedSource
+    paths = _paths(options.libraries)
 
-            return SimulatedSource(Path(text.removeprefix(_SIMULATED)))
-        case _:
-            accepted = ", ".join(("auto", *LIBRARIES, "simulated:FILE"))
-            raise ConfigError(f"cards {options.cards!r} is not a source; accepted: {accepted}")
+    def isolated(kind: str) -> IsolatedSource:
+        spec = LibrarySpec(
+            kind=kind,
+            library=paths.get(kind, ""),
+            pci_devices=options.pci_devices,
+            extra_application_xids=options.extra_application_xids,
+        )
+        return IsolatedSource(spec, options.isolation)
+
+    if options.cards == "auto":
+        return AutoSource([isolated(kind) for kind in sorted(VENDOR_OF_LIBRARY, key=lambda k: k != options.prefer)])
+    if options.cards in VENDOR_OF_LIBRARY:
+        return isolated(options.cards)
+    if path := options.cards.removeprefix(_SIMULATED) if options.cards.startswith(_SIMULATED) else "":
+        # Imported only here: real nodes go without the YAML reader and the file watcher.
+        from gcushare.cards.simulated.source import SimulatedSource
+
+        return SimulatedSource(Path(path))
+    raise ConfigError(f"cards {options.cards!r} is not a source; accepted: {', '.join(SOURCES)}")
 
 
-def _isolated(kind: LibraryKind, options: SourceOptions) -> IsolatedSource:
-    spec = LibrarySpec(
-        kind=kind,
-        library={"efml": options.efml_library, "nvml": options.nvml_library}.get(kind, ""),
-        pci_devices=options.pci_devices,
-        extra_application_xids=options.extra_application_xids,
-    )
-    return IsolatedSource(spec, options.isolation)
+def _paths(libraries: Sequence[str]) -> dict[str, str]:
+    """The files by the names of their libraries."""
+    pairs = [text.partition("=") for text in libraries]
+    wrong = [name + sign + path for name, sign, path in pairs if name not in VENDOR_OF_LIBRARY or not path]
+    if wrong:
+        raise ConfigError(f"card-library {wrong[0]!r} names no library; accepted: {' or '.join(LIBRARY_FORMS)}")
+    return {name: path for name, _, path in pairs}
 
 
 class AutoSource:
@@ -93,32 +79,43 @@ class AutoSource:
     def __init__(self, candidates: Sequence[CardSource]) -> None:
         self._candidates = tuple(candidates)
         self._chosen: CardSource | None = None
-        self.selection = Selection("", ())
+        self.selection = ""
+        """Which source was chosen, and why none of the others, as text."""
 
     @property
     def name(self) -> str:
+        """The chosen source's name; ``auto`` before the choice."""
         return self._chosen.name if self._chosen is not None else "auto"
 
     async def list_cards(self) -> CardReport:
+        """List the chosen source's cards; until there is one, choose.
+
+        Raises:
+            NoSourceError: no candidate has cards; says why of each.
+        """
         return await (self._chosen.list_cards() if self._chosen is not None else self._choose())
 
     async def health(self, card: Card) -> HealthReading:
+        """Look at one card of the chosen source."""
         return await self._require_chosen().health(card)
 
     async def use(self, card: Card) -> CardUse:
+        """Read what one card of the chosen source is doing."""
         return await self._require_chosen().use(card)
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        chosen = self._require_chosen()
-        return await chosen.link_level(card_a, card_b) if isinstance(chosen, LinkSource) else None
+        """The nearest connection of two cards; None where the chosen source does not report it."""
+        return await self._require_chosen().link_level(card_a, card_b)
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """Wait ``timeout_s`` seconds for an event of the chosen source; without one that long for nothing."""
         if self._chosen is not None:
             return await self._chosen.wait_event(timeout_s)
         await asyncio.sleep(timeout_s)
         return None
 
     async def close(self) -> None:
+        """Close every candidate; safe to repeat."""
         for candidate in self._candidates:
             await candidate.close()
 
@@ -129,31 +126,30 @@ class AutoSource:
             NoSourceError: none has.
         """
         chosen: CardReport | None = None
-        passed_over: list[PassedOver] = []
+        reasons: list[str] = []
         for candidate in self._candidates:
             try:
                 report = await candidate.list_cards()
             except DeviceError as error:
-                passed_over.append(PassedOver(candidate.name, str(error)))
+                reasons.append(f"{candidate.name}: {error}")
                 continue
             count = len(report.cards) + len(report.left_out)
             if chosen is None and count:
                 self._chosen, chosen = candidate, report
                 continue
             reason = f"it has {count} cards too; choose it with --cards" if count else "it lists no cards"
-            passed_over.append(PassedOver(candidate.name, reason))
-        self._note(Selection(self.name if self._chosen is not None else "", tuple(passed_over)))
+            reasons.append(f"{candidate.name}: {reason}")
+        found = self.name if self._chosen is not None else "no cards"
+        selection = f"{found} ({'; '.join(reasons)})" if reasons else found
+        if selection != self.selection:
+            logger.info("cards looked for selection=%s", selection)
+        self.selection = selection
         if chosen is None:
-            raise NoSourceError(str(self.selection))
+            raise NoSourceError(selection)
         for candidate in self._candidates:
             if candidate is not self._chosen:
                 await candidate.close()
         return chosen
-
-    def _note(self, selection: Selection) -> None:
-        if selection != self.selection:
-            logger.info("cards looked for selection=%s", selection)
-        self.selection = selection
 
     def _require_chosen(self) -> CardSource:
         if self._chosen is None:

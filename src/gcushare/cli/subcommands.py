@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import importlib.util
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gcushare._version import __version__
-from gcushare.runtime.entry import Surroundings, columns_of
+from gcushare.runtime.entry import Surroundings, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.settings.help_text import render_overview
 from gcushare.runtime.start import load
@@ -15,33 +16,78 @@ from gcushare.runtime.start import load
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A word after ``gcushare``: ``function`` of ``module`` takes the surroundings and returns the exit code.
+    """A word after ``gcushare``. ``work``: MODULE:FUNCTION that takes settings and surroundings and returns the code.
 
-    Named, not imported: ``gcushare --version`` must not load a cluster.
+    ``program``: MODULE:NAME of its settings and help; without one the function takes the surroundings alone. Both are
+    named, not imported: ``gcushare --version`` must not load a cluster, nor ``--help`` what does the work.
     """
 
     name: str
-    module: str
     summary: str
-    function: str = "main"
+    work: str
+    program: str = ""
 
-    def run(self, around: Surroundings) -> int:
-        """Load the module and hand over."""
-        return load(self.module, self.function)(around)
+    def run(self, around: Surroundings, **given: Any) -> int:
+        """Load it and run it; ``given`` goes to the work too (what tests put in the place of stdin or /proc)."""
+        if not self.program:
+            return load(*self.work.split(":"))(around)
+        program: Any = load(*self.program.split(":"))
+        return run_program(
+            program, lambda found: load(*self.work.split(":"))(found, around, **given), surroundings=around
+        )
 
 
-SUBCOMMANDS = (
-    Subcommand("demo", "gcushare_playground.demo.command", "the whole system on this machine, without a cluster"),
-    Subcommand("doctor", "gcushare.cli.doctor.command", "what is wrong with a cluster or a node, and what to do"),
-    Subcommand("support-bundle", "gcushare.cli.support_bundle.command", "for support: one archive without secrets"),
-    Subcommand("cards", "gcushare.cli.cards.command", "a node's cards: state, memory, temperature, and who is on them"),
-    Subcommand(
-        "cordon-card", "gcushare.cli.cordon.command", "no new pods on one card; the ones there stay", "cordon_main"
-    ),
-    Subcommand("uncordon-card", "gcushare.cli.cordon.command", "let new pods on a card again", "uncordon_main"),
-    Subcommand("simulate", "gcushare.cli.simulate.command", "which placement policy would waste least, on paper"),
-    Subcommand("defragment", "gcushare.cli.defragment.command", "which pods to move to make room for a request"),
-)
+_CLI = "gcushare.cli"
+SUBCOMMANDS = {
+    each.name: each
+    for each in (
+        Subcommand(
+            "demo", "the whole system on this machine, without a cluster", "gcushare_playground.demo.command:main"
+        ),
+        Subcommand(
+            "doctor",
+            "what is wrong with a cluster or a node, and what to do",
+            f"{_CLI}.doctor.examination:run",
+            f"{_CLI}.doctor.settings:DOCTOR_PROGRAM",
+        ),
+        Subcommand(
+            "support-bundle",
+            "for support: one archive without secrets",
+            f"{_CLI}.support_bundle.collect:run",
+            f"{_CLI}.doctor.settings:BUNDLE_PROGRAM",
+        ),
+        Subcommand(
+            "cards",
+            "a node's cards: state, memory, temperature, and who is on them",
+            f"{_CLI}.cards.show:run",
+            f"{_CLI}.cards.settings:CARDS_PROGRAM",
+        ),
+        Subcommand(
+            "cordon-card",
+            "no new pods on one card; the ones there stay",
+            f"{_CLI}.cordon.write:cordon",
+            f"{_CLI}.cordon.settings:CORDON",
+        ),
+        Subcommand(
+            "uncordon-card",
+            "let new pods on a card again",
+            f"{_CLI}.cordon.write:uncordon",
+            f"{_CLI}.cordon.settings:UNCORDON",
+        ),
+        Subcommand(
+            "simulate",
+            "which placement policy would waste least, on paper",
+            f"{_CLI}.simulate.session:run",
+            f"{_CLI}.simulate.settings:SIMULATE_PROGRAM",
+        ),
+        Subcommand(
+            "defragment",
+            "which pods to move to make room for a request",
+            f"{_CLI}.defragment.plan:run",
+            f"{_CLI}.defragment.settings:DEFRAGMENT_PROGRAM",
+        ),
+    )
+}
 
 
 def main(surroundings: Surroundings | None = None) -> int:
@@ -49,33 +95,26 @@ def main(surroundings: Surroundings | None = None) -> int:
     around = surroundings or Surroundings()
     word = around.argv[0] if around.argv else "--help"
     if word in ("--help", "-h"):
-        around.stdout.write(_help(columns_of(around)))
+        summary = "Many pods share one accelerator card by memory on Kubernetes."
+        commands = [(each.name, each.summary) for each in SUBCOMMANDS.values()]
+        around.stdout.write(render_overview("gcushare", summary, commands, columns=columns_of(around)))
         return DONE
     if word == "--version":
         around.stdout.write(f"gcushare {__version__}\n")
         return DONE
-    found = next((each for each in SUBCOMMANDS if each.name == word), None)
+    found = SUBCOMMANDS.get(word)
     if found is None:
-        around.stderr.write(f"error: {_complain(word)}\n")
+        near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        kind = "setting" if word.startswith("-") else "command"
+        known = ", ".join(SUBCOMMANDS)
+        around.stderr.write(f"error: no such {kind}: {word!r}; known commands: {known}.{hint} Run 'gcushare --help'.\n")
         return MISUSED
     # The demo is a distribution of its own; find_spec imports nothing of it.
-    if importlib.util.find_spec(found.module.partition(".")[0]) is None:
+    if importlib.util.find_spec(found.work.partition(".")[0]) is None:
         around.stderr.write(
             f"error: 'gcushare {word}' is part of the distribution gcushare-playground, which is not installed: "
             "install it from playground/ of the sources, or run 'make demo' there\n"
         )
         return MISUSED
     return found.run(replace(around, argv=tuple(around.argv[1:])))
-
-
-def _help(columns: str) -> str:
-    summary = "Many pods share one accelerator card by memory on Kubernetes."
-    return render_overview("gcushare", summary, [(each.name, each.summary) for each in SUBCOMMANDS], columns=columns)
-
-
-def _complain(word: str) -> str:
-    names = [each.name for each in SUBCOMMANDS]
-    near = difflib.get_close_matches(word, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    kind = "setting" if word.startswith("-") else "command"
-    return f"no such {kind}: {word!r}; known commands: {', '.join(names)}.{hint} Run 'gcushare --help'."

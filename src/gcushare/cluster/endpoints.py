@@ -7,13 +7,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gcushare.cluster.program_pods import SeenPod, Service
-from gcushare.cluster.programs import has_tls, port_of
+from gcushare.cluster.programs import Program, SeenPod, Service, has_tls, port_of, program_of
+from gcushare.cluster.settings import PluginPodSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.resources import Resource, Selector
+from gcushare.wire.contracts import DEVICE_PLUGIN
 
 POD_PROXY, SERVICE_PROXY = "pods/proxy", "services/proxy"
 """The resources that asking through the API server needs the right to get."""
+
+PLUGIN_PODS: Resource[SeenPod] = Resource("api/v1", "pods", SeenPod)
+_PLUGIN_NAMES = (DEVICE_PLUGIN, "gpushare-device-plugin")
+"""Parts of the names of plugins' pods: ours, and upstream gpushare's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +44,11 @@ class Endpoint:
         return await self.client.get_raw(f"{self.prefix}{path}", self.resource or "address", timeout_s=timeout_s)
 
 
-def proxied_pod(
-    client: KubeClient, pod: SeenPod, default_port: int, *, port: int | None = None, tls: bool | None = None
-) -> Endpoint:
+def proxied_pod(client: KubeClient, pod: SeenPod, *, port: int | None = None, tls: bool | None = None) -> Endpoint:
     """A program's pod, through the API server; port and TLS are what the pod says where they are not given."""
     scheme = "https" if (has_tls(pod) if tls is None else tls) else "http"
     namespace, name = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
-    place = f"{scheme}:{name}:{port or port_of(pod, default_port)}"
+    place = f"{scheme}:{name}:{port or port_of(pod)}"
     return Endpoint(client, f"/api/v1/namespaces/{namespace}/pods/{place}/proxy", POD_PROXY)
 
 
@@ -68,3 +72,36 @@ async def at_address(url: str) -> AsyncIterator[Endpoint]:
     config = KubeConfig(server=url.rstrip("/"), source="--extender-url")
     async with KubeClient(config, program="gcushare") as client:
         yield Endpoint(client, "")
+
+
+async def list_plugin_pods(api: KubeClient, place: PluginPodSettings, *, node: str | None = None) -> list[SeenPod]:
+    """List the device plugins that run, on one node or on all, by name.
+
+    Without a selector they are known by their pods' names, or by the command or image that they run.
+
+    Raises:
+        GcushareError: the pods cannot be listed.
+    """
+    fields = f"spec.nodeName={node}" if node is not None else ""
+    found = await api.list_all(PLUGIN_PODS, Selector(place.plugin_namespace, fields, place.plugin_selector or ""))
+    plugins = (
+        pod
+        for pod in found
+        if pod.status.phase in ("Running", "")
+        and (
+            place.plugin_selector is not None
+            or program_of(pod) is Program.PLUGIN
+            or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
+        )
+    )
+    return sorted(plugins, key=lambda pod: pod.key)
+
+
+async def fetch_from_plugin(api: KubeClient, place: PluginPodSettings, pod: SeenPod, page: str) -> bytes:
+    """Read one page (``metrics``, ``status``) of a plugin through the API server.
+
+    Raises:
+        GcushareError: the plugin or the API server does not answer, or the caller may not ask.
+    """
+    endpoint = proxied_pod(api, pod, port=place.plugin_port, tls=place.plugin_tls)
+    return await endpoint.get(f"/{page}")

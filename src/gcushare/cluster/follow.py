@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from gcushare.cluster.gather import SnapshotRequest, gather, gather_from_api
-from gcushare.cluster.reading import UNFINISHED, Scope, asking_words, may_ask
-from gcushare.cluster.settings import SourceChoice
+from gcushare.cluster.gather import SnapshotRequest, gather
+from gcushare.cluster.reading import asking_words, may_ask, no_progress
+from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.reflector import Reflector
-from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare.kube.resources import NODES, PODS
 from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 PAUSE_S = 0.25
@@ -67,7 +67,7 @@ async def follow(
     """Yield snapshots without end: one now, then one after each change.
 
     The API server's watches are followed unless the extender is asked for by name: its figures are the same, and a
-    watch tells at once.
+    watch reports at once.
 
     Raises:
         GcushareError: the first snapshot cannot be read; later failures become a snapshot's trouble.
@@ -79,8 +79,8 @@ async def follow(
         finally:
             await snapshots.aclose()
         return
-    # A list that fails is told at once; a reflector would try for ever.
-    await gather_from_api(api, request, lambda _what, _count: None)
+    # A list that fails is an error at once; a reflector would try again without end.
+    await gather(api, replace(request, figures=SourceFlags(source=SourceChoice.API)), no_progress)
     snapshot = ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
     snapshot.source = Source("api", "the API server's watches")
     nodes, pods = _reflectors(api, request, snapshot, connection.changed)
@@ -99,13 +99,13 @@ async def follow(
 
 
 async def _poll(api: KubeClient, request: SnapshotRequest, interval_s: float) -> AsyncGenerator[LiveSnapshot, None]:
-    snapshot = await gather(api, request, lambda _what, _count: None)
+    snapshot = await gather(api, request, no_progress)
     trouble = ""
     while True:
         yield LiveSnapshot(snapshot, trouble)
         await asyncio.sleep(interval_s)
         try:
-            snapshot, trouble = await gather(api, request, lambda _what, _count: None), ""
+            snapshot, trouble = await gather(api, request, no_progress), ""
         except RetryableError as error:
             trouble = str(error)
 
@@ -124,35 +124,29 @@ async def _after_changes(
 
 def _reflectors(
     api: KubeClient, request: SnapshotRequest, snapshot: ClusterSnapshot, changed: asyncio.Event
-) -> tuple[Reflector[Node], Reflector[_SeenPod]]:
+) -> tuple[Reflector[Node], Reflector[_WatchedPod]]:
     words = asking_words(request.vendor)
 
-    def decode_pod(raw: msgspec.Raw) -> _SeenPod:
+    def decode_pod(raw: msgspec.Raw) -> _WatchedPod:
         pod = POD.read(raw) if may_ask(raw, words) else None
-        return _SeenPod(pod.metadata.uid if pod is not None else HEAD.read(raw).metadata.uid, pod)
+        return _WatchedPod(pod.metadata.uid if pod is not None else HEAD.read(raw).metadata.uid, pod)
 
-    node_selector, pod_selector = _selectors(request.scope)
-    nodes = Reflector(api, NODES, _NodeSink(snapshot, changed), decode=NODE.read, selector=node_selector)
-    pods = Reflector(api, PODS, _PodSink(snapshot, changed), decode=decode_pod, selector=pod_selector)
+    node_selector, pod_selector = request.scope.selectors()
+    nodes = Reflector(api, NODES, _NodeHandler(snapshot, changed), decode=NODE.read, selector=node_selector)
+    pods = Reflector(api, PODS, _PodHandler(snapshot, changed), decode=decode_pod, selector=pod_selector)
     return nodes, pods
 
 
-def _selectors(scope: Scope) -> tuple[Selector, Selector]:
-    if scope.node is None:
-        return Selector(labels=scope.labels), Selector(fields=UNFINISHED)
-    return Selector(fields=f"metadata.name={scope.node}"), Selector(fields=f"{UNFINISHED},spec.nodeName={scope.node}")
-
-
 @dataclass(frozen=True, slots=True)
-class _SeenPod:
+class _WatchedPod:
     """A pod of the watch; ``pod`` is None for one that asks for no card."""
 
     uid: str
     pod: Pod | None
 
 
-class _NodeSink:
-    """Keeps the snapshot's nodes."""
+class _NodeHandler:
+    """Keeps the snapshot's nodes; see ``kube.reflector`` for what each call means."""
 
     def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
         self._snapshot = snapshot
@@ -176,21 +170,21 @@ class _NodeSink:
         self._changed.set()
 
 
-class _PodSink:
+class _PodHandler:
     """Keeps the snapshot's pods."""
 
     def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
         self._snapshot = snapshot
         self._changed = changed
 
-    def applied(self, obj: _SeenPod) -> None:
+    def applied(self, obj: _WatchedPod) -> None:
         if obj.pod is not None:
             self._snapshot.see_pod(obj.pod)
             self._changed.set()
         elif obj.uid in self._snapshot.pods:
             self.deleted(obj)
 
-    def deleted(self, obj: _SeenPod) -> None:
+    def deleted(self, obj: _WatchedPod) -> None:
         if obj.uid in self._snapshot.pods:
             self._snapshot.lose_pod(obj.uid)
             self._changed.set()

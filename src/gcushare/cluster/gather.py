@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gcushare.cluster.extender_client import QUICK_S, open_extender
-from gcushare.cluster.extender_document import adopt_document
-from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
+from gcushare.cluster.extender import QUICK_S, adopt_document, open_extender
+from gcushare.cluster.reading import Progress, Scope, list_nodes, list_pods
 from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError
@@ -21,86 +20,53 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """What a snapshot has to show."""
+    """What a snapshot has to show, and whose figures."""
 
     vendor: Vendor
-    scope: Scope
-    figures: SourceFlags
+    scope: Scope = field(default_factory=Scope)
+    figures: SourceFlags = field(default_factory=lambda: SourceFlags(source=SourceChoice.API))
 
 
 async def gather(api: KubeClient, request: SnapshotRequest, progress: Progress) -> ClusterSnapshot:
-    """Read what is asked for: the extender's figures, and beside them nodes and pods for all that it does not tell.
+    """Read what is asked for: the extender's figures, and beside them nodes and pods for all that it does not say.
 
     Raises:
         GcushareError: neither source can be read; with a source chosen, that one cannot.
     """
-    choice = request.figures.source
+    vendor, scope, choice = request.vendor, request.scope, request.figures.source
+    snapshot = ClusterSnapshot(vendor, is_partial=scope.is_partial)
+    reads = (
+        _caught(list_nodes(api, scope, progress, snapshot.problems)),
+        _caught(list_pods(api, vendor, scope, progress, snapshot.problems)),
+    )
     if choice is SourceChoice.API:
-        return await gather_from_api(api, request, progress)
+        nodes, pods = await asyncio.gather(*reads)
+        snapshot.count(_raised(nodes), _raised(pods))
+        return snapshot
     timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
-    snapshot = _new_snapshot(request)
-    async with open_extender(request.figures, request.vendor, api, timeout_s=timeout_s) as extender:
-        document, refused = await asyncio.gather(
-            _caught(extender.inspect(request.scope.node)), _read(api, snapshot, request.scope, progress)
-        )
-    if isinstance(refused.nodes, NotFoundError) or (refused.nodes is not None and request.scope.labels):
-        raise refused.nodes
+    async with open_extender(request.figures, vendor, api, timeout_s=timeout_s) as extender:
+        document, nodes, pods = await asyncio.gather(_caught(extender.inspect(scope.node)), *reads)
     if isinstance(document, GcushareError):
+        if isinstance(nodes, NotFoundError):
+            raise nodes
         if choice is SourceChoice.EXTENDER:
             raise document
-        refused.escape()
+        snapshot.count(_raised(nodes), _raised(pods))
         snapshot.source = Source("api", "the API server alone", f"{extender.words} was not used: {document}")
         return snapshot
-    if refused.nodes is not None:
-        snapshot.problems.append(f"addresses and units are missing: {refused.nodes}")
-    if refused.pods is not None:
-        snapshot.problems.append(f"pods' states and pods that wait are missing: {refused.pods}")
+    if isinstance(nodes, GcushareError):
+        # Which nodes have the labels is not known, or the node does not exist.
+        if scope.labels or isinstance(nodes, NotFoundError):
+            raise nodes
+        snapshot.problems.append(f"addresses and units are missing: {nodes}")
+        nodes = []
+    if isinstance(pods, GcushareError):
+        snapshot.problems.append(f"pods' states and pods that wait are missing: {pods}")
+        pods = []
+    snapshot.count(nodes, pods, is_counted=False)
     adopt_document(snapshot, document)
     snapshot.source = Source("extender", extender.words)
     return snapshot
-
-
-async def gather_from_api(api: KubeClient, request: SnapshotRequest, progress: Progress) -> ClusterSnapshot:
-    """Read nodes and pods, and count them here.
-
-    Raises:
-        GcushareError: they cannot be read.
-    """
-    snapshot = _new_snapshot(request)
-    (await _read(api, snapshot, request.scope, progress)).escape()
-    snapshot.source = Source("api", "the API server")
-    return snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """What could not be read, None where it could."""
-
-    nodes: GcushareError | None
-    pods: GcushareError | None
-
-    def escape(self) -> None:
-        """Raise what went wrong."""
-        for error in (self.nodes, self.pods):
-            if error is not None:
-                raise error
-
-
-async def _read(api: KubeClient, snapshot: ClusterSnapshot, scope: Scope, progress: Progress) -> _Refused:
-    """Read nodes and pods: at once, or nodes first where they decide which pods count."""
-    if scope.is_partial:
-        refused = await _caught(read_nodes(api, snapshot, scope, progress))
-        if refused is not None:
-            return _Refused(refused, None)
-        return _Refused(None, await _caught(read_pods(api, snapshot, scope, progress)))
-    nodes, pods = await asyncio.gather(
-        _caught(read_nodes(api, snapshot, scope, progress)), _caught(read_pods(api, snapshot, scope, progress))
-    )
-    return _Refused(nodes, pods)
-
-
-def _new_snapshot(request: SnapshotRequest) -> ClusterSnapshot:
-    return ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
 
 
 async def _caught(work: Awaitable[T]) -> T | GcushareError:
@@ -109,3 +75,9 @@ async def _caught(work: Awaitable[T]) -> T | GcushareError:
         return await work
     except GcushareError as error:
         return error
+
+
+def _raised(found: T | GcushareError) -> T:
+    if isinstance(found, GcushareError):
+        raise found
+    return found

@@ -59,6 +59,6 @@ def parse_figures(text: str) -> Figures:
             for family in families
             for sample in family.samples
         )
-    except (ValueError, KeyError) as failure:
+    except (ValueError, KeyError, OverflowError) as failure:
         raise RemoteContractError(f"the metrics cannot be read: {type(failure).__name__}: {failure}") from failure
     return Figures(samples, frozenset(family.name for family in families))

@@ -81,7 +81,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> NodeStatus:
-    """Ask the plugin at ``base_url``; ``hint`` is what to do where nobody answers.
+    """Ask the plugin at ``base_url``; ``hint`` is what to do where nothing answers.
 
     Raises:
         ConfigError: a TLS file cannot be used.

@@ -1,26 +1,140 @@
-"""Which pod is which of our programs, and how it was started."""
+"""Our programs' pods and Services: which program a pod runs, how it was started, and where it answers."""
 
 from __future__ import annotations
 
 import enum
 import posixpath
+from collections.abc import Iterator
 
-from gcushare.cluster.program_pods import SeenContainer, SeenPod
-from gcushare.vendors import ENFLAME, VENDORS_BY_NAME, Vendor
+import msgspec
+from msgspec import field
+
+from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
 from gcushare.wire.command_lines import flag_of
+from gcushare.wire.foreign import Int
+from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 from gcushare.wire.pods import is_finished
 
 VENDOR_LABEL = "gcushare.io/vendor"
 """On the plugin's pods, by the chart."""
 
-STATUS_PORT = contracts.PLUGIN_PORT
-"""Where a plugin answers unless its pod says otherwise."""
-EXTENDER_PORT = contracts.EXTENDER_PORT
 _PORT_NAME = "status"
 """The plugin's port in the charts' DaemonSet."""
 _CERTIFICATE_FLAG = "tls-cert-file"
 _CERTIFICATE_VARIABLE = "GCUSHARE_TLS_CERT_FILE"
+
+
+class Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A port that a container declares."""
+
+    container_port: Int = 0
+    name: str = ""
+
+
+class Mount(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Where a volume is seen in a container."""
+
+    name: str = ""
+    mount_path: str = ""
+
+
+class _ConfigMapSource(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class _SecretSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    secret_name: str = ""
+
+
+class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A volume that comes from an object of the API server."""
+
+    name: str = ""
+    config_map: _ConfigMapSource | None = None
+    secret: _SecretSource | None = None
+
+
+class Variable(msgspec.Struct, frozen=True, gc=False):
+    """An environment variable with a value of its own; one that comes from elsewhere has none here."""
+
+    name: str = ""
+    value: str = ""
+
+
+class SeenContainer(Container, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A container with its command line."""
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
+    env: tuple[Variable, ...] = ()
+    volume_mounts: tuple[Mount, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command line, as far as the pod says it."""
+        return (*self.command, *self.args)
+
+
+class SeenSpec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod's spec with its command lines and volumes."""
+
+    containers: tuple[SeenContainer, ...] = ()
+    init_containers: tuple[SeenContainer, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    service_account_name: str = ""
+
+
+class SeenStatus(PodStatus, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod's status with its address."""
+
+    pod_ip: str = field(default="", name="podIP")
+
+
+class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SeenSpec = SeenSpec()
+    status: SeenStatus = SeenStatus()
+
+    def containers(self) -> Iterator[SeenContainer]:
+        """Every container, init containers first."""
+        yield from self.spec.init_containers
+        yield from self.spec.containers
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its readiness probe passes."""
+        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+    @property
+    def restarts(self) -> int:
+        """How often its containers were started again."""
+        return sum(each.restart_count for each in self.status.container_statuses)
+
+
+class ServicePort(msgspec.Struct, frozen=True, rename="camel"):
+    """A port of a Service."""
+
+    port: Int = 0
+    name: str = ""
+    node_port: Int = 0
+
+
+class _ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
+    cluster_ip: str = field(default="", name="clusterIP")
+    type: str = "ClusterIP"
+    ports: tuple[ServicePort, ...] = ()
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A Service: where kube-scheduler is to call."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _ServiceSpec = _ServiceSpec()
 
 
 class Program(enum.Enum):
@@ -68,16 +182,17 @@ def flag(pod: SeenPod, name: str) -> str | None:
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
     """Whose cards a plugin's pod offers, as far as the pod says; the plugin's own status knows better."""
     name = flag(pod, "vendor") or pod.metadata.labels.get(VENDOR_LABEL, "")
-    return VENDORS_BY_NAME.get(name, ENFLAME)
+    return VENDORS_BY_NAME.get(name, DEFAULT_VENDOR)
 
 
-def port_of(pod: SeenPod, default: int) -> int:
-    """The port where a program's pod answers HTTP: by its flag, else the port named as in the charts, or the first."""
+def port_of(pod: SeenPod) -> int:
+    """Where a program's pod answers HTTP: by its flag, else the port named as in the charts, or the first, or ours."""
     reported = flag(pod, "listen-port") or ""
     if reported.isdecimal() and int(reported):
         return int(reported)
     ports = [port for container in _containers_of(pod) for port in container.ports]
     named = [port.container_port for port in ports if port.name == _PORT_NAME]
+    default = contracts.EXTENDER_PORT if program_of(pod) is Program.EXTENDER else contracts.PLUGIN_PORT
     return next(iter([*named, *(port.container_port for port in ports)]), default)
 
 

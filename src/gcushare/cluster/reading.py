@@ -1,4 +1,4 @@
-"""Reads nodes and pods from the API server into a snapshot, page by page; only what was asked for."""
+"""Lists nodes and pods from the API server, page by page; only those that were asked for, and each once."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import GoneError
-from gcushare.kube.resources import NODES, PODS, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.foreign import JsonDoor
-from gcushare.wire.objects import HEAD, NODE, POD, Pod
+from gcushare.wire.foreign import BoundedJsonDecoder
+from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 T = TypeVar("T")
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 Progress = Callable[[str, int], None]
-"""Told what is being read and how many came."""
+"""Called with what is being read and how many came."""
+
+
+def no_progress(what: str, count: int) -> None:
+    """For reads that are over before anyone could watch them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,42 +40,63 @@ class Scope:
     def is_partial(self) -> bool:
         return self.node is not None or bool(self.labels)
 
+    def selectors(self) -> tuple[Selector, Selector]:
+        """Of nodes, and of unfinished pods that may hold or want cards there."""
+        if self.node is None:
+            return Selector(labels=self.labels), Selector(fields=UNFINISHED)
+        return Selector(fields=f"metadata.name={self.node}"), Selector(fields=f"{UNFINISHED},spec.nodeName={self.node}")
 
-async def read_nodes(client: KubeClient, snapshot: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
-    """Read the nodes of the scope; one that cannot be read is told as a problem.
+
+async def list_nodes(client: KubeClient, scope: Scope, progress: Progress, problems: list[str]) -> list[Node]:
+    """List the nodes of the scope; ``problems`` takes those that cannot be decoded.
 
     Raises:
         NotFoundError: the one node that was named does not exist.
     """
     if scope.node is not None:
-        snapshot.see_node(await client.get(NODES, scope.node))
-        return
+        return [await client.get(NODES, scope.node)]
+    return await list_objects(client, NODES, scope.selectors()[0], NODE, progress=progress, problems=problems)
+
+
+async def list_pods(
+    client: KubeClient, vendor: Vendor, scope: Scope, progress: Progress, problems: list[str]
+) -> list[Pod]:
+    """List the unfinished pods of the scope that ask for cards of this vendor."""
+    words = asking_words(vendor)
+    selector = scope.selectors()[1]
+    return await list_objects(client, PODS, selector, POD, words=words, progress=progress, problems=problems)
+
+
+async def list_objects(
+    client: KubeClient,
+    resource: Resource[Any],
+    selector: Selector,
+    door: BoundedJsonDecoder[T],
+    *,
+    problems: list[str],
+    words: tuple[bytes, ...] = (),
+    progress: Progress = no_progress,
+) -> list[T]:
+    """List a collection; objects without any of ``words`` in their JSON are not even decoded."""
+    found: dict[str, T] = {}
     count = 0
-    async with aclosing(list_items(client, NODES, Selector(labels=scope.labels))) as items:
+    async with aclosing(_list_items(client, resource, selector)) as items:
         async for raw in items:
             count += 1
-            node = _decoded(NODE, raw, "node", snapshot)
-            if node is not None:
-                snapshot.see_node(node)
-            progress("nodes", count)
-
-
-async def read_pods(client: KubeClient, snapshot: ClusterSnapshot, scope: Scope, progress: Progress) -> None:
-    """Read every unfinished pod that may hold or want cards of the scope's nodes."""
-    fields = UNFINISHED if scope.node is None else f"{UNFINISHED},spec.nodeName={scope.node}"
-    words = asking_words(snapshot.vendor)
-    count = 0
-    async with aclosing(list_items(client, PODS, Selector(fields=fields))) as items:
-        async for raw in items:
-            count += 1
-            progress("pods", count)
-            pod = _decoded(POD, raw, "pod", snapshot) if may_ask(raw, words) else None
-            if pod is not None and _is_of_scope(pod, snapshot):
-                snapshot.see_pod(pod)
-
-
-def _is_of_scope(pod: Pod, snapshot: ClusterSnapshot) -> bool:
-    return not (snapshot.is_partial and pod.is_bound and pod.spec.node_name not in snapshot.nodes)
+            progress(resource.plural, count)
+            if words and not may_ask(raw, words):
+                continue
+            try:
+                meta = HEAD.read(raw).metadata
+            except RemoteContractError as error:
+                problems.append(f"an object of {resource.plural} has no readable metadata: {error}")
+                continue
+            name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+            try:
+                found[meta.uid or name] = door.read(raw)
+            except RemoteContractError as error:
+                problems.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
+    return list(found.values())
 
 
 def asking_words(vendor: Vendor) -> tuple[bytes, ...]:
@@ -89,8 +113,8 @@ def may_ask(raw: msgspec.Raw, words: tuple[bytes, ...]) -> bool:
     return any(word in text for word in words)
 
 
-async def list_items(
-    client: KubeClient, resource: Resource[Any], selector: Selector
+async def _list_items(
+    client: KubeClient, resource: Resource[Any], selector: Selector = EVERYTHING
 ) -> AsyncGenerator[msgspec.Raw, None]:
     """Yield a collection's items; where the pages outlive the server's memory of them, all again at once."""
     try:
@@ -100,24 +124,8 @@ async def list_items(
                     yield raw
         return
     except GoneError:
-        pass  # what was yielded is yielded again: readers keep objects by their names
+        pass  # what was yielded is yielded again
     async with aclosing(client.pages(resource, selector, page_size=None)) as whole:
         async for page in whole:
             for raw in page.entries:
                 yield raw
-
-
-def _decoded(door: JsonDoor[T], raw: msgspec.Raw, kind: str, snapshot: ClusterSnapshot) -> T | None:
-    try:
-        return door.read(raw)
-    except RemoteContractError as error:
-        snapshot.problems.append(f"{kind} {_name_of(raw)} cannot be read: {error}")
-        return None
-
-
-def _name_of(raw: msgspec.Raw) -> str:
-    try:
-        meta = HEAD.read(raw).metadata
-    except RemoteContractError as error:
-        raise RemoteContractError(f"an object of a list has no readable metadata: {error}") from error
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

@@ -51,10 +51,13 @@ class ClusterFlags:
         _text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
     )
     act_as: str | None = setting(
-        _text("USER", "no one else"), default=None, help="Act as this user: what would they see? kubectl's --as."
+        _text("USER", "no one else"), default=None, alias="--as", help="Act as this user: what would they see?"
     )
     act_as_group: tuple[str, ...] = setting(
-        parsers.comma_list(parsers.text("GROUP")), default=(), help="Groups to act in, with --act-as."
+        parsers.comma_list(parsers.text("GROUP")),
+        default=(),
+        alias="--as-group",
+        help="Groups to act in, with --act-as.",
     )
     certificate_authority: Path | None = setting(_file("the cluster's"), default=None, help="Whom to trust, in PEM.")
     client_certificate: Path | None = setting(_file("the user's"), default=None, help="Certificate to show, in PEM.")
@@ -66,7 +69,7 @@ class ClusterFlags:
         help="Name to expect in the server's certificate.",
     )
     insecure_skip_tls_verify: bool = setting(
-        parsers.boolean(), default=False, help="Trust any certificate: anybody in between can read and answer."
+        parsers.boolean(), default=False, help="Trust any certificate: anyone in between can read and answer."
     )
     request_timeout: float = setting(
         parsers.duration_s(0, 3600),

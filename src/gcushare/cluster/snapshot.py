@@ -1,24 +1,28 @@
 """What is known of a cluster's cards: the ledger, and beside it what only people need (addresses, states, reasons).
 
-Pure: whoever reads the API server or the extender tells a ``ClusterSnapshot`` what was seen; whoever shows it asks.
+Pure: readers of the API server and of the extender put into a ``ClusterSnapshot`` what they saw; tables ask it.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, NodeState, PodRef
-from gcushare.core.requests import PodRequest
+from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations.over_use import over_use_words, over_used_cards
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import NO_OPTIONS, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
 
+_ENDING = "Terminating"
 MAX_SHOWN = 80
-"""Characters shown of what anybody may have written on a pod."""
+"""Characters shown of what a pod's author may have written on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,9 @@ class PodFacts:
     """What a Pod object says beside its cards.
 
     ``state`` is the word of ``kubectl get pods``; ``units`` what it asks for in all, ``whole_cards`` where it asks for
-    whole ones; ``corrected`` is ``0->1`` where the kubelet gave it another card than was recorded.
+    whole ones; ``corrected`` is ``0->1`` where the kubelet gave it another card than was recorded. ``over_use``: what
+    it uses of which ``over_used_cards`` beyond its grant, as its node noted on it; ``request`` is None for a pod whose
+    cards are known, or whose request cannot be read.
     """
 
     ref: PodRef
@@ -53,7 +59,15 @@ class PodFacts:
     units: int = 0
     whole_cards: int = 0
     corrected: str = ""
+    over_use: str = ""
+    over_used_cards: frozenset[int] = frozenset()
     problem: str = ""
+    request: CardRequest | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its deletion was asked for."""
+        return self.state == _ENDING
 
     @property
     def is_waiting(self) -> bool:
@@ -62,7 +76,7 @@ class PodFacts:
 
     @property
     def has_unknown_cards(self) -> bool:
-        """Whether it runs on a node and nobody can read on which cards."""
+        """Whether it runs on a node, and on which cards cannot be read."""
         return bool(self.node and self.problem)
 
 
@@ -88,24 +102,35 @@ class ClusterSnapshot:
     problems: list[str] = field(default_factory=list)
     """What could not be read at all, each one line."""
     is_partial: bool = False
-    """Whether only some nodes were asked for: pods of others are then nobody's concern."""
+    """Whether only some nodes were asked for: pods of others do not matter then."""
     source: Source = field(default=Source("api", "the API server"))
+
+    def count(self, nodes: Iterable[Node], pods: Iterable[Pod], *, is_counted: bool = True) -> None:
+        """Take nodes and pods as listed; pods of nodes outside a partial snapshot are left out.
+
+        Without ``is_counted`` only what describes the pods is taken: another source says what they hold.
+        """
+        for node in nodes:
+            self.see_node(node)
+        for pod in pods:
+            if not (self.is_partial and pod.is_bound and pod.spec.node_name not in self.nodes):
+                self.see_pod(pod, is_counted=is_counted)
 
     def see_node(self, node: Node) -> None:
         """Take a node as it is now; one without cards of this vendor leaves no trace."""
-        name, annotations, capacity = node.metadata.name, node.metadata.annotations, node.status.capacity
+        name = node.metadata.name
         problem = ""
         try:
-            found = node_cards(self.vendor, annotations, capacity)
+            found = node_cards(self.vendor, node.metadata.annotations, node.status.capacity)
         except RemoteContractError as error:
             problem, found = str(error), None
-        if found is None:
-            self.ledger.remove_node(name)
-        else:
+        if found is not None:
             self.ledger.set_node(name, found.cards, found.unit, found.modes, found.unrecorded)
-        if found is None and not problem:
-            self.nodes.pop(name, None)
-            return
+        else:
+            self.ledger.remove_node(name)
+            if not problem:
+                self.nodes.pop(name, None)
+                return
         self.nodes[name] = NodeFacts(
             name=name,
             address=node.internal_ip or "",
@@ -119,37 +144,30 @@ class ClusterSnapshot:
         self.nodes.pop(name, None)
         self.ledger.remove_node(name)
 
-    def see_pod(self, pod: Pod) -> None:
+    def see_pod(self, pod: Pod, *, is_counted: bool = True) -> None:
         """Take a pod as it is now; one that asks for nothing of this vendor, or has ended, leaves no trace."""
+        uid, problem = pod.metadata.uid, ""
+        assignment, request = None, None
         try:
             assignment = pod_assignment(pod, self.vendor)
-            is_known = assignment is not None and bool(assignment.grants)
-            request = None if is_known else pod_request(pod, self.vendor, is_bound=pod.is_bound)
+            if assignment is None or not assignment.grants:
+                request = pod_request(pod, self.vendor, is_bound=pod.is_bound)
         except (RemoteContractError, Refused) as error:
-            # It wants something of this vendor that nobody can read, so it holds no card that could be named.
-            self._keep_unreadable(pod, str(error))
+            # It wants something of this vendor that cannot be read, so it holds no card that could be named. The
+            # record may be damaged and the request not; options are history once a pod is bound.
+            problem = str(error)
+            assignment = unplaced_assignment(pod, self.vendor) if pod.is_bound else None
+            with contextlib.suppress(RemoteContractError, Refused):
+                request = pod_request(pod, self.vendor, options=NO_OPTIONS, is_bound=pod.is_bound)
+        if is_finished(pod) or (assignment is None and request is None and not problem):
+            self.lose_pod(uid)
             return
-        if is_finished(pod) or (assignment is None and request is None):
-            self.lose_pod(pod.metadata.uid)
-            return
-        if assignment is None:
-            self.ledger.forget(pod.metadata.uid)
-        else:
-            self.ledger.apply(assignment)
-        self.pods[pod.metadata.uid] = _pod_facts(pod, assignment, request)
-
-    def _keep_unreadable(self, pod: Pod, problem: str) -> None:
-        if is_finished(pod):
-            self.lose_pod(pod.metadata.uid)
-            return
-        if pod.is_bound:
-            self.ledger.apply(unplaced_assignment(pod, self.vendor))
-        try:
-            # The record may be damaged and the request not; options are history once a pod is bound.
-            request = pod_request(pod, self.vendor, options=NO_OPTIONS, is_bound=pod.is_bound)
-        except (RemoteContractError, Refused):
-            request = None
-        self.pods[pod.metadata.uid] = replace(_pod_facts(pod, None, request), problem=problem)
+        if is_counted:
+            if assignment is not None:
+                self.ledger.apply(assignment)
+            elif not problem:
+                self.ledger.forget(uid)
+        self.pods[uid] = replace(_pod_facts(pod, None if problem else assignment, request), problem=problem)
 
     def lose_pod(self, uid: str) -> None:
         """The pod is gone or has ended."""
@@ -157,6 +175,10 @@ class ClusterSnapshot:
         self.ledger.forget(uid)
 
     # Questions
+
+    def node_problems(self) -> list[str]:
+        """Nodes whose cards cannot be read, one line each."""
+        return [f"node {name}: {self.nodes[name].problem}" for name in sorted(self.nodes) if self.nodes[name].problem]
 
     def nodes_with_cards(self) -> list[NodeState]:
         """The nodes whose cards are known."""
@@ -186,9 +208,9 @@ class ClusterSnapshot:
         return found
 
     def unplaced(self) -> dict[str, list[PodFacts]]:
-        """By node, the bound pods that hold memory of cards that cannot be told: no figure has it.
+        """By node, the bound pods that hold memory of unknown cards: no figure has it.
 
-        Their record or request is damaged; of pods that nobody here may read, only the extender's ledger knows it.
+        Their record or request is damaged; of pods that may not be read here, only the extender's ledger knows it.
         """
         found: dict[str, list[PodFacts]] = {}
         for uid, facts in self.pods.items():
@@ -224,10 +246,13 @@ def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | No
         units, whole_cards = request.total_units, request.cards.cards if request.cards.whole else 0
     return PodFacts(
         ref=assignment.pod if assignment is not None else pod_ref(pod),
-        state="Terminating" if pod.is_being_deleted else pod.status.reason or pod.status.phase or "Pending",
+        state=_ENDING if pod.is_being_deleted else pod.status.reason or pod.status.phase or "Pending",
         node=pod.spec.node_name,
         nominated=pod.status.nominated_node_name,
         units=units,
         whole_cards=whole_cards,
         corrected=pod.metadata.annotations.get(CORRECTED, "")[:MAX_SHOWN],
+        over_use=over_use_words(pod.metadata.annotations),
+        over_used_cards=over_used_cards(pod.metadata.annotations),
+        request=request.cards if request is not None else None,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from gcushare.cards.c_library import CLibrary, find_library
-from gcushare.cards.enflame.efml_native import DeviceIdentity, NativeApi
+from gcushare.cards.enflame.efml_native import NativeApi
 from gcushare.cards.enflame.efml_nvml_shaped import NvmlShapedApi
 from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.pci import PciBus
-from gcushare.cards.ports import CallObserver, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
 
@@ -19,28 +18,13 @@ EFML_PATHS = tuple(f"{folder}/{name}" for folder in _FOLDERS for name in _NAMES)
 """Where Enflame's driver packages put the library, in the order in which they are tried."""
 
 
-class EfmlApi(Protocol):
-    """What the two APIs of libefml have in common; every method may raise ``LibraryCallError``."""
+def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
+    """Create the binding of libefml; nothing is loaded before ``open``."""
+    return EfmlLibrary(spec.library, bus, observe)
 
-    name: str
 
-    def open(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def driver_version(self) -> str: ...
-
-    def card_count(self) -> int: ...
-
-    def identify(self, slot: int) -> DeviceIdentity: ...
-
-    def reserved_by(self, slot: int) -> str: ...
-
-    def is_healthy(self, slot: int) -> bool: ...
-
-    def use(self, slot: int) -> CardUse: ...
-
-    def wait_event(self, timeout_s: float) -> HealthEvent | None: ...
+EfmlApi = NativeApi | NvmlShapedApi
+"""The two APIs of libefml have the same methods, each of which may raise ``LibraryCallError``."""
 
 
 class EfmlLibrary:
@@ -59,6 +43,12 @@ class EfmlLibrary:
         self._minors: dict[int, int] = {}
 
     def open(self) -> str:
+        """Load the library and initialise the first of its APIs that can be; returns its path and the API's name.
+
+        Raises:
+            LibraryMissingError: there is no such file, or it is no EFML library.
+            DeviceError: no API can be initialised; names each with its code.
+        """
         library = CLibrary(self._path or _found_path(), self._observe)
         apis: list[EfmlApi] = [api(library) for api in (NativeApi, NvmlShapedApi) if api.is_exported_by(library)]
         if not apis:
@@ -75,17 +65,25 @@ class EfmlLibrary:
         raise DeviceError("; ".join(problems))
 
     def close(self) -> None:
+        """Shut down what ``open`` initialised; safe to repeat."""
         if self._api is not None:
             self._api.close()
             self._api = None
 
     def driver_version(self) -> str:
+        """The driver's version as text."""
         return self._opened().driver_version()
 
     def card_count(self) -> int:
+        """How many devices the library lists."""
         return self._opened().card_count()
 
     def describe(self, slot: int) -> Card | LeftOutCard:
+        """The card at a position of the library's list, or why it is not shared; memory in bytes.
+
+        Raises:
+            LibraryCallError: one of the calls failed.
+        """
         api = self._opened()
         identity = api.identify(slot)
         self._addresses[slot] = identity.pci_address
@@ -106,21 +104,27 @@ class EfmlLibrary:
         )
 
     def health(self, slot: int) -> HealthReading:
-        address = self._addresses.get(slot, "")
-        if self._bus.has_card(address) is False:
-            reason = f"the card fell off the bus: PCI device {address} is gone"
-            return HealthReading(healthy=False, reason=reason, conclusive=True, lost=True)
+        """One look: lost where its PCI device is gone, else what the library says of it.
+
+        Raises:
+            LibraryCallError: the library did not answer for this card.
+        """
+        if lost := self._bus.find_lost(self._addresses.get(slot, "")):
+            return lost
         if not self._opened().is_healthy(slot):
             return HealthReading(healthy=False, reason="the library reports the card unhealthy")
         return HealthReading(healthy=True)
 
     def use(self, slot: int) -> CardUse:
+        """What the card is doing now, in the units of ``CardUse``."""
         return self._opened().use(slot)
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """The next event within ``timeout_s`` seconds; the NVML-shaped API has none."""
         return self._opened().wait_event(timeout_s)
 
     def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
+        """How near two cards are on the PCI bus: the library does not say."""
         return self._bus.link_level(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
 
     def _opened(self) -> EfmlApi:
@@ -140,5 +144,7 @@ def _found_path() -> str:
     path = find_library(EFML_PATHS)
     if path is None:
         names, folders = " or ".join(_NAMES), ", ".join(_FOLDERS)
-        raise LibraryMissingError(f"no {names} in {folders}; install the driver or name the file with --efml-library")
+        raise LibraryMissingError(
+            f"no {names} in {folders}; install the driver or name the file with --card-library efml=FILE"
+        )
     return str(path)

@@ -53,6 +53,8 @@ _EVENT_NAMES = {3: "suspended", 10: "reset started", 11: "reset finished", 20: "
 
 
 class DeviceInfo(ctypes.Structure):
+    """``efmlDevInfo_t`` of efml.h: names and PCI position; ``logic_id`` is the minor number."""
+
     _fields_ = (
         ("name", ctypes.c_char * _TEXT_BYTES),
         ("vendor_id", ctypes.c_uint32),
@@ -66,22 +68,32 @@ class DeviceInfo(ctypes.Structure):
 
 
 class Memory(ctypes.Structure):
+    """``efmlDevMemInfo_t``: the total in bytes, what is used in MiB."""
+
     _fields_ = (("total_bytes", ctypes.c_uint64), ("used_mib", ctypes.c_uint32))
 
 
 class Process(ctypes.Structure):
+    """One entry of ``efmlProcessInfo_t``: bytes of the card and of the host."""
+
     _fields_ = (("pid", ctypes.c_uint32), ("device_bytes", ctypes.c_uint64), ("system_bytes", ctypes.c_uint64))
 
 
 class Temperature(ctypes.Structure):
+    """``efmlDevThermalInfo_t``, in degrees Celsius."""
+
     _fields_ = (("chip", ctypes.c_float), ("memory", ctypes.c_float), ("board", ctypes.c_float))
 
 
 class Power(ctypes.Structure):
+    """``efmlDevPowerInfo_t``, in watts."""
+
     _fields_ = (("capability_watts", ctypes.c_float), ("current_watts", ctypes.c_float))
 
 
 class Event(ctypes.Structure):
+    """``efmlEvent_t``: its kind and a text."""
+
     _fields_ = (("id", ctypes.c_uint32), ("type", ctypes.c_int), ("message", ctypes.c_char * _TEXT_BYTES))
 
 
@@ -108,18 +120,23 @@ class NativeApi:
 
     @staticmethod
     def is_exported_by(library: CLibrary) -> bool:
+        """Whether a library has this API."""
         return library.exports("EfmlInit") and library.exports("EfmlGetDevCount")
 
     def open(self) -> None:
+        """Initialise it, without waking sleeping cards."""
         self._calls.call("EfmlInit", ctypes.c_bool(False))
 
     def close(self) -> None:
+        """Shut it down."""
         self._library.call("EfmlShutdown")  # returns void on some versions: no code to look at
 
     def driver_version(self) -> str:
+        """The driver's version as text."""
         return self._text("EfmlGetDriverVer")
 
     def card_count(self) -> int:
+        """How many devices there are; 0 for the code that says that there is none."""
         count = ctypes.c_uint32()
         try:
             self._calls.call("EfmlGetDevCount", ctypes.byref(count))
@@ -130,6 +147,7 @@ class NativeApi:
         return count.value
 
     def identify(self, slot: int) -> DeviceIdentity:
+        """Read names, PCI address, minor number and memory (bytes) of a device."""
         info = DeviceInfo()
         self._calls.call("EfmlGetDevInfo", ctypes.c_uint32(slot), ctypes.byref(info))
         return DeviceIdentity(
@@ -155,6 +173,7 @@ class NativeApi:
         return True
 
     def use(self, slot: int) -> CardUse:
+        """Memory in bytes, degrees Celsius, watts, percent; None for a query that it does not support."""
         position = ctypes.c_uint32(slot)
         temperature, power, utilization = Temperature(), Power(), ctypes.c_float()
         has_temperature = self._calls.is_answered("EfmlGetDevTempV2", position, ctypes.byref(temperature))

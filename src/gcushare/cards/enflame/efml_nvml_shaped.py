@@ -64,6 +64,8 @@ _CODES = CodeTable(
 
 
 class ShapedMemory(ctypes.Structure):
+    """``efmlMemory_t``, in bytes."""
+
     _fields_ = (
         ("total_bytes", ctypes.c_ulonglong),
         ("free_bytes", ctypes.c_ulonglong),
@@ -72,6 +74,8 @@ class ShapedMemory(ctypes.Structure):
 
 
 class ShapedPci(ctypes.Structure):
+    """``efmlPciInfo_t``; ``bus_id`` is the address as text."""
+
     _fields_ = (
         ("domain", ctypes.c_uint),
         ("bus", ctypes.c_uint),
@@ -84,10 +88,14 @@ class ShapedPci(ctypes.Structure):
 
 
 class ShapedUtilization(ctypes.Structure):
+    """``efmlUtilization_t``, in percent."""
+
     _fields_ = (("gcu_percent", ctypes.c_uint), ("memory_percent", ctypes.c_uint))
 
 
 class ShapedProcess(ctypes.Structure):
+    """``efmlProcessInfo_t`` of this API: the bytes of one process."""
+
     _fields_ = (
         ("pid", ctypes.c_uint),
         ("used_bytes", ctypes.c_ulonglong),
@@ -107,12 +115,15 @@ class NvmlShapedApi:
 
     @staticmethod
     def is_exported_by(library: CLibrary) -> bool:
+        """Whether a library has this API."""
         return library.exports("efmlInit") and library.exports("efmlDeviceGetHandleByIndex_v2")
 
     def open(self) -> None:
+        """Initialise it."""
         self._calls.call("efmlInit_v2" if self._library.exports("efmlInit_v2") else "efmlInit")
 
     def close(self) -> None:
+        """Shut it down."""
         self._calls.call("efmlShutdown")
 
     def driver_version(self) -> str:
@@ -122,6 +133,7 @@ class NvmlShapedApi:
         return decode_text(buffer.raw) if has else ""
 
     def card_count(self) -> int:
+        """How many devices there are; 0 for the code that says that there is none."""
         count = ctypes.c_uint()
         try:
             self._calls.call("efmlDeviceGetCount_v2", ctypes.byref(count))
@@ -132,6 +144,7 @@ class NvmlShapedApi:
         return count.value
 
     def identify(self, slot: int) -> DeviceIdentity:
+        """Read names, PCI address, minor number and memory (bytes) of a device."""
         handle = self._handle(slot)
         pci, minor = ShapedPci(), ctypes.c_uint()
         has_pci = self._calls.is_answered("efmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))
@@ -159,6 +172,7 @@ class NvmlShapedApi:
         return True
 
     def use(self, slot: int) -> CardUse:
+        """Memory in bytes, degrees Celsius, watts, percent; None for a query that it does not support."""
         handle = self._handle(slot)
         temperature, milliwatts, utilization = ctypes.c_int(), ctypes.c_uint(), ShapedUtilization()
         has_temperature = self._calls.is_answered(

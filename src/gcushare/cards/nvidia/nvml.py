@@ -1,18 +1,19 @@
-"""NVIDIA cards through NVML, bound by nvidia-ml-py (module ``pynvml``)."""
+"""NVIDIA cards through NVML, bound by nvidia-ml-py (module ``pynvml``): what they are, and what makes one sick."""
 
 from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pynvml
 
 from gcushare.cards.c_library import decode_text
 from gcushare.cards.errors import LibraryCallError, LibraryMissingError
-from gcushare.cards.nvidia.xid_health import APPLICATION_XIDS, event_reason, recovery_reason
+from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.pci import PciBus, parse_pci_address
-from gcushare.cards.ports import CallObserver, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 _DEFAULT_LIBRARY = "libnvidia-ml.so.1"
@@ -30,7 +31,29 @@ _UNSUPPORTED = frozenset(
 _CODE_NAMES: dict[int, str] = {
     getattr(pynvml, name): name for name in sorted(dir(pynvml)) if name.startswith("NVML_ERROR_")
 }
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+"""XIDs that a faulty program causes on a sound card: graphics engine and memory page faults, a stopped or cleaned-up
+channel, a video processor exception, a context switch timeout."""
+
+_RECOVERY_ACTIONS = {
+    1: "a reset of the card",
+    2: "a reboot of the node",
+    3: "its peer-to-peer traffic to be drained",
+    4: "the card to be drained and reset",
+    5: "a recovery of the IMEX domain",
+    6: "a bus reset",
+    7: "a reboot of the system",
+}
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0 is none. An action we do not know is still one."""
+_OLDEST_LIMITED = (7, 0)
+_OLDEST_CUDA = 11_050
+"""1000 * major + 10 * minor, as NVML has it."""
 _HEALTH_EVENTS: int = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
+
+
+def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
+    """Create the binding of NVML; nothing is loaded before ``open``."""
+    return NvmlLibrary(spec.library, bus, observe, frozenset(spec.extra_application_xids))
 
 
 class NvmlLibrary:
@@ -53,6 +76,12 @@ class NvmlLibrary:
         self._event_set: Any = None
 
     def open(self) -> str:
+        """Load and initialise NVML; returns the name of what was loaded.
+
+        Raises:
+            LibraryMissingError: the loader finds no such library.
+            LibraryCallError: it cannot be initialised: no driver is loaded, say.
+        """
         if self._path:
             try:
                 # pynvml takes no path, but keeps and uses whatever library this name holds.
@@ -64,24 +93,33 @@ class NvmlLibrary:
         except LibraryCallError as error:
             if error.code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
                 raise LibraryMissingError(
-                    f"the loader finds no {_DEFAULT_LIBRARY}; install the driver or name the file with --nvml-library"
+                    f"the loader finds no {_DEFAULT_LIBRARY}; install the driver or name the file with "
+                    "--card-library nvml=FILE"
                 ) from error
             raise
         self._is_open = True
         return self._path or _DEFAULT_LIBRARY
 
     def close(self) -> None:
+        """Shut NVML down where it was opened."""
         if self._is_open:
             self._is_open = False
             self._call("nvmlShutdown")
 
     def driver_version(self) -> str:
+        """The driver's version as text."""
         return str(self._call("nvmlSystemGetDriverVersion"))
 
     def card_count(self) -> int:
+        """How many devices NVML lists."""
         return int(self._call("nvmlDeviceGetCount"))
 
     def describe(self, slot: int) -> Card | LeftOutCard:
+        """The card at a position of NVML's list, or why it is not shared (MIG, no memory size); memory in bytes.
+
+        Raises:
+            LibraryCallError: one of the calls failed.
+        """
         handle = self._handle(slot)
         uuid = str(self._call("nvmlDeviceGetUUID", handle))
         minor = self._query("nvmlDeviceGetMinorNumber", handle)
@@ -102,13 +140,17 @@ class NvmlLibrary:
             serial=_text(self._query("nvmlDeviceGetSerial", handle)),
             pci_address=address,
             numa_node=self._bus.numa_node(address),
+            limit_problem=self._limit_problem(handle),
         )
 
     def health(self, slot: int) -> HealthReading:
-        address = self._addresses.get(slot, "")
-        if self._bus.has_card(address) is False:
-            reason = f"the card fell off the bus: PCI device {address} is gone"
-            return HealthReading(healthy=False, reason=reason, conclusive=True, lost=True)
+        """One look: the PCI bus, whether NVML reaches the card, the driver's recovery action, failed row remapping.
+
+        Raises:
+            LibraryCallError: NVML did not answer; ``is_lost`` where it no longer reaches the card.
+        """
+        if lost := self._bus.find_lost(self._addresses.get(slot, "")):
+            return lost
         handle = self._handle(slot)
         self._query("nvmlDeviceGetMemoryInfo", handle)  # a card that is lost raises here
         reason = self._recovery_reason(handle)
@@ -119,20 +161,28 @@ class NvmlLibrary:
         return HealthReading(healthy=not reason, reason=reason, conclusive=bool(reason))
 
     def use(self, slot: int) -> CardUse:
+        """Memory in bytes, degrees Celsius, watts, percent; None for a query that the card does not support."""
         handle = self._handle(slot)
         memory = self._query("nvmlDeviceGetMemoryInfo", handle)
         temperature = self._query("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU)
         milliwatts = self._query("nvmlDeviceGetPowerUsage", handle)
         utilization = self._query("nvmlDeviceGetUtilizationRates", handle)
+        processes = self._processes(handle)
         return CardUse(
             memory_used_bytes=None if memory is None else int(memory.used),
             temperature_celsius=None if temperature is None else float(temperature),
             power_watts=None if milliwatts is None else milliwatts / 1000,
             utilization_percent=None if utilization is None else float(utilization.gpu),
-            processes=self._processes(handle),
+            processes=processes,
+            peaks=self._peaks(handle, processes or {}),
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """The next event within ``timeout_s`` seconds that makes a card sick; harmless XIDs are passed over.
+
+        Raises:
+            LibraryCallError: with ``is_unsupported`` where no card has such events.
+        """
         if self._event_set is None:
             self._event_set = self._register_events()
         deadline_s = time.monotonic() + timeout_s
@@ -143,13 +193,14 @@ class NvmlLibrary:
                 if error.code == pynvml.NVML_ERROR_TIMEOUT:
                     return None
                 raise
-            reason = event_reason(event.eventType, event.eventData, self._harmless_xids)
+            reason = _event_reason(event.eventType, event.eventData, self._harmless_xids)
             if reason:
                 uuid = self._query("nvmlDeviceGetUUID", event.device)
                 return HealthEvent(uuid=uuid, reason=reason, critical=uuid is not None)
         return None
 
     def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
+        """How two cards reach each other: NVLink, else NVML's topology, else the PCI bus."""
         handles = (self._handle(slot_a), self._handle(slot_b))
         fabric = self._query("nvmlDeviceGetP2PStatus", *handles, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
         if fabric == pynvml.NVML_P2P_STATUS_OK:
@@ -175,18 +226,56 @@ class NvmlLibrary:
         modes = self._query("nvmlDeviceGetMigMode", handle)
         return "MIG mode is on" if modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE else ""
 
+    def _limit_problem(self, handle: Any) -> str:
+        """Why MPS cannot limit memory on this card; "" where it can, or where the driver does not say."""
+        capability = self._query("nvmlDeviceGetCudaComputeCapability", handle)
+        if capability is not None and tuple(capability) < _OLDEST_LIMITED:
+            return f"MPS limits memory from Volta (compute capability 7.0) on, and this card has {_dotted(capability)}"
+        version = self._query("nvmlSystemGetCudaDriverVersion")
+        if version is not None and int(version) < _OLDEST_CUDA:
+            words = f"{int(version) // 1000}.{int(version) % 1000 // 10}"
+            return f"MPS limits memory from drivers for CUDA 11.5 on, and this one is for CUDA {words}"
+        if self._query("nvmlDeviceGetComputeMode", handle) == pynvml.NVML_COMPUTEMODE_PROHIBITED:
+            return "its compute mode prohibits every process (nvidia-smi -c)"
+        return ""
+
     def _recovery_reason(self, handle: Any) -> str:
         values = self._query("nvmlDeviceGetFieldValues", handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
         if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
             return ""
-        return recovery_reason(int(values[0].value.uiVal))
+        return _describe_recovery(int(values[0].value.uiVal))
 
     def _processes(self, handle: Any) -> dict[int, int] | None:
-        for name in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"):
-            entries = self._query(name, handle)
+        """The processes with a context of their own, and those that compute through MPS, which has a list apart."""
+        found = self._listed(handle, "nvmlDeviceGetComputeRunningProcesses")
+        if found is None:
+            return None
+        for pid, used in (self._listed(handle, "nvmlDeviceGetMPSComputeRunningProcesses") or {}).items():
+            found[pid] = max(found.get(pid, 0), used)  # one that is in both lists is one process
+        return found
+
+    def _listed(self, handle: Any, query: str) -> dict[int, int] | None:
+        for version in ("_v3", "_v2"):
+            entries = self._query(query + version, handle)
             if entries is not None:
                 return {int(entry.pid): int(entry.usedGpuMemory or 0) for entry in entries}
         return None
+
+    def _peaks(self, handle: Any, processes: Iterable[int]) -> dict[int, int] | None:
+        """The most that each process ever had, where an admin turned the driver's accounting on (nvidia-smi -am 1)."""
+        if self._query("nvmlDeviceGetAccountingMode", handle) != pynvml.NVML_FEATURE_ENABLED:
+            return None
+        found: dict[int, int] = {}
+        for pid in processes:
+            try:
+                stats = self._query("nvmlDeviceGetAccountingStats", handle, pid)
+            except LibraryCallError as error:
+                if error.code != pynvml.NVML_ERROR_NOT_FOUND:  # it was started before accounting was
+                    raise
+                continue
+            if stats is not None and stats.maxMemoryUsage is not None:
+                found[pid] = int(stats.maxMemoryUsage)
+        return found
 
     def _register_events(self) -> Any:
         """Ask for the health events of every card that has them.
@@ -236,5 +325,25 @@ class NvmlLibrary:
             raise LibraryCallError(name, -1, "undecodable answer", detail=repr(error.object)) from error
 
 
+def _dotted(capability: Iterable[int]) -> str:
+    return ".".join(map(str, capability))
+
+
 def _text(value: str | bytes | None) -> str:
     return decode_text(value) if isinstance(value, bytes) else value or ""
+
+
+def _event_reason(event_type: int, event_data: int, harmless_xids: frozenset[int]) -> str:
+    """Say why an event makes its card sick; "" when it does not."""
+    if event_type & pynvml.nvmlEventTypeDoubleBitEccError:
+        return "uncorrectable memory error (double-bit ECC)"
+    if event_type & pynvml.nvmlEventTypeXidCriticalError and event_data not in harmless_xids:
+        return f"critical XID {event_data}"
+    return ""
+
+
+def _describe_recovery(action: int) -> str:
+    """Say what the driver asks for before the card may be used again; "" when it asks for nothing."""
+    if action == 0:
+        return ""
+    return f"the driver asks for {_RECOVERY_ACTIONS.get(action, f'recovery action {action}')}"

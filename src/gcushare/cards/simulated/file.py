@@ -46,6 +46,7 @@ class SimulatedCards:
     driver: str
 
     def report(self) -> CardReport:
+        """The cards as a source lists them."""
         return CardReport(
             cards=tuple(entry.card for entry in self.cards if not entry.left_out),
             left_out=tuple(
@@ -108,22 +109,17 @@ def _number(value: object) -> float:
     return float(value)
 
 
-def _index(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INDEX:
-        raise ValueError(f"a whole number from 0 to {MAX_INDEX}")
-    return value
+def _whole(most: int, accepted: str = "") -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise ValueError(accepted or f"a whole number from 0 to {most}")
+        return value
+
+    return read
 
 
-def _pid(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
-        raise ValueError("a process id")
-    return value
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_CARDS:
-        raise ValueError(f"a whole number from 0 to {MAX_CARDS}")
-    return value
+_index, _count = _whole(MAX_INDEX), _whole(MAX_CARDS)
+_pid = _whole((1 << 32) - 1, "a process id")
 
 
 def _health(value: object) -> bool:
@@ -155,11 +151,13 @@ _CARD_KEYS: dict[str, Callable[[object], Any]] = {
     "reason": _text,
     "left_out": _text,
     "link_group": _text,
+    "limit_problem": _text,
     "used": parse_size,
     "temperature": _number,
     "power": _number,
     "utilization": _number,
     "processes": _processes,
+    "peaks": _processes,
 }
 _FILE_KEYS: dict[str, Callable[[object], Any]] = {
     "driver": _text,
@@ -222,6 +220,7 @@ class _Reader:
                 pci_address=fields.get("pci", ""),
                 numa_node=fields.get("numa"),
                 link_group=fields.get("link_group", ""),
+                limit_problem=fields.get("limit_problem", ""),
             ),
             # Whoever writes the file means what it says: no second reading is waited for.
             reading=HealthReading(healthy=healthy, reason="" if healthy else reason, conclusive=True),
@@ -231,6 +230,7 @@ class _Reader:
                 power_watts=fields.get("power"),
                 utilization_percent=fields.get("utilization"),
                 processes=fields.get("processes"),
+                peaks=fields.get("peaks"),
             ),
             left_out=fields.get("left_out", ""),
         )

@@ -21,7 +21,7 @@ _GATHER_MS = 50
 
 
 class SimulatedSource:
-    """The ``CardSource`` of a file; also a ``LinkSource``.
+    """The ``CardSource`` of a file.
 
     Raises (constructor):
         ConfigError: the file cannot be read or is wrong. Later on the last good state is kept, with a warning.
@@ -38,9 +38,11 @@ class SimulatedSource:
 
     @property
     def name(self) -> str:
+        """``simulated`` and the file."""
         return f"simulated ({self._path})"
 
     async def list_cards(self) -> CardReport:
+        """The cards of the file as it is now, or of its last good state; begins to follow it."""
         if self._watcher is None and not self._stop.is_set():
             self._watcher = asyncio.create_task(self._watch(), name=f"watch {self._path}")
             await asyncio.sleep(0)  # the watch begins before the file is read: no change falls between the two
@@ -48,15 +50,22 @@ class SimulatedSource:
         return self._cards.report()
 
     async def health(self, card: Card) -> HealthReading:
+        """What the file says of the card; one that it no longer has is lost."""
         entry = self._cards.find(card.uuid)
         if entry is None:
             return HealthReading(healthy=False, reason="the card is no longer in the file", conclusive=True, lost=True)
         return entry.reading
 
     async def use(self, card: Card) -> CardUse:
+        """What the file says that the card is doing.
+
+        Raises:
+            DeviceError: the card is not in the file.
+        """
         return self._require(card).use
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        """A direct link within a ``link_group``, else by NUMA node; None where these are not given."""
         group_a, group_b = self._require(card_a).card.link_group, self._require(card_b).card.link_group
         if group_a and group_a == group_b:
             return LinkLevel.FABRIC
@@ -65,6 +74,7 @@ class SimulatedSource:
         return LinkLevel.NUMA if card_a.numa_node == card_b.numa_node else LinkLevel.SYSTEM
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """Wait ``timeout_s`` seconds for the file to change."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -74,6 +84,7 @@ class SimulatedSource:
         return HealthEvent(uuid=None, reason=f"{self._path} changed", critical=False)
 
     async def close(self) -> None:
+        """Stop following the file."""
         self._stop.set()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:

@@ -27,10 +27,13 @@ class CallRecorder:
         return descriptor
 
     def note(self, name: str) -> None:
+        """Write the name of the call that is about to be made; cut to 64 bytes."""
         self._memory[:] = name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
 
     def last(self) -> str:
+        """The name that was written last."""
         return self._memory[:].rstrip(b"\0").decode(errors="replace") or _NO_CALL
 
     def close(self) -> None:
+        """Give the memory back."""
         self._memory.close()

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from gcushare.cards.errors import (
     CallHungError,
@@ -23,7 +23,6 @@ from gcushare.cards.errors import (
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import believed_card, believed_count, believed_left_out, believed_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.worker.backoffs import Backoffs
 from gcushare.cards.worker.frames import Described, Linked, Noticed, Opened, Operation, Request
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -31,6 +30,7 @@ from gcushare.core.errors import DeviceError
 
 logger = logging.getLogger(__name__)
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _START = "start"
@@ -55,8 +55,40 @@ class IsolationSettings:
     longest_restart_s: float = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    reason: str
+    wait_s: float
+    until_s: float
+
+
+class Backoffs(Generic[K]):
+    """When what failed may be tried again: waits per key that double from ``first_s`` to ``longest_s``."""
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._failures: dict[K, _Failure] = {}
+
+    def fail(self, key: K, now_s: float, reason: str) -> float:
+        """Note a failure; return how long the key has to wait now."""
+        before = self._failures.get(key)
+        wait_s = self._first_s if before is None else min(before.wait_s * 2, self._longest_s)
+        self._failures[key] = _Failure(reason, wait_s, now_s + wait_s)
+        return wait_s
+
+    def succeed(self, key: K) -> None:
+        """Forget the key's failures."""
+        self._failures.pop(key, None)
+
+    def blocked_by(self, key: K, now_s: float) -> str | None:
+        """The reason of the failure for which the key still waits; None when it may be tried."""
+        failure = self._failures.get(key)
+        return failure.reason if failure is not None and now_s < failure.until_s else None
+
+
 class IsolatedSource:
-    """The ``CardSource`` of a vendor's library in its own process; also a ``LinkSource``."""
+    """The ``CardSource`` of a vendor's library in its own process."""
 
     def __init__(
         self,
@@ -79,6 +111,7 @@ class IsolatedSource:
 
     @property
     def name(self) -> str:
+        """The library's word with the file that was loaded."""
         library = self._opened.library or self._spec.library
         return f"{self._spec.kind} ({library})" if library else self._spec.kind
 
@@ -88,6 +121,12 @@ class IsolatedSource:
         return self._worker.pid if self._worker is not None else None
 
     async def list_cards(self) -> CardReport:
+        """List the cards; one that cannot be described now stays as it was, or is left out with the reason.
+
+        Raises:
+            LibraryNotOpenError: the library is missing or does not open.
+            DeviceError: it does not answer how many cards there are.
+        """
         count = await self._count()
         known: dict[int, Card] = {}
         left_out: list[LeftOutCard] = []
@@ -105,6 +144,11 @@ class IsolatedSource:
         return CardReport(cards=tuple(cards), left_out=tuple(left_out), driver=self._opened.driver)
 
     async def health(self, card: Card) -> HealthReading:
+        """Look at one card; a call that hangs or crashes is this card's sickness.
+
+        Raises:
+            LibraryNotOpenError: the library cannot be opened again, which says nothing of this card.
+        """
         slot = self._slot(card)
         if slot is None:
             return HealthReading(healthy=False, reason="the library no longer lists the card", lost=True)
@@ -124,6 +168,11 @@ class IsolatedSource:
         return reading
 
     async def use(self, card: Card) -> CardUse:
+        """Read what a card is doing, within ``plausible``'s bounds.
+
+        Raises:
+            DeviceError: the card is not listed, rests, or the library did not answer.
+        """
         slot = self._slot(card)
         if slot is None:
             raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
@@ -133,6 +182,7 @@ class IsolatedSource:
         return believed_use(await self._ask_card(slot, Request(Operation.USE, slot), CardUse))
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        """The nearest connection of two cards; None where one is not listed or the machine does not say."""
         slots = (self._slot(card_a), self._slot(card_b))
         if slots[0] is None or slots[1] is None:
             return None
@@ -140,6 +190,7 @@ class IsolatedSource:
         return linked.level
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """Wait ``timeout_s`` seconds for an event; also where the library has none or rests."""
         now_s = self._clock()
         can_wait = self._worker is not None and self._has_events
         if can_wait and self._waits.blocked_by(_EVENTS, now_s) is None:
@@ -158,6 +209,7 @@ class IsolatedSource:
         return None
 
     async def close(self) -> None:
+        """End the worker for good: later calls raise ``LibraryNotOpenError``."""
         self._closed = True
         await self._stop()
 

@@ -15,7 +15,7 @@ from gcushare.cards.errors import LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import HealthEvent, LinkLevel
 from gcushare.core.cards import Card, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
-from gcushare.wire.foreign import Int, JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder, Int
 
 HEADER = struct.Struct("!I")
 MAX_FRAME_BYTES = 1 << 20
@@ -59,10 +59,14 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Noticed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to EVENT."""
+
     event: HealthEvent | None = None
 
 
 class Linked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to LINK."""
+
     level: LinkLevel | None = None
 
 
@@ -86,16 +90,18 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: Failure | None = None
 
 
-REQUEST = JsonDoor(Request, "a request to a worker", limit_bytes=MAX_FRAME_BYTES)
-ANSWER = JsonDoor(Answer, "a worker's answer", limit_bytes=MAX_FRAME_BYTES)
+REQUEST = BoundedJsonDecoder(Request, "a request to a worker", limit_bytes=MAX_FRAME_BYTES)
+ANSWER = BoundedJsonDecoder(Answer, "a worker's answer", limit_bytes=MAX_FRAME_BYTES)
 
 
 def encode_frame(message: msgspec.Struct) -> bytes:
+    """Write a message with its length before it."""
     body = msgspec.json.encode(message)
     return HEADER.pack(len(body)) + body
 
 
 def encode_result(result: object) -> bytes:
+    """Write a result as an answer."""
     return encode_frame(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
 
 
@@ -129,6 +135,11 @@ def decode_length(header: bytes) -> int:
 
 
 def decode_request(body: bytes) -> Request:
+    """Read a request.
+
+    Raises:
+        RemoteContractError: it is none.
+    """
     return REQUEST.read(body)
 
 
@@ -142,7 +153,7 @@ def decode_answer(body: bytes, result_type: type[T]) -> T:
     try:
         answer = ANSWER.read(body)
         if answer.failure is None:
-            return JsonDoor(result_type, "a result", limit_bytes=MAX_FRAME_BYTES).read(answer.result)
+            return BoundedJsonDecoder(result_type, "a result", limit_bytes=MAX_FRAME_BYTES).read(answer.result)
     except RemoteContractError as error:
         raise RemoteContractError(f"worker answered {body[:100]!r}: {error}") from error
     raise _raised(answer.failure)

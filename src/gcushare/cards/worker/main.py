@@ -41,6 +41,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the worker until its parent closes the socket; returns the exit code."""
     arguments = _parse_arguments(argv)
     if not _die_with_parent(arguments.parent):
         return 0

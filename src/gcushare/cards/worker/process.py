@@ -62,6 +62,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
+        """The process id."""
         return self._process.pid
 
     async def open(self, timeout_s: float) -> Opened:

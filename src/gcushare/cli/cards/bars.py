@@ -1,6 +1,6 @@
 """Bars of characters: a card's units with a part for each pod, and memory in use. Pure.
 
-Parts can be told apart without colours too: each begins with its pod's letter, and their fills alternate.
+Parts are distinct without colours too: each begins with its pod's letter, and their fills alternate.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def granted_bar(parts: Sequence[BarSegment], total: int, width: int) -> Text:
 
 
 def used_bar(used: int | None, total: int, width: int) -> Text:
-    """Draw how much is in use, to an eighth of a column; None, which nobody tells, does not look like nothing."""
+    """Draw how much is in use, to an eighth of a column; None, which is unknown, does not look like nothing."""
     if used is None:
         return Text(_UNKNOWN * width, "bright_black")
     eighths = min(width * 8, used * width * 8 // total) if total else 0

@@ -33,6 +33,7 @@ from gcushare.cli.cards.view import (
     granted_bytes,
     unit_of,
 )
+from gcushare.cli.terminal.amounts import counted
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.nodes import CardMode
 from gcushare.core.units import MemoryUnit
@@ -104,8 +105,8 @@ def _header(view: NodeView, unit: MemoryUnit | None) -> list[Text]:
         parts.append(Text(f"unit {clean(view.unit)}"))
     if SERVES_WHOLE in view.modes:
         parts.append(Text("memory and whole cards" if SERVES_MEMORY in view.modes else "whole cards only"))
-    told_by = f"plugin {view.version}" if view.source is Source.PLUGIN else "read from the library"
-    parts.append(Text(f"{clean(told_by)}, {clean(view.origin)}", "dim"))
+    read_by = f"plugin {view.version}" if view.source is Source.PLUGIN else "read from the library"
+    parts.append(Text(f"{clean(read_by)}, {clean(view.origin)}", "dim"))
     return parts
 
 
@@ -223,7 +224,7 @@ def _cut(row: Text, width: int) -> list[Text]:
 def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[str, str]]:
     """A node's cards in one line: how many of what, how much is granted and in use; each part with its style."""
     cards = view.cards
-    yield _count(len(cards), "card"), ""
+    yield counted(len(cards), "card"), ""
     for word, style, count in (
         ("sick", "bold red", sum(not card.healthy for card in cards)),
         ("cordoned", "yellow", sum(card.cordoned for card in cards)),
@@ -241,8 +242,4 @@ def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[st
     if used:
         yield f"used {show_bytes(sum(used), unit)}", ""
     if view.pods_known:
-        yield _count(len({holder.uid for card in cards for holder in card.holders}), "pod"), ""
-
-
-def _count(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+        yield counted(len({holder.uid for card in cards for holder in card.holders}), "pod"), ""

@@ -93,11 +93,13 @@ def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:
         words.append("not admitted yet")
     elif holder.state is HolderState.UNCONFIRMED:
         words.append("not confirmed by the kubelet yet")
+    if holder.over_since:
+        words.append(f"over its grant since {holder.over_since}")
     return "; ".join(words)
 
 
 def describe_use(holder: HolderView, granted_bytes: int | None, unit: MemoryUnit | None) -> tuple[str, bool]:
-    """What a pod uses, and whether that is more than it was granted; empty where nobody tells."""
+    """What a pod uses, and whether that is more than it was granted; empty where that is unknown."""
     if holder.used_bytes is None:
         return "", False
     used = f"used {show_bytes(holder.used_bytes, unit)}"

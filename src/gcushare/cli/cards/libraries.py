@@ -7,21 +7,18 @@ import socket
 from dataclasses import dataclass, field, replace
 
 from gcushare.cards.errors import NoSourceError
+from gcushare.cards.libraries import VENDOR_OF_LIBRARY
 from gcushare.cards.ports import CardReport, CardSource, HealthReading
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cli.cards.view import CardView, NodeView, ProcessView, Source
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import DeviceError
-from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.documents.node_status import LeftOutStatus
-
-_KINDS = {"efml": ENFLAME.name, "nvml": ALIYUN.name}
-"""Whose pods would use the cards of a library."""
 
 
 @dataclass(slots=True)
 class Libraries:
-    """One library, or with ``auto`` every one that has cards here; opened at the first look, kept until ``aclose``."""
+    """One library, or with ``auto`` every one that has cards here; opened when first asked, kept until ``aclose``."""
 
     options: SourceOptions
     node: str = field(default_factory=lambda: socket.gethostname().lower())
@@ -48,7 +45,7 @@ class Libraries:
 
     def _open(self) -> None:
         if not self._sources:
-            names = list(_KINDS) if self.options.cards == "auto" else [self.options.cards]
+            names = list(VENDOR_OF_LIBRARY) if self.options.cards == "auto" else [self.options.cards]
             self._sources = {name: open_source(replace(self.options, cards=name)) for name in names}
 
     async def _look(self, name: str, source: CardSource, note: str) -> NodeView | str:
@@ -58,8 +55,10 @@ class Libraries:
             return f"{name}: {error}"
         if not report.cards and not report.left_out:
             return f"{name}: it lists no cards"
+        vendor = VENDOR_OF_LIBRARY.get(name)
         cards = [await _look_at(source, card) for card in report.cards]
-        return self._view(report, tuple(cards), vendor=_KINDS.get(name, ""), origin=source.name, note=note)
+        whose = vendor.name if vendor is not None else ""
+        return self._view(report, tuple(cards), vendor=whose, origin=source.name, note=note)
 
     def _view(
         self, report: CardReport, cards: tuple[CardView, ...], *, vendor: str, origin: str, note: str

@@ -1,4 +1,4 @@
-"""What ``gcushare cards`` can be told."""
+"""What ``gcushare cards`` takes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gcushare._version import __version__
+from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -40,7 +41,7 @@ class HereSettings:
         help=f"Ask the plugins here and nothing else. Empty asks {DEFAULT_PLUGIN}, then the vendors' libraries.",
     )
     tls_ca_file: Path | None = setting(
-        _file("the system's; at a loopback address anybody is believed"),
+        _file("the system's; at a loopback address any is accepted"),
         default=None,
         help="Certificate authorities in PEM that vouch for https plugins.",
     )
@@ -54,13 +55,16 @@ class HereSettings:
         _file("none is shown"), default=None, env="GCUSHARE_CARDS_TLS_KEY_FILE", help="Its private key in PEM."
     )
     cards: str | None = setting(
-        parsers.optional(parsers.text("SOURCE", accepted="auto, efml, nvml or simulated:FILE"), AUTO),
+        parsers.optional(parsers.text("SOURCE", accepted=" or ".join(SOURCES)), AUTO),
         default=None,
         env="GCUSHARE_CARDS_SOURCE",  # GCUSHARE_CARDS is the plugin's
         help="Ask no plugin but this library, which knows no pods; with --plugin too, only where none answers.",
     )
-    efml_library: Path | None = setting(_file("the usual places"), default=None, help="Enflame's management library.")
-    nvml_library: Path | None = setting(_file("the usual places"), default=None, help="NVIDIA's management library.")
+    card_library: tuple[str, ...] = setting(
+        parsers.comma_list(parsers.text("NAME=FILE", accepted=" or ".join(LIBRARY_FORMS))),
+        default=(),
+        help="A vendor's management library that is not in the usual places, such as efml=/opt/libefml.so.",
+    )
 
     def find_conflicts(self) -> Iterator[str]:
         """Addresses have a scheme and a host; a certificate has a key."""
@@ -88,9 +92,9 @@ class CardsSettings:
         help="table for people, wide with serial numbers, slots and pods' uids, json with everything.",
     )
     watch: bool = setting(
-        parsers.boolean(), default=False, short="-w", help="Look again and again until interrupted (Ctrl-C)."
+        parsers.boolean(), default=False, short="-w", help="Read again and again until interrupted (Ctrl-C)."
     )
-    interval: float = setting(parsers.duration_s(0.2, 3600), default=1.0, help="With --watch: between two looks.")
+    interval: float = setting(parsers.duration_s(0.2, 3600), default=1.0, help="With --watch: between two readings.")
     color: bool | None = setting(
         parsers.maybe_boolean(),
         default=None,

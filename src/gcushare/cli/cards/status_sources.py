@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
 from gcushare.cli.cards.view import CardsView, NodeView, process_ids, view_status
-from gcushare.cluster.plugin_pods import fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.endpoints import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
-from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import (
     DeviceError,
@@ -38,7 +38,7 @@ class CardsSource(Protocol):
         """Look once.
 
         Raises:
-            GcushareError: nobody answers at all; whoever alone is silent stands in the failures.
+            GcushareError: none answers at all; where only some do not, they stand in the failures.
         """
 
 
@@ -72,19 +72,21 @@ class AddressSource:
                 raise silence from None
 
     async def _ask(self, url: str) -> NodeStatus:
-        # A plugin's certificate names a service: nobody but a program of this machine can answer at its loopback.
+        # A plugin's certificate names a service: only a program of this machine can answer at its loopback.
         is_believed = self.tls.ca_file is None and _is_loopback(url)
         return await fetch_status(url, replace(self.tls, trusts_any=is_believed), _ELSEWHERE)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSource:
-    """Plugins, and where none answers the libraries, which know no pods."""
+    """Plugins, and where none answers, or none is to be asked, the libraries, which know no pods."""
 
-    plugins: AddressSource
+    plugins: AddressSource | None
     library: LibraryViews
 
     async def fetch(self) -> CardsView:
+        if self.plugins is None:
+            return CardsView(nodes=await self.library.views("--cards asks no plugin"), failures={})
         try:
             return await self.plugins.fetch()
         except (RetryableError, RemoteContractError) as silence:
@@ -92,16 +94,6 @@ class LocalSource:
                 return CardsView(nodes=await self.library.views(str(silence)), failures={})
             except DeviceError as error:
                 raise RetryableError(f"{silence}; nor does a library here show cards: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class LibrarySource:
-    """The libraries because they were asked for."""
-
-    library: LibraryViews
-
-    async def fetch(self) -> CardsView:
-        return CardsView(nodes=await self.library.views("--cards asks no plugin"), failures={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,7 @@ class NodeSource:
     proc: Path = PROC
 
     async def fetch(self) -> CardsView:
-        """Find the plugins of now, for they may be replaced while somebody watches, and ask all of them."""
+        """Find the plugins of now, for they may be replaced during a watch, and ask all of them."""
         pods = await list_plugin_pods(self.api, self.place, node=self.node)
         if not pods:
             raise await self._explain_absence()

@@ -1,4 +1,4 @@
-"""What is known of a node's cards, whoever told it: at once the document of ``-o json``. Pure."""
+"""What is known of a node's cards, from whichever source: at once the document of ``-o json``. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DOCUMENT_VERSION = 1
 
 
 class Source(enum.Enum):
-    """Who told it."""
+    """Where it was read."""
 
     PLUGIN = "plugin"
     LIBRARY = "library"
@@ -54,8 +54,9 @@ class ProcessView(_ViewStruct, frozen=True):
 class HolderView(_ViewStruct, frozen=True):
     """A pod on one card: units of it by container; ``units`` are all of the card's where it is ``whole``.
 
-    ``used_bytes`` is what its processes use of the card, null where nobody tells whose the card's processes are. A pod
-    that uses a card without holding it has 0 units.
+    ``used_bytes`` is what its processes use of the card, null where it is unknown whose the card's processes are. A pod
+    that uses a card without holding it has 0 units. ``over_since``: since when its node reports it as over its grant,
+    "" where it does not.
     """
 
     pod: str
@@ -66,10 +67,11 @@ class HolderView(_ViewStruct, frozen=True):
     containers: dict[str, int]
     processes: tuple[ProcessView, ...]
     used_bytes: int | None
+    over_since: str
 
 
 class CardView(_ViewStruct, frozen=True):
-    """One card. What its library does not tell is null; ``processes`` are those of which no pod is known."""
+    """One card. What its library does not report is null; ``processes`` are those of which no pod is known."""
 
     index: int
     uuid: str
@@ -105,7 +107,7 @@ class WaitingView(_ViewStruct, frozen=True):
 class NodeView(_ViewStruct, frozen=True):
     """One vendor's cards of one node.
 
-    ``pods_known`` is false where a library told of them, which knows no pods; ``note`` says why it was asked.
+    ``pods_known`` is false where they were read from a library, which knows no pods; ``note`` says why it was asked.
     """
 
     node: str
@@ -138,7 +140,7 @@ Owners = Mapping[int, str]
 
 
 def unit_of(view: NodeView) -> MemoryUnit | None:
-    """The unit that a node counts in; None where nobody tells, or a newer plugin has one that is not known here."""
+    """The unit that a node counts in; None where it is unknown, or a newer plugin has one that is not known here."""
     try:
         return parse_memory_unit(view.unit) if view.unit is not None else None
     except ConfigError:
@@ -215,7 +217,7 @@ def _card(card: CardStatus, pods: Sequence[PodStatus], owners: Owners) -> CardVi
 
 
 def _mode(reported: str, holders: Sequence[HolderView]) -> CardMode:
-    """The mode that the plugin tells, else what its pods make of the card; an older plugin grants no whole cards."""
+    """The mode that the plugin reports, else what its pods make of the card; an older plugin grants no whole cards."""
     found = next((mode for mode in CardMode if mode.value == reported), None)
     return found or (CardMode.SHARED if holders else CardMode.FREE)
 
@@ -225,6 +227,7 @@ def _holder(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) 
     # Containers of a pod that use each other's ids after one another add up to more than the pod holds.
     kept = split_over_cards(pod.units, cards).get(card.index, 0) if cards else 0
     has_whole = pod.whole and card.index in cards
+    over = (pod.over_use or {}).get(card.index)
     return HolderView(
         pod=pod.pod,
         uid=pod.uid,
@@ -238,11 +241,12 @@ def _holder(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) 
         },
         processes=tuple(processes),
         used_bytes=_used(pod, card, processes),
+        over_since=over.since if over is not None else "",
     )
 
 
 def _used(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) -> int | None:
-    """What the plugin tells, else the sum of the pod's processes that were found: none found may be unseen."""
+    """What the plugin reports, else the sum of the pod's processes that were found: none found may be unseen."""
     if pod.used_by_card is not None:
         return pod.used_by_card.get(card.index)
     return sum(process.bytes for process in processes) if processes else None
@@ -255,5 +259,5 @@ def _state(pod: PodStatus) -> HolderState:
 
 
 def _cards_of(pod: PodStatus) -> tuple[int, ...]:
-    """The pod's cards; an older plugin tells them in two other places."""
+    """The pod's cards; an older plugin reports them in two other places."""
     return pod.cards or tuple(sorted(pod.held_by_card)) or pod.recorded_cards or ()

@@ -8,179 +8,167 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from gcushare.cli.completion.arguments import Grammar, Kind, Word, spell_out, take_command
-from gcushare.cli.inspect.help_text import SETTINGS, SUMMARIES, Names
+from gcushare.cli.inspect.help_text import COMMANDS, Names, programs
 from gcushare.cli.inspect.options import Shell
 from gcushare.cluster.connection import sources_of
-from gcushare.cluster.reading import Scope, read_nodes, read_pods
+from gcushare.cluster.reading import Scope, list_nodes, list_pods, no_progress
 from gcushare.cluster.settings import ClusterFlags
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, load_config
-from gcushare.kube.connection.kubeconfig import Kubeconfig, read_kubeconfig
+from gcushare.kube.connection.kubeconfig import read_kubeconfig
 from gcushare.kube.resources import NAMESPACES
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings.declare import Program, Spec, list_specs
 from gcushare.runtime.settings.loading import load_settings
 
-_Read = Callable[[KubeClient], Awaitable[tuple[tuple[str, str], ...]]]
+Words = list[tuple[str, str]]
+"""Candidates with their descriptions."""
 
 _PATIENCE_S = 3.0
 """A shell that hangs for longer is worse than one that completes nothing."""
 
-FILES = 0
-ERROR = 1
-NO_FILES = 4
+FILES, ERROR, NO_FILES = 0, 1, 4
+"""Of cobra's directives: let the shell complete files; an error; nothing else than what was listed."""
 _FILE_FLAGS = frozenset(
     {"--kubeconfig", "--certificate-authority", "--client-certificate", "--client-key", "--config-file"}
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What may stand next: words with their descriptions, and cobra's directive."""
-
-    words: tuple[tuple[str, str], ...] = ()
-    directive: int = NO_FILES
-
-    def lines(self, begun: str) -> str:
-        """Write those that go on from what was typed."""
-        found = (f"{word}\t{text}\n" if text else f"{word}\n" for word, text in self.words if word.startswith(begun))
-        return f"{''.join(found)}:{self.directive}\n"
-
-
 def complete(names: Names, around: Surroundings) -> int:
-    """Print what may stand next; an error is told on stderr, which shells hide, and completes nothing."""
+    """Print what may stand next; an error goes to stderr, which shells hide, and completes nothing."""
     *before, begun = around.argv or ("",)
+    flag, equals, _ = begun.partition("=")
+    is_joined = bool(equals) and begun.startswith("--")
     try:
-        found = find_candidates(names, spell_out(before), begun, around)
+        words, directive = _Line(names, around, before).candidates([flag] if is_joined else [], begun)
     except GcushareError as error:
         around.stderr.write(f"error: {error}\n")
-        found = Candidates(directive=ERROR)
-    flag, equals, _ = begun.partition("=")
-    if equals and begun.startswith("--"):
-        found = Candidates(tuple((f"{flag}={word}", text) for word, text in found.words), found.directive)
-    around.stdout.write(found.lines(begun))
+        words, directive = [], ERROR
+    for word, text in words:
+        whole = f"{flag}={word}" if is_joined else word
+        if whole.startswith(begun):
+            around.stdout.write(f"{whole}\t{text}\n" if text else f"{whole}\n")
+    around.stdout.write(f":{directive}\n")
     return DONE
 
 
-def find_candidates(names: Names, before: Sequence[str], begun: str, around: Surroundings) -> Candidates:
-    """Find what may stand after ``before``, where ``begun`` is typed already."""
-    everything = Grammar.of(spec for cls in SETTINGS.values() for spec in list_specs(cls))
-    command, _ = take_command(everything.read(before), SETTINGS)
-    specs = list_specs(SETTINGS[command])
-    grammar = Grammar.of(specs)
-    words = grammar.read(before)
-    is_value = bool(words) and words[-1].kind is Kind.FLAG
-    known = _ClusterNames(names, around, words[:-1] if is_value else words)
-    if is_value:
-        return _values(words[-1].flag, specs, known)
-    if begun.startswith("--") and "=" in begun:
-        return _values(grammar.names.get(begun.partition("=")[0], ""), specs, known)
-    if begun.startswith("-"):
-        return Candidates(tuple(_flags(specs)))
-    is_first = command == "" and not any(word.kind is Kind.BARE for word in words)
-    given = sum(word.kind is Kind.BARE for word in words) - (command != "")
-    if given:
-        return Candidates()
-    if command == "completion":
-        return Candidates(tuple((shell.value, "") for shell in Shell))
-    if command == "explain":
-        return Candidates(known.pods())
-    nodes = known.nodes()
-    return Candidates((*SUMMARIES.items(), *nodes) if is_first else nodes)
+class _Line:
+    """The words before the one that is typed: the command, the flags with their values, the arguments."""
 
-
-def _flags(specs: Sequence[Spec]) -> list[tuple[str, str]]:
-    found = [(spec.flag, spec.declared.help.split(".")[0].split(";")[0]) for spec in specs if not spec.is_argument]
-    return [*found, ("--help", "Print the manual")]
-
-
-def _values(flag: str, specs: Sequence[Spec], known: _ClusterNames) -> Candidates:
-    """What a flag may be given."""
-    if flag in _FILE_FLAGS:
-        return Candidates(directive=FILES)
-    match flag:
-        case "--namespace" | "--plugin-namespace":
-            return Candidates(known.namespaces())
-        case "--context":
-            return Candidates(tuple((name, "") for name in known.kubeconfig().contexts))
-        case "--cluster":
-            return Candidates(tuple((name, "") for name in known.kubeconfig().clusters))
-        case "--user":
-            return Candidates(tuple((name, "") for name in known.kubeconfig().users))
-    spec = next((each for each in specs if each.flag == flag), None)
-    return Candidates(tuple((word, "") for word in spec.parser.choices) if spec is not None else ())
-
-
-class _ClusterNames:
-    """Names in the cluster that the words so far choose."""
-
-    def __init__(self, names: Names, around: Surroundings, words: Sequence[Word]) -> None:
-        self._names = names
+    def __init__(self, names: Names, around: Surroundings, before: Sequence[str]) -> None:
+        self._vendor = names.vendor
         self._environ = dict(around.environ)
-        self._words = words
+        self.command = before[0] if before and before[0] in COMMANDS else ""
+        self.specs = list_specs(programs(names)[self.command].settings)
+        self._flag_of: dict[str, Spec] = {}
+        for spec in self.specs:
+            if not spec.is_argument:
+                self._flag_of |= dict.fromkeys(spec.words, spec)
+        self.arguments = 0
+        self.awaited = ""
+        self._values: dict[str, str] = {}
+        for word in before[bool(self.command) :]:
+            self._read(word)
+
+    def _read(self, word: str) -> None:
+        name, equals, value = word.partition("=")
+        spec = self._flag_of.get(name if name.startswith("--") else word[:2])
+        if self.awaited:
+            self._values[self.awaited], self.awaited = word, ""
+        elif not word.startswith("-"):
+            self.arguments += 1
+        elif spec is not None and not spec.parser.is_switch:
+            joined = value if name.startswith("--") else word[2:]
+            if equals or joined:
+                self._values[spec.flag] = joined
+            else:
+                self.awaited = spec.flag
+        elif name == "--config-file" and not equals:
+            self.awaited = name
+
+    def candidates(self, flag: Sequence[str], begun: str) -> tuple[Words, int]:
+        """What may stand next, and the directive; ``flag`` is the one whose value is being typed in the same word."""
+        awaited = self.awaited or next(iter(flag), "")
+        if awaited in _FILE_FLAGS:
+            return [], FILES
+        if awaited:
+            return self._values_of(awaited), NO_FILES
+        if begun.startswith("-"):
+            flags = [each for each in self.specs if not each.is_argument]
+            found = [(each.flag, each.help.split(".")[0].split(";")[0]) for each in flags]
+            return [*found, ("--help", "Print the manual")], NO_FILES
+        if self.arguments:
+            return [], NO_FILES
+        if self.command == "completion":
+            return [(shell.value, "") for shell in Shell], NO_FILES
+        if self.command == "explain":
+            return self._pods(), NO_FILES
+        return [*(COMMANDS.items() if not self.command else ()), *self._nodes()], NO_FILES
+
+    def _values_of(self, flag: str) -> Words:
+        if flag in ("--namespace", "--plugin-namespace"):
+            return self._namespaces()
+        if flag in ("--context", "--cluster", "--user"):
+            sources = sources_of(self._flags(), self._environ)
+            listed = sources.environ.get("KUBECONFIG") or str(sources.home / ".kube" / "config")
+            known = read_kubeconfig([Path(each) for each in listed.split(":") if each])
+            contexts, clusters, users = list(known.contexts), list(known.clusters), list(known.users)
+            return [(name, "") for name in {"--context": contexts, "--cluster": clusters, "--user": users}[flag]]
+        spec = self._flag_of.get(flag)
+        return [(word, "") for word in spec.parser.choices] if spec is not None else []
+
+    def _flags(self) -> ClusterFlags:
+        """The cluster that the flags so far name."""
         known = {spec.flag for spec in list_specs(ClusterFlags)}
-        flags = [word.text for word in words if word.flag in known]
+        words = [f"{flag}={value}" for flag, value in self._values.items() if flag in known]
         program = Program(name="completion", summary="", version="", settings=ClusterFlags)
-        self._flags = load_settings(program, flags, self._environ, Path.read_text)
+        return load_settings(program, words, self._environ, Path.read_text)
 
-    def kubeconfig(self) -> Kubeconfig:
-        """The kubeconfig files, for the names in them."""
-        sources = sources_of(self._flags, self._environ)
-        listed = sources.environ.get("KUBECONFIG") or str(sources.home / ".kube" / "config")
-        return read_kubeconfig([Path(each) for each in listed.split(":") if each])
+    def _nodes(self) -> Words:
+        snapshot = ClusterSnapshot(self._vendor)
 
-    def nodes(self) -> tuple[tuple[str, str], ...]:
-        """Nodes with cards."""
+        async def read(api: KubeClient) -> Words:
+            snapshot.count(await list_nodes(api, Scope(), no_progress, snapshot.problems), ())
+            word = self._vendor.device_word
+            return [(node.name, f"{len(node.cards)} {word}") for node in snapshot.nodes_with_cards()]
 
-        async def read(api: KubeClient) -> tuple[tuple[str, str], ...]:
-            snapshot = ClusterSnapshot(self._names.vendor)
-            await read_nodes(api, snapshot, Scope(), _ignore)
-            word = self._names.vendor.device_word
-            return tuple((node.name, f"{len(node.cards)} {word}") for node in snapshot.nodes_with_cards())
+        return self._ask(read)
 
-        return asyncio.run(self._ask(read))
-
-    def pods(self) -> tuple[tuple[str, str], ...]:
+    def _pods(self) -> Words:
         """Pods that ask for cards: by name in the namespace of the flags, or else the context's."""
-        given = next((w.text for w in self._words if w.flag == "--namespace" and w.kind is Kind.VALUE), None)
+        snapshot, given = ClusterSnapshot(self._vendor), self._values.get("--namespace")
 
-        async def read(api: KubeClient) -> tuple[tuple[str, str], ...]:
-            snapshot = ClusterSnapshot(self._names.vendor)
-            await read_pods(api, snapshot, Scope(), _ignore)
+        async def read(api: KubeClient) -> Words:
+            snapshot.count((), await list_pods(api, self._vendor, Scope(), no_progress, snapshot.problems))
             namespace = given or api.config.namespace
-            return tuple(
+            return [
                 (facts.ref.name if facts.ref.namespace == namespace else str(facts.ref), facts.node or "waits")
                 for facts in sorted(snapshot.pods.values(), key=lambda each: str(each.ref))
                 if given is None or facts.ref.namespace == given
-            )
+            ]
 
-        return asyncio.run(self._ask(read))
+        return self._ask(read)
 
-    def namespaces(self) -> tuple[tuple[str, str], ...]:
-        """Every namespace."""
+    def _namespaces(self) -> Words:
+        async def read(api: KubeClient) -> Words:
+            return [(str(each["metadata"]["name"]), "") for each in await api.list_all(NAMESPACES)]
 
-        async def read(api: KubeClient) -> tuple[tuple[str, str], ...]:
-            found = await api.list_all(NAMESPACES)
-            return tuple((str(each["metadata"]["name"]), "") for each in found)
+        return self._ask(read)
 
-        return asyncio.run(self._ask(read))
-
-    async def _ask(self, read: _Read) -> tuple[tuple[str, str], ...]:
+    def _ask(self, read: Callable[[KubeClient], Awaitable[Words]]) -> Words:
         limits = Limits(request_s=_PATIENCE_S, list_page_s=_PATIENCE_S, connect_s=_PATIENCE_S)
-        config = load_config(sources_of(self._flags, self._environ))
-        try:
-            async with asyncio.timeout(_PATIENCE_S), KubeClient(config, limits=limits) as api:
-                return await read(api)
-        except TimeoutError:
-            raise ConfigError(f"the API server did not answer within {_PATIENCE_S:g}s") from None
+        config = load_config(sources_of(self._flags(), self._environ))
 
+        async def ask() -> Words:
+            try:
+                async with asyncio.timeout(_PATIENCE_S), KubeClient(config, limits=limits) as api:
+                    return await read(api)
+            except TimeoutError:
+                raise ConfigError(f"the API server did not answer within {_PATIENCE_S:g}s") from None
 
-def _ignore(what: str, count: int) -> None:
-    """Nobody waits for the progress of a completion."""
+        return asyncio.run(ask())

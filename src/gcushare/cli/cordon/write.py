@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
+from gcushare.cli.cordon.settings import CordonSettings
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RetryableError
-from gcushare.kube.client import KubeClient
-from gcushare.kube.patches import Precondition, annotations_patch
-from gcushare.kube.resources import NODES
+from gcushare.kube.patches import Patch, Precondition, annotations_patch
+from gcushare.kube.resources import NODES, Resource
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
-from gcushare.runtime.settings.groups import KubeSettings
-from gcushare.wire.objects import ObjectMeta
+from gcushare.vendors import VENDORS_BY_NAME
 
 ATTEMPTS = 5
 """A busy Node is written every few seconds, so five collisions in a row do not happen by chance."""
 
 
-class NodePort(Protocol):
-    """The Node objects, as far as a cordon needs them."""
+class NodeClient(Protocol):
+    """What a cordon needs of ``KubeClient``."""
 
-    async def fetch_metadata(self, node: str) -> ObjectMeta: ...
+    async def get(self, resource: Resource[Any], name: str) -> Any: ...
 
-    async def patch_annotations(self, seen: ObjectMeta, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations, or raise ConflictError where the Node is no longer the one that was seen."""
-        ...
+    async def patch(self, resource: Resource[Any], name: str, patch: Patch) -> Any: ...
 
 
-class ApiNodes:
-    """The Nodes of a cluster: a ``NodePort``."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def fetch_metadata(self, node: str) -> ObjectMeta:
-        """Read a Node's metadata."""
-        return (await self._client.get(NODES, node)).metadata
-
-    async def patch_annotations(self, seen: ObjectMeta, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations of exactly the Node that was seen."""
-        patch = annotations_patch(annotations, Precondition(seen.uid or None, seen.resource_version))
-        await self._client.patch(NODES, seen.name, patch)
-
-
-async def set_cordon(request: CordonRequest, nodes: NodePort) -> str:
-    """Carry a request out; returns what is so now. Repeatable.
+async def set_cordon(request: CordonRequest, client: NodeClient) -> str:
+    """Carry a request out; returns the resulting state in words. Repeatable.
 
     Raises:
         Refused, RemoteContractError: as ``decide_annotation``; or there is no such node.
@@ -57,26 +37,38 @@ async def set_cordon(request: CordonRequest, nodes: NodePort) -> str:
     """
     for _ in range(ATTEMPTS):
         try:
-            seen = await nodes.fetch_metadata(request.node)
+            meta = (await client.get(NODES, request.node)).metadata
         except NotFoundError as error:
             raise Refused(f"there is no node {request.node!r}; `kubectl get nodes` lists them") from error
-        change = decide_annotation(request, seen.annotations)
+        change = decide_annotation(request, meta.annotations)
         if not change.is_change:
             return change.message
+        unchanged = Precondition(meta.uid or None, meta.resource_version)
         try:
-            await nodes.patch_annotations(seen, {change.annotation: change.value})
+            await client.patch(NODES, meta.name, annotations_patch({change.annotation: change.value}, unchanged))
         except ConflictError:
             continue
         return change.message
     raise RetryableError(f"node {request.node} was changed by others {ATTEMPTS} times in a row; nothing was written")
 
 
-def run(request: CordonRequest, kube: KubeSettings, around: Surroundings) -> int:
-    """Carry a request out on the cluster of the settings and print what is so now; returns the exit code."""
+def cordon(settings: CordonSettings, around: Surroundings) -> int:
+    """Run ``gcushare cordon-card``; returns the exit code."""
+    return _run(settings, around, is_cordon=True)
+
+
+def uncordon(settings: CordonSettings, around: Surroundings) -> int:
+    """Run ``gcushare uncordon-card``; returns the exit code."""
+    return _run(settings, around, is_cordon=False)
+
+
+def _run(settings: CordonSettings, around: Surroundings, *, is_cordon: bool) -> int:
+    vendor = VENDORS_BY_NAME[settings.vendor] if settings.vendor is not None else None
+    request = CordonRequest(settings.node, settings.card.strip(), is_cordon, vendor)
 
     async def work() -> str:
-        async with open_cluster(kube, around.environ, program="gcushare-cordon-card") as client:
-            return await set_cordon(request, ApiNodes(client))
+        async with open_cluster(settings.kube, around.environ, program="gcushare-cordon-card") as client:
+            return await set_cordon(request, client)
 
     around.stdout.write(f"{asyncio.run(work())}\n")
     return DONE

@@ -1,1 +1,4 @@
-"""``gcushare defragment``: which fewest pods, placed elsewhere, would make room for a request. It only reads."""
+"""``gcushare defragment``: which fewest pods, placed elsewhere, would make room for a request, and moving them.
+
+Only ``execute`` changes a cluster, through the Eviction API.
+"""

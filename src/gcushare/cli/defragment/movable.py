@@ -24,15 +24,15 @@ _BOUND_TO_ITS_NODE = ("DaemonSet", "Node")
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class MovablePods:
     """Requests by uid of pods that may be moved, and how many may not, by reason."""
 
     movable: Mapping[str, CardRequest]
     kept: Mapping[str, int]
 
 
-def sort_pods(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> Sorted:
-    """Sort bound pods that hold cards; ``most_priority`` is the highest that may be moved."""
+def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> MovablePods:
+    """Tell bound pods that may be moved from others; ``most_priority`` is the highest that may be moved."""
     movable: dict[str, CardRequest] = {}
     kept: dict[str, int] = {}
     for pod in pods:
@@ -50,7 +50,7 @@ def sort_pods(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> Sor
             kept[reason] = kept.get(reason, 0) + 1
         else:
             movable[pod.metadata.uid] = request.cards
-    return Sorted(movable, dict(sorted(kept.items())))
+    return MovablePods(movable, dict(sorted(kept.items())))
 
 
 def _reason_to_stay(pod: Pod, most_priority: int) -> str:

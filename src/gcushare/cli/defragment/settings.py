@@ -1,4 +1,4 @@
-"""What ``gcushare defragment`` can be told."""
+"""What ``gcushare defragment`` takes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,10 @@ from gcushare.core.requests import CardRequest
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
 DEFRAGMENT = "gcushare defragment"
-NO_ROOM = 3
-
-
-class VendorName(enum.Enum):
-    """Whose cards."""
-
-    ENFLAME = ENFLAME.name
-    ALIYUN = ALIYUN.name
+NO_ROOM, STOPPED = 3, 4
 
 
 class Output(enum.Enum):
@@ -34,44 +27,66 @@ class Output(enum.Enum):
 class DefragmentSettings:
     """Room."""
 
-    wanted: int = setting(
+    for_: int = setting(
         parsers.integer(1, 1 << 40),
         default=1,
+        env="GCUSHARE_DEFRAGMENT_FOR",
         help="Memory units that are needed on one card, or with --whole the number of cards that are needed whole.",
     )
     whole: bool = setting(parsers.boolean(), default=False, help="Whole cards of one node are needed.")
-    vendor: VendorName = setting(parsers.choice(VendorName), default=VendorName.ENFLAME, help="Whose cards.")
+    vendor: str = setting(parsers.one_of(*VENDORS_BY_NAME), default=VENDORS[0].name, help="Whose cards.")
     most_priority: int = setting(
         parsers.integer(-(2**31), 2**31 - 1),
         default=0,
         help="The highest priority of pods that may be named; others stay where they are.",
+    )
+    execute: bool = setting(
+        parsers.boolean(),
+        default=False,
+        typed=True,
+        help="Carry the plan out, after a question: evict its pods one by one through the Eviction API, each once the "
+        "one before it runs again elsewhere.",
+    )
+    yes: bool = setting(
+        parsers.boolean(), default=False, typed=True, help="With --execute: do not ask, for unattended use."
+    )
+    patience: float = setting(
+        parsers.duration_s(1, 86_400),
+        default=300.0,
+        help="With --execute: how long a pod may take to end and run again, and how long a PodDisruptionBudget may "
+        "refuse, before the rest is left as it is.",
     )
     output: Output = setting(parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, or json.")
     kube: KubeSettings = group(KubeSettings)
 
     def request(self) -> CardRequest:
         """What room is made for."""
-        return CardRequest(0, self.wanted, whole=True) if self.whole else CardRequest(self.wanted)
+        return CardRequest(0, self.for_, whole=True) if self.whole else CardRequest(self.for_)
 
     def find_conflicts(self) -> Iterator[str]:
-        """No node has that many cards."""
-        if self.whole and self.wanted > 1024:
-            yield f"wanted {self.wanted} whole cards of one node: at most 1024 are looked for"
+        """No node has that many cards, and only --execute asks."""
+        if self.whole and self.for_ > 1024:
+            yield f"for {self.for_} whole cards of one node: at most 1024 are looked for"
+        if self.yes and not self.execute:
+            yield "yes answers the question of execute: add --execute"
 
 
 DEFRAGMENT_PROGRAM = Program(
     name=DEFRAGMENT,
     summary="Say which fewest pods, ended and placed again elsewhere, would make room for a request, and where each "
-    "would go. The plan was carried out on a copy of the ledger before it is shown. Nothing in the cluster is changed.",
+    "would go. The plan was carried out on a copy of the ledger before it is shown. Without --execute nothing in the "
+    "cluster is changed.",
     version=__version__,
     settings=DefragmentSettings,
     examples=(
-        (f"{DEFRAGMENT} --wanted 12", "room for 12 units on one card"),
-        (f"{DEFRAGMENT} --wanted 2 --whole", "two whole cards of one node"),
+        (f"{DEFRAGMENT} --for 12", "room for 12 units on one card"),
+        (f"{DEFRAGMENT} --for 2 --whole", "two whole cards of one node"),
+        (f"{DEFRAGMENT} --for 12 --execute", "evict the pods of the plan, one by one"),
     ),
     notes=f"Its own exit status: 0 where there is room or a plan, {NO_ROOM} where no pods that may be moved would make "
-    "room. Never named are pods without a controller, of a DaemonSet, with several cards, with a higher "
-    "priority, and those with cluster-autoscaler.kubernetes.io/safe-to-evict: 'false' or "
-    "descheduler.alpha.kubernetes.io/prefer-no-eviction: 'true'. Cards alone are looked at: whether kube-scheduler "
-    "agrees (CPU, taints, affinity), and whether a PodDisruptionBudget allows it, is not known here.",
+    f"room, {STOPPED} where --execute ended without room. Never named are pods without a controller, of a DaemonSet, "
+    "with several cards, with a higher priority, and those with cluster-autoscaler.kubernetes.io/safe-to-evict: "
+    "'false' or descheduler.alpha.kubernetes.io/prefer-no-eviction: 'true'. Cards alone are looked at: whether "
+    "kube-scheduler agrees (CPU, taints, affinity) is not known here. --execute needs the right to create "
+    "pods/eviction; a pod that a PodDisruptionBudget protects stays until the budget allows it.",
 )

@@ -6,12 +6,13 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from gcushare.cli.doctor.facts import Area, CertificateFacts, PolicyFacts
-from gcushare.cli.doctor.read import Reader
+from gcushare.cli.doctor.reader import Reader
 from gcushare.cli.doctor.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
@@ -19,7 +20,7 @@ from gcushare.cli.doctor.schedulers import (
     config_map_of,
     parse_extenders,
 )
-from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.programs import SeenPod
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end
@@ -82,6 +83,24 @@ async def _from_config_map(
     reader: Reader, facts: SchedulerFacts, namespace: str, place: tuple[str, str]
 ) -> SchedulerFacts:
     name, key = place
+    text = (await _config_map_data(reader, namespace, name)).get(key)
+    return facts if text is None else _from_text(facts, str(text), f"{CONFIG_MAP_WORD}{namespace}/{name}")
+
+
+def _from_text(facts: SchedulerFacts, text: str, source: str) -> SchedulerFacts:
+    try:
+        return replace(facts, source=source, extenders=parse_extenders(text))
+    except RemoteContractError as failure:
+        return replace(facts, source=source, problem=str(failure))
+
+
+async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeReport, ...]:
+    """Read what the config managers report of their nodes' schedulers."""
+    found = await asyncio.gather(*(_config_map_data(reader, each, CONFIG_MANAGER) for each in namespaces))
+    return tuple(report for data in found for report in decode_node_reports(data))
+
+
+async def _config_map_data(reader: Reader, namespace: str, name: str) -> JsonObject:
     empty: JsonObject = {}
     found = await reader.attempt(
         Area.CONFIG_MAPS,
@@ -89,37 +108,7 @@ async def _from_config_map(
         lambda: reader.client.get(CONFIG_MAPS, name, namespace=namespace),
         empty,
     )
-    text = _mapping(found.get("data")).get(key)
-    return facts if text is None else _from_text(facts, str(text), f"{CONFIG_MAP_WORD}{namespace}/{name}")
-
-
-def _from_text(facts: SchedulerFacts, text: str, source: str) -> SchedulerFacts:
-    try:
-        extenders = parse_extenders(text)
-    except RemoteContractError as failure:
-        return SchedulerFacts(
-            name=facts.name, node=facts.node, config_file=facts.config_file, source=source, problem=str(failure)
-        )
-    return SchedulerFacts(
-        name=facts.name, node=facts.node, config_file=facts.config_file, extenders=extenders, source=source
-    )
-
-
-async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeReport, ...]:
-    """Read what the config managers told of their nodes' schedulers."""
-    found = await asyncio.gather(*(_read_reports_of(reader, namespace) for namespace in namespaces))
-    return tuple(report for reports in found for report in reports)
-
-
-async def _read_reports_of(reader: Reader, namespace: str) -> list[NodeReport]:
-    empty: JsonObject = {}
-    found = await reader.attempt(
-        Area.CONFIG_MAPS,
-        f"get configmaps in namespace {namespace}",
-        lambda: reader.client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=namespace),
-        empty,
-    )
-    return decode_node_reports(_mapping(found.get("data")))
+    return _mapping(found.get("data"))
 
 
 async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[CertificateFacts, ...]:

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from gcushare.cli.doctor.checks.registry import examine
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding, Fix, worst
-from gcushare.cli.doctor.fix import Outcome, fixes_of, make
 from gcushare.cli.doctor.gather import gather
-from gcushare.cli.doctor.render import document, one_line, render_json, render_text
+from gcushare.cli.doctor.render import document, one_line, render_text
 from gcushare.cli.doctor.settings import EXIT_OF, DoctorSettings, Output
+from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
-from gcushare.core.errors import Refused
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
+from gcushare.kube.errors import InvalidError
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import Surroundings
 
 
-def run(settings: DoctorSettings, around: Surroundings, stdin: TextIO) -> int:
-    """Examine, and repair where asked to; returns the exit code.
+def run(settings: DoctorSettings, around: Surroundings, *, stdin: TextIO | None = None) -> int:
+    """Examine, and repair where asked to; returns the exit code. Without ``stdin`` the process's own is asked.
 
     Raises:
         GcushareError: the API server does not answer, or a repair failed.
     """
-    return asyncio.run(_Doctor(settings, around, stdin).run())
+    return asyncio.run(_Doctor(settings, around, stdin or sys.stdin).run())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +44,18 @@ class _Doctor:
     async def run(self) -> int:
         async with open_cluster(self.settings.kube, self.around.environ, program="gcushare-doctor") as client:
             facts, findings = await self._examine(client)
-            fixes = fixes_of(findings) if self.settings.fix else []
+            fixes = (
+                list(dict.fromkeys(each.fix for each in findings if each.fix is not None)) if self.settings.fix else []
+            )
             if not (fixes and self.settings.yes):
                 self._print(facts, findings, ())
             if not fixes or not self._is_agreed(fixes):
                 return EXIT_OF[worst(findings)]
-            outcomes = await make(client, fixes)
+            # One that fails stops none of the others.
+            failures = {fix: await _make(client, fix) for fix in fixes}
             facts, findings = await self._examine(client)
-        self._print(facts, findings, outcomes)
-        failed = [f"{each.fix}: {each.problem}" for each in outcomes if each.problem]
+        self._print(facts, findings, [fix for fix, failure in failures.items() if not failure])
+        failed = [f"{fix}: {failure}" for fix, failure in failures.items() if failure]
         if failed:
             raise Refused("; ".join(failed))
         return EXIT_OF[worst(findings)]
@@ -69,13 +76,34 @@ class _Doctor:
         self.around.stderr.flush()
         return self.stdin.readline().strip().lower() in ("y", "yes")
 
-    def _print(self, facts: Facts, findings: Sequence[Finding], outcomes: Sequence[Outcome]) -> None:
+    def _print(self, facts: Facts, findings: Sequence[Finding], made: Sequence[Fix]) -> None:
         stdout = self.around.stdout
-        made = [each.fix for each in outcomes if not each.problem]
         if self.settings.output is Output.JSON:
-            stdout.write(render_json(document(facts, findings, made)))
+            stdout.write(to_json(document(facts, findings, made)))
             return
         for fix in made:
             stdout.write(f"done: {one_line(str(fix))}\n")
         screen = Screen(self.around, self.settings.color)
         stdout.write(render_text(facts, findings, width=screen.text_width, color=screen.has_color))
+
+
+async def _make(client: KubeClient, fix: Fix) -> str:
+    """Make a change; returns why it was not made, empty where it was."""
+    try:
+        subresource = "status" if fix.field == "capacity" else None
+        await client.patch(NODES, fix.node, patch_of(fix), subresource=subresource)
+    except (ConflictError, InvalidError, NotFoundError) as failure:
+        return f"it has changed since it was looked at, and was left alone: {failure}"
+    except GcushareError as failure:
+        return str(failure)
+    return ""
+
+
+def patch_of(fix: Fix) -> Patch:
+    """A JSON patch that fails where the value is no longer the one that was seen."""
+    parts = ("status" if fix.field == "capacity" else "metadata", fix.field, fix.key)
+    path = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
+    change: dict[str, Any] = {"op": "remove", "path": path}
+    if fix.value is not None:
+        change = {"op": "replace", "path": path, "value": fix.value}
+    return Patch(PatchKind.JSON, [{"op": "test", "path": path, "value": fix.seen}, change])

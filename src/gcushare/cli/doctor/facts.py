@@ -9,12 +9,13 @@ from datetime import datetime
 
 from gcushare.cli.doctor.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import Figures
-from gcushare.cluster.program_pods import SeenPod, Service
-from gcushare.cluster.programs import Program
+from gcushare.cluster.programs import Program, SeenPod, Service
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.node_status import NodeStatus
 from gcushare.wire.objects import Lease, Node
+
+NODE_LEASE_NAMESPACE = "kube-node-lease"
 
 
 class Area(enum.Enum):
@@ -72,7 +73,7 @@ class ReplicaFacts:
 
     @property
     def started(self) -> float:
-        """When it began to count, in seconds since the epoch on its own clock; 0 where it does not tell."""
+        """When it began to count, in seconds since the epoch on its own clock; 0 where it does not say."""
         return self.figures.least("gcushare_ledger_drifts_created")
 
 
@@ -85,7 +86,7 @@ class ExtenderFacts:
     service_name: str = ""
     """``namespace/name``, in words."""
     service_problem: str = ""
-    """Why nobody answers behind the Service; empty where somebody does or nobody was asked."""
+    """Why nothing answers behind the Service; empty where something does or nothing was asked."""
     lease: Lease | None = None
     url: str = ""
     """Where it was asked instead of through the API server."""
@@ -183,7 +184,7 @@ RENEWED_WITHIN_S = 60.0
 
 
 def lease_clock(lease: Lease, now: datetime, within_s: float) -> ClockFacts | None:
-    """How far the clock of a ready node's kubelet is ahead of ``now``; None where its lease tells nothing.
+    """How far the clock of a ready node's kubelet is ahead of ``now``; None where its lease says nothing.
 
     A renewal in the future proves a clock ahead; one that is old proves a clock behind only as far as it is older than
     a ready node's can be.

@@ -1,47 +1,55 @@
-"""Gathers the snapshot: everything through the API server, what is independent at once, nothing that stops the rest."""
+"""Gathers what the checks look at: everything through the API server, what is independent at once."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from gcushare._version import __version__
 from gcushare.cli.doctor.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
-from gcushare.cli.doctor.facts import Area, ClockFacts, ExtenderFacts, Facts, Unread, lease_clock
-from gcushare.cli.doctor.probe import (
-    ask_plugins,
-    ask_replica,
-    ask_replicas,
-    ask_service,
+from gcushare.cli.doctor.facts import (
+    NODE_LEASE_NAMESPACE,
+    Area,
+    ClockFacts,
+    ExtenderFacts,
+    Facts,
+    PluginFacts,
+    ReplicaFacts,
+    Unread,
+    lease_clock,
 )
-from gcushare.cli.doctor.read import Progress, Reader, dated
-from gcushare.cli.doctor.rights import find_missing, needed_rights
+from gcushare.cli.doctor.reader import ANSWER_S, Progress, Reader, needed_rights
 from gcushare.cli.doctor.settings import WhereSettings
-from gcushare.cluster.endpoints import at_address, proxied_service
-from gcushare.cluster.program_pods import SeenPod, Service
-from gcushare.cluster.programs import Program, flag, program_of
-from gcushare.cluster.reading import list_items
-from gcushare.core.errors import RemoteContractError
+from gcushare.cluster.endpoints import Endpoint, at_address, proxied_pod, proxied_service
+from gcushare.cluster.metrics_text import parse_figures
+from gcushare.cluster.programs import Program, SeenPod, Service, flag, program_of, vendor_of_plugin
+from gcushare.cluster.reading import list_objects
+from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource, Selector
+from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
-from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
+from gcushare.wire.documents.node_status import parse_node_status
+from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 from gcushare.wire.objects import NODE, Lease, Node
 
+T = TypeVar("T")
+
 SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
-NODE_LEASE_NAMESPACE = "kube-node-lease"
-EXTENDER_LEASE = EXTENDER
 
 _CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
 
-SEEN_POD = JsonDoor(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
-VERSION = JsonDoor(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
+SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
+VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
+
+_Clocks = tuple[ClockFacts, ...]
 
 
 async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progress: Progress) -> Facts:
-    """Gather the snapshot.
+    """Gather the facts.
 
     Raises:
         ConfigError: a scheduler's configuration is named that cannot be read.
@@ -49,147 +57,140 @@ async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progres
     """
     scheduler_config = where.read_scheduler_config()
     namespace, _ = where.service
-    reader, server_version = await _begin(client, namespace, clock, progress)
+    reader = Reader(client, clock, progress)
+    version = await reader.begin(needed_rights(namespace))
     nodes, pods, policies = await asyncio.gather(
         _read_nodes(reader, where.node), _read_pods(reader, where.node), read_policies(reader)
     )
-    programs = _by_program(pods)
-    (
-        (plugins, plugin_clocks),
-        (extender, extender_clocks),
-        node_clocks,
-        schedulers,
-        reports,
-        certificates,
-    ) = await asyncio.gather(
-        ask_plugins(reader, [pod for pod in programs.get(Program.PLUGIN, ()) if pod.is_bound]),
-        _read_extender(reader, where, programs.get(Program.EXTENDER, ())),
+    programs: dict[Program, list[SeenPod]] = {each: [] for each in Program}
+    for pod in pods:
+        if (program := program_of(pod)) is not None:
+            programs[program].append(pod)
+    ours = [*programs[Program.EXTENDER], *programs[Program.CONFIG_MANAGER]]
+    namespaces = dict.fromkeys((namespace, *(pod.metadata.namespace for pod in programs[Program.CONFIG_MANAGER])))
+    plugins, extender, node_clocks, schedulers, reports, certificates = await asyncio.gather(
+        _ask_plugins(reader, [pod for pod in programs[Program.PLUGIN] if pod.is_bound]),
+        _read_extender(reader, where, programs[Program.EXTENDER]),
         _read_node_clocks(reader, {node.metadata.name for node in nodes if node.is_ready}),
-        read_schedulers(reader, programs.get(Program.SCHEDULER, ()), scheduler_config),
-        read_reports(reader, _namespaces(namespace, programs)),
-        read_certificates(reader, [*programs.get(Program.EXTENDER, ()), *programs.get(Program.CONFIG_MANAGER, ())]),
+        read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
+        read_reports(reader, tuple(namespaces)),
+        read_certificates(reader, ours),
     )
     return Facts(
         now=reader.now(),
-        server_version=server_version,
+        server_version=_git_version(version),
         own_version=__version__,
         scope=where.node,
         nodes=nodes,
         pods=pods,
-        programs=programs,
-        plugins=plugins,
-        extender=extender,
+        programs={program: tuple(members) for program, members in programs.items() if members},
+        plugins=plugins[0],
+        extender=extender[0],
         schedulers=schedulers,
         reports=reports,
         policies=policies,
         certificates=certificates,
-        clocks=(*plugin_clocks, *extender_clocks, *node_clocks),
+        clocks=(*plugins[1], *extender[1], *node_clocks),
         unread=tuple(dict.fromkeys(reader.unread)),
     )
-
-
-async def _begin(client: KubeClient, namespace: str, clock: Clock, progress: Progress) -> tuple[Reader, str]:
-    """Learn the server's version, its time, and what the caller may not read."""
-    progress("asking the API server")
-    reader = Reader(client, clock, progress)
-    hello = await dated(client, clock, "/version", "version")
-    reader.ahead_s, reader.within_s = hello.ahead_s or 0.0, hello.within_s
-    reader.missing = await find_missing(client, needed_rights(namespace))
-    reader.unread.extend(right.missing() for right in reader.missing)
-    return reader, _git_version(hello.body)
 
 
 async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
     if name is not None:
         # One that does not exist is the caller's error, not a finding.
         return (await reader.client.get(NODES, name),)
-
-    async def read() -> tuple[Node, ...]:
-        found: dict[str, Node] = {}
-        async with aclosing(list_items(reader.client, NODES, EVERYTHING)) as items:
-            async for raw in items:
-                try:
-                    node = NODE.read(raw)
-                except RemoteContractError as failure:
-                    reader.unread.append(Unread(Area.NODES, str(failure)))
-                    continue
-                found[node.metadata.name] = node
-                reader.progress(f"reading nodes: {len(found)}")
-        return tuple(found[each] for each in sorted(found))
-
-    return await reader.attempt(Area.NODES, "list nodes", read, ())
+    found = await _list(reader, Area.NODES, NODES, NODE)
+    return tuple(sorted(found, key=lambda node: node.metadata.name))
 
 
 async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
     """Read the pods that concern us; of one node, and our programs wherever they run, where a node is asked for."""
-
-    async def read() -> tuple[SeenPod, ...]:
-        found: dict[str, SeenPod] = {}
-        count = 0
-        async with aclosing(list_items(reader.client, PODS, EVERYTHING)) as items:
-            async for raw in items:
-                count += 1
-                reader.progress(f"reading pods: {count}")
-                if not any(word in bytes(raw) for word in _CONCERNED):
-                    continue
-                try:
-                    pod = SEEN_POD.read(raw)
-                except RemoteContractError as failure:
-                    reader.unread.append(Unread(Area.PODS, str(failure)))
-                    continue
-                if node is None or _is_of_node(pod, node):
-                    found[pod.metadata.uid or pod.key] = pod
-        return tuple(sorted(found.values(), key=lambda pod: pod.key))
-
-    return await reader.attempt(Area.PODS, "list pods", read, ())
+    found = await _list(reader, Area.PODS, PODS, SEEN_POD, _CONCERNED)
+    kept = (
+        pod
+        for pod in found
+        if node is None or pod.spec.node_name == node or program_of(pod) not in (None, Program.PLUGIN)
+    )
+    return tuple(sorted(kept, key=lambda pod: pod.key))
 
 
-def _is_of_node(pod: SeenPod, node: str) -> bool:
-    program = program_of(pod)
-    return pod.spec.node_name == node or program not in (None, Program.PLUGIN)
+async def _list(
+    reader: Reader, part: Area, resource: Resource[Any], door: BoundedJsonDecoder[T], words: tuple[bytes, ...] = ()
+) -> list[T]:
+    problems: list[str] = []
+
+    def progress(what: str, count: int) -> None:
+        reader.progress(f"reading {what}: {count}")
+
+    async def read() -> list[T]:
+        return await list_objects(
+            reader.client, resource, EVERYTHING, door, words=words, progress=progress, problems=problems
+        )
+
+    nothing: list[T] = []
+    found = await reader.attempt(part, f"list {resource.plural}", read, nothing)
+    reader.unread.extend(Unread(part, problem) for problem in problems)
+    return found
 
 
-def _by_program(pods: tuple[SeenPod, ...]) -> dict[Program, tuple[SeenPod, ...]]:
-    found: dict[Program, list[SeenPod]] = {}
-    for pod in pods:
-        program = program_of(pod)
-        if program is not None:
-            found.setdefault(program, []).append(pod)
-    return {program: tuple(members) for program, members in found.items()}
+async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[tuple[PluginFacts, ...], _Clocks]:
+    """Ask every plugin what it believes and what its kubelet gave out."""
+    done = 0
 
+    async def ask(pod: SeenPod) -> tuple[PluginFacts, _Clocks]:
+        nonlocal done
+        facts = PluginFacts(pod=pod, vendor=vendor_of_plugin(pod))
+        if pod.status.phase != "Running" or not reader.may_read(Area.PLUGINS):
+            return facts, ()
+        endpoint = proxied_pod(reader.client, pod)
+        try:
+            answer = await reader.ask(endpoint, "/status")
+            status = parse_node_status(answer.body)
+        except GcushareError as failure:
+            reader.note_right(Area.PLUGINS, endpoint, failure)
+            return PluginFacts(pod=pod, vendor=facts.vendor, problem=str(failure)), ()
+        finally:
+            done += 1
+            reader.progress(f"asking device plugins: {done} of {len(pods)}")
+        # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
+        vendor = VENDORS_BY_NAME.get(status.vendor, facts.vendor)
+        clocks = reader.clock_of(f"the device plugin of node {pod.spec.node_name}", answer)
+        return PluginFacts(pod=pod, vendor=vendor, status=status), clocks
 
-def _namespaces(namespace: str, programs: dict[Program, tuple[SeenPod, ...]]) -> tuple[str, ...]:
-    managers = (pod.metadata.namespace for pod in programs.get(Program.CONFIG_MANAGER, ()))
-    return tuple(dict.fromkeys((namespace, *managers)))
+    return _unzipped(await asyncio.gather(*(ask(pod) for pod in pods)))
 
 
 async def _read_extender(
-    reader: Reader, where: WhereSettings, pods: tuple[SeenPod, ...]
-) -> tuple[ExtenderFacts, tuple[ClockFacts, ...]]:
+    reader: Reader, where: WhereSettings, pods: Sequence[SeenPod]
+) -> tuple[ExtenderFacts, _Clocks]:
     reader.progress("asking the scheduler extender")
-    namespace, service_name = where.service
-    name = where.extender_service
-
-    async def read_service() -> Service | None:
-        return await reader.client.get(SERVICES, service_name, namespace=namespace)
-
+    namespace, name = where.service
     right = f"get services in namespace {namespace}"
-    service = await reader.attempt(Area.SERVICE, right, read_service, None)
-    problem = await ask_service(reader, service) if service is not None and reader.may_read(Area.EXTENDER) else ""
-    lease = await _read_lease(reader, namespace, pods)
-    replicas, clocks = await ask_replicas(reader, pods)
+    service: Service | None = await reader.attempt(Area.SERVICE, right, _get(reader, SERVICES, namespace, name), None)
+    may_ask_service = service is not None and reader.may_read(Area.EXTENDER)
+    problem = await _ask_service(reader, service) if service is not None and may_ask_service else ""
+    electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
+    lease_namespace = electing.metadata.namespace if electing is not None else namespace
+    lease_name = EXTENDER
+    if electing is not None:
+        lease_name = flag(electing, "lease-name") or lease_name
+        lease_namespace = flag(electing, "lease-namespace") or lease_namespace
+    right = f"get leases in namespace {lease_namespace}"
+    read_lease = _get(reader, LEASES, lease_namespace, lease_name)
+    lease: Lease | None = await reader.attempt(Area.LEASES, right, read_lease, None)
     if where.extender_url is not None:
         async with at_address(where.extender_url) as endpoint:
-            replica, clocks = await ask_replica(reader, endpoint, f"at {where.extender_url}")
-        replicas = (replica,)
-    elif not replicas and service is not None and not problem and reader.may_read(Area.EXTENDER):
-        endpoint = proxied_service(reader.client, service)
-        replica, clocks = await ask_replica(reader, endpoint, f"behind Service {name}")
-        replicas = (replica,)
+            answers = [await _ask_replica(reader, endpoint, f"at {where.extender_url}")]
+    else:
+        answers = await _ask_replicas(reader, pods)
+        if not answers and service is not None and may_ask_service and not problem:
+            endpoint = proxied_service(reader.client, service)
+            answers = [await _ask_replica(reader, endpoint, f"behind Service {where.extender_service}")]
+    replicas, clocks = _unzipped(answers)
     facts = ExtenderFacts(
         replicas=replicas,
         service=service,
-        service_name=name,
+        service_name=where.extender_service,
         service_problem=problem,
         lease=lease,
         url=where.extender_url or "",
@@ -197,20 +198,59 @@ async def _read_extender(
     return facts, clocks
 
 
-async def _read_lease(reader: Reader, default_namespace: str, pods: tuple[SeenPod, ...]) -> Lease | None:
-    electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
-    name = (flag(electing, "lease-name") if electing is not None else None) or EXTENDER_LEASE
-    namespace = (flag(electing, "lease-namespace") if electing is not None else None) or (
-        electing.metadata.namespace if electing is not None else default_namespace
-    )
+def _get(reader: Reader, resource: Resource[Any], namespace: str, name: str) -> Callable[[], Awaitable[Any]]:
+    async def read() -> Any:
+        return await reader.client.get(resource, name, namespace=namespace)
 
-    async def read() -> Lease | None:
-        return await reader.client.get(LEASES, name, namespace=namespace)
-
-    return await reader.attempt(Area.LEASES, f"get leases in namespace {namespace}", read, None)
+    return read
 
 
-async def _read_node_clocks(reader: Reader, ready: set[str]) -> tuple[ClockFacts, ...]:
+async def _ask_service(reader: Reader, service: Service) -> str:
+    """Ask whether a program answers behind the Service; returns why not, empty where one does."""
+    endpoint = proxied_service(reader.client, service)
+    try:
+        await endpoint.get("/version", timeout_s=ANSWER_S)
+    except GcushareError as failure:
+        reader.note_right(Area.EXTENDER, endpoint, failure)
+        return "" if isinstance(failure, ForbiddenError) else str(failure)
+    return ""
+
+
+async def _ask_replicas(reader: Reader, pods: Sequence[SeenPod]) -> list[tuple[ReplicaFacts, _Clocks]]:
+    """Ask every extender's pod that runs; the others are described as they are."""
+    if not reader.may_read(Area.PLUGINS):  # the same right, pods/proxy
+        return [(ReplicaFacts(name=pod.key, pod=pod), ()) for pod in pods]
+
+    async def ask(pod: SeenPod) -> tuple[ReplicaFacts, _Clocks]:
+        if pod.status.phase != "Running":
+            return ReplicaFacts(name=pod.key, pod=pod, problem=f"its pod is {pod.status.phase or 'Pending'}"), ()
+        return await _ask_replica(reader, proxied_pod(reader.client, pod), pod.key, pod)
+
+    return await asyncio.gather(*(ask(pod) for pod in pods))
+
+
+async def _ask_replica(
+    reader: Reader, endpoint: Endpoint, name: str, pod: SeenPod | None = None
+) -> tuple[ReplicaFacts, _Clocks]:
+    """Ask one extender for its version and figures."""
+    try:
+        version = await reader.ask(endpoint, "/version")
+        metrics = await reader.ask(endpoint, "/metrics")
+        figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
+    except GcushareError as failure:
+        reader.note_right(Area.EXTENDER, endpoint, failure)
+        return ReplicaFacts(name=name, pod=pod, problem=str(failure)), ()
+    release = version.body.decode("utf-8", errors="replace").strip().removeprefix("v")[:40]
+    facts = ReplicaFacts(name=name, pod=pod, version=release, figures=figures)
+    return facts, reader.clock_of(f"the scheduler extender {name}", version)
+
+
+def _unzipped(answers: Iterable[tuple[T, _Clocks]]) -> tuple[tuple[T, ...], _Clocks]:
+    pairs = list(answers)
+    return tuple(facts for facts, _ in pairs), tuple(clock for _, clocks in pairs for clock in clocks)
+
+
+async def _read_node_clocks(reader: Reader, ready: set[str]) -> _Clocks:
     """Compare when kubelets of ready nodes say that they renewed their leases with the API server's time."""
 
     async def read() -> list[Lease]:

@@ -6,10 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding, Fix, Severity, worst
+from gcushare.cli.terminal.amounts import counted
 from gcushare.cluster.programs import Program
 
 DOCUMENT_VERSION = 1
@@ -60,15 +59,11 @@ def _summary(facts: Facts, findings: Sequence[Finding]) -> str:
     reported = ", ".join(f"{count} {severity.value}{'s' if count != 1 else ''}" for count, severity in counts if count)
     plugins = sum(each.status is not None for each in facts.plugins)
     looked = (
-        f"looked at {_amount(len(facts.nodes), 'node')}, {_amount(plugins, 'device plugin')}, "
-        f"{_amount(len(facts.extender.replicas), 'extender')} and {_amount(len(facts.pods), 'pod')}; "
+        f"looked at {counted(len(facts.nodes), 'node')}, {counted(plugins, 'device plugin')}, "
+        f"{counted(len(facts.extender.replicas), 'extender')} and {counted(len(facts.pods), 'pod')}; "
         f"Kubernetes {facts.server_version or 'unknown'}"
     )
     return f"{reported or 'nothing is wrong'} ({looked})"
-
-
-def _amount(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = ()) -> dict[str, Any]:
@@ -112,8 +107,3 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "remedy": finding.remedy,
         "fix": str(finding.fix) if finding.fix is not None else None,
     }
-
-
-def render_json(content: dict[str, Any]) -> str:
-    """Write a document."""
-    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"

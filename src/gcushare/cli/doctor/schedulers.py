@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from gcushare.cluster.program_pods import SeenPod
-from gcushare.cluster.programs import flag, main_container
+from gcushare.cluster.programs import SeenPod, flag, main_container
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.foreign_yaml import load_yaml
 

@@ -1,4 +1,4 @@
-"""What ``gcushare doctor`` and ``gcushare support-bundle`` can be told."""
+"""What ``gcushare doctor`` and ``gcushare support-bundle`` take."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class BundleSettings:
 
 BUNDLE_PROGRAM = Program(
     name=BUNDLE,
-    summary="Collect what somebody needs who is to find out what is wrong: findings, versions, nodes and pods with "
+    summary="Collect what is needed to find out what is wrong: findings, versions, nodes and pods with "
     "cards, what plugins and extender know, logs, events; in one archive without secrets.",
     version=__version__,
     settings=BundleSettings,

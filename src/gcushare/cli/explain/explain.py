@@ -5,17 +5,20 @@ The answer is the extender's; without it the same core is asked here, over the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from gcushare.cluster.extender_client import QUICK_S, open_extender
-from gcushare.cluster.reading import Progress, Scope, read_nodes, read_pods
+from gcushare.cli.explain.other_resources import LackingNode, find_lacking
+from gcushare.cluster.extender import QUICK_S, open_extender
+from gcushare.cluster.gather import SnapshotRequest, gather
+from gcushare.cluster.reading import Progress, Scope
 from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
-from gcushare.core.explanations import Explainer
-from gcushare.core.nodes import Assignment
+from gcushare.core.explain.reasons import Explainer
+from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.preemption.nominations import compute_room_left
 from gcushare.core.requests import CardRequest
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import PODS
@@ -36,25 +39,19 @@ _MAX_UNREADABLE = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A pod's explanation with what only the API server tells; ``snapshot`` holds its node, where it has one."""
+    """A pod's explanation with what only the API server says; ``snapshot`` holds its node, where it has one."""
 
     document: ExplainDocument
     pod: Pod
     snapshot: ClusterSnapshot
     source: Source
+    lacking: tuple[LackingNode, ...] = ()
+    """Nodes whose cards have room and that lack something else."""
 
     @property
     def assignment(self) -> Assignment | None:
         """What the pod holds."""
         return self.snapshot.ledger.assignment(self.pod.metadata.uid)
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    namespace: str
-    name: str
-    vendor: Vendor
-    figures: SourceFlags
 
 
 async def explain_pod(
@@ -65,95 +62,124 @@ async def explain_pod(
     Raises:
         NotFoundError: there is no such pod.
         Refused: it asks for no card of this vendor.
-        GcushareError: nobody can be asked.
+        GcushareError: neither the API server nor the extender answers.
     """
-    question = _Question(*pod, vendor, figures)
-    found = await api.get(PODS, question.name, namespace=question.namespace)
+    namespace, name = pod
+    found = await api.get(PODS, name, namespace=namespace)
     try:
         request = pod_request(found, vendor)
     except (RemoteContractError, Refused) as error:
-        return _refused(question, found, str(error))
+        return _explain_refused(vendor, found, str(error))
     if request is None:
         raise Refused(
             f"pod {found.key} asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}: "
             f"nothing of it is decided here; its phase is {found.status.phase!r}"
         )
     if is_finished(found):
-        return _refused(question, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
+        return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
     if found.is_bound:
-        return await _explain_bound(api, question, found, progress)
-    return await _explain_waiting(api, question, found, request.cards, progress)
+        return await _explain_bound(api, vendor, found, progress)
+    explained = await _explain_unbound(api, vendor, figures, found, request.cards, progress)
+    return replace(explained, lacking=await find_lacking(api, found, explained.document))
 
 
-def _refused(question: _Question, pod: Pod, problem: str) -> Explained:
-    snapshot = ClusterSnapshot(question.vendor)
+async def _explain_unbound(
+    api: KubeClient, vendor: Vendor, figures: SourceFlags, pod: Pod, request: CardRequest, progress: Progress
+) -> Explained:
+    """Ask the extender why a pod waits; where it does not answer, ask the same core over the same ledger here."""
+    passed_over = ""
+    if figures.source is not SourceChoice.API:
+        timeout_s = QUICK_S if figures.source is SourceChoice.AUTO else None
+        async with open_extender(figures, vendor, api, timeout_s=timeout_s) as extender:
+            try:
+                document = await extender.explain(pod.metadata.namespace, pod.metadata.name)
+            except GcushareError as error:
+                if figures.source is SourceChoice.EXTENDER:
+                    raise
+                passed_over = f"{extender.words} was not used: {error}"
+            else:
+                # The extender gives no uid to a caller who is not authenticated; the pod was read here.
+                document = msgspec.structs.replace(document, uid=pod.metadata.uid)
+                source = Source("extender", extender.words)
+                return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(vendor), source=source)
+    snapshot = await gather(api, SnapshotRequest(vendor=vendor), progress)
+    source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
+    document = _explain_waiting(snapshot, pod, request)
+    return Explained(document=document, pod=pod, snapshot=snapshot, source=source)
+
+
+def _explain_refused(vendor: Vendor, pod: Pod, problem: str) -> Explained:
+    snapshot = ClusterSnapshot(vendor)
     document = explain_refused(pod_ref(pod), problem)
     if is_finished(pod):
         document = msgspec.structs.replace(document, state="ended", can_ever_fit=None, node=pod.spec.node_name)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
-async def _explain_bound(api: KubeClient, question: _Question, pod: Pod, progress: Progress) -> Explained:
+async def _explain_bound(api: KubeClient, vendor: Vendor, pod: Pod, progress: Progress) -> Explained:
     """Describe a bound pod from its own node alone: the record is on the pod, its neighbours are on the node."""
     node = pod.spec.node_name
-    snapshot = ClusterSnapshot(question.vendor, is_partial=True)
     try:
-        await read_nodes(api, snapshot, Scope(node=node), progress)
-        await read_pods(api, snapshot, Scope(node=node), progress)
+        snapshot = await gather(api, SnapshotRequest(vendor=vendor, scope=Scope(node=node)), progress)
     except NotFoundError:
+        snapshot = ClusterSnapshot(vendor, is_partial=True)
         snapshot.problems.append(f"node {node} does not exist any more")
     snapshot.see_pod(pod)
-    facts = snapshot.pods[pod.metadata.uid]
     assignment = snapshot.ledger.assignment(pod.metadata.uid)
     if assignment is None:
         raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")
-    document = explain_bound(assignment, facts.problem)
+    facts = snapshot.pods[pod.metadata.uid]
+    document = explain_bound(assignment, facts.problem, facts.over_use)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
-async def _explain_waiting(
-    api: KubeClient, question: _Question, pod: Pod, request: CardRequest, progress: Progress
-) -> Explained:
-    """Ask the extender why a pod waits; where it does not answer, ask the same core over the same ledger here."""
-    passed_over = ""
-    if question.figures.source is not SourceChoice.API:
-        timeout_s = QUICK_S if question.figures.source is SourceChoice.AUTO else None
-        async with open_extender(question.figures, question.vendor, api, timeout_s=timeout_s) as extender:
-            try:
-                document = await extender.explain(question.namespace, question.name)
-            except GcushareError as error:
-                if question.figures.source is SourceChoice.EXTENDER:
-                    raise
-                passed_over = f"{extender.words} was not used: {error}"
-            else:
-                # The extender tells no uid to whom it cannot tell from a stranger; the pod was read here.
-                document = msgspec.structs.replace(document, uid=pod.metadata.uid)
-                source = Source("extender", extender.words)
-                return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(question.vendor), source=source)
-    source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
-    snapshot = ClusterSnapshot(question.vendor)
-    await read_nodes(api, snapshot, Scope(), progress)
-    await read_pods(api, snapshot, Scope(), progress)
-    return Explained(document=_compute(snapshot, pod, request), pod=pod, snapshot=snapshot, source=source)
-
-
-def _compute(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:
+def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:
     """Ask the core over the whole snapshot, as the extender does over its own."""
-    explainer = Explainer(request, priority=pod_ref(pod).priority)
+    asking = pod_ref(pod)
+    _keep_room_for_nominees(snapshot, asking)
+    explainer = Explainer(request, priority=asking.priority)
     for node in snapshot.ledger.nodes.values():
         explainer.add(node)
-    wishes = pod_options(pod.metadata.annotations)
+    options = pod_options(pod.metadata.annotations)
     selection = request.selection
     asked = RequestDocument(
         request.units,
         request.cards,
         request.whole,
-        wishes.node_policy or UNKNOWN_POLICY,
-        wishes.card_policy or UNKNOWN_POLICY,
+        options.node_policy or UNKNOWN_POLICY,
+        options.card_policy or UNKNOWN_POLICY,
         selection.use if selection else (),
         selection.avoid if selection else (),
-        (wishes.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
+        (options.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
     )
     unreadable = {name: facts.problem for name, facts in snapshot.nodes.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])
-    return explain_waiting(pod_ref(pod), asked, explainer.finish(), few)
+    return explain_waiting(asking, asked, explainer.finish(), few)
+
+
+def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
+    """Count what pods ahead of this one will hold of the nodes on which others are being ended for them.
+
+    The most important first; of one priority the oldest, for who was nominated first only the extender knows.
+    """
+    ahead = [
+        facts
+        for facts in snapshot.pods.values()
+        if facts.is_waiting and facts.nominated and facts.request is not None and _goes_before(facts.ref, asking)
+    ]
+    ending = [uid for uid, facts in snapshot.pods.items() if facts.is_ending]
+    for facts in sorted(ahead, key=lambda each: (-each.ref.priority, each.ref.created, each.ref.uid)):
+        node, request = snapshot.ledger.nodes.get(facts.nominated), facts.request
+        if node is None or request is None:
+            continue
+        indexes = compute_room_left(node, [request], ending)
+        grants = (
+            CardGrant(index, node.cards[index].total if request.whole else request.units, request.whole)
+            for index in indexes
+        )
+        snapshot.ledger.apply(Assignment(facts.ref, node.name, tuple(grants)))
+
+
+def _goes_before(other: PodRef, asking: PodRef) -> bool:
+    order = (-other.priority, other.created, other.uid), (-asking.priority, asking.created, asking.uid)
+    return order[0] < order[1]

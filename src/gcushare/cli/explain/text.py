@@ -6,47 +6,37 @@ import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-import msgspec
-
 from gcushare.cli.explain.explain import Explained
-from gcushare.cli.inspect.marks import legend, marks_of_card
-from gcushare.cli.inspect.summary import share_of
+from gcushare.cli.inspect.marks import legend
+from gcushare.cli.inspect.summary import marks_of_card, share_of
 from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
+from gcushare.cli.terminal.documents import Document
 from gcushare.cluster.snapshot import NodeFacts
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.runtime.log_lines import escape
-from gcushare.wire.documents.explain import ExplainDocument, name_pod, render_explanation
+from gcushare.wire.documents.explain import name_pod, render_explanation
 
 _LABEL = 12
 _NARROWEST = 40
 
 
-class ExplainReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The explanation with what the API server tells beside it."""
-
-    version: int
-    source: str
-    phase: str
-    scheduler_says: str
-    corrected: str
-    beside: list[str]
-    explanation: ExplainDocument
-
-
-def explain_report(explained: Explained) -> ExplainReport:
-    """Describe it for programs."""
-    pod = explained.pod
+def explain_document(explained: Explained) -> Document:
+    """Describe it for programs, with what the API server says beside it."""
+    pod, assignment = explained.pod, explained.assignment
     facts = explained.snapshot.pods.get(pod.metadata.uid)
-    assignment = explained.assignment
-    return ExplainReport(
-        version=1,
-        source=explained.source.name,
-        phase=pod.status.phase,
-        scheduler_says=_scheduler_says(explained),
-        corrected=facts.corrected if facts is not None else "",
-        beside=[str(each.pod) for each in _neighbours(explained, assignment)] if assignment is not None else [],
-        explanation=explained.document,
-    )
+    return {
+        "version": 1,
+        "source": explained.source.name,
+        "phase": pod.status.phase,
+        "schedulerSays": _scheduler_says(explained),
+        "corrected": facts.corrected if facts is not None else "",
+        "beside": [str(each.pod) for each in _neighbours(explained, assignment)] if assignment is not None else [],
+        "lacking": [
+            {"node": each.node, "resources": [short.resource for short in each.shortages], "unread": each.unread}
+            for each in explained.lacking
+        ],
+        "explanation": explained.document,
+    }
 
 
 def explain_text(explained: Explained, width: int | None = None) -> str:
@@ -155,7 +145,7 @@ def _scheduler_says(explained: Explained) -> str:
 
 
 def _outside_words(explained: Explained) -> Iterator[str]:
-    """What keeps a pod besides card memory, as far as the pod tells."""
+    """What keeps a pod besides card memory, as far as the pod says."""
     pod = explained.pod
     says = _scheduler_says(explained)
     if says:
@@ -166,5 +156,11 @@ def _outside_words(explained: Explained) -> Iterator[str]:
         yield f"nominated for node {pod.status.nominated_node_name}: pods there are being ended for it"
     if pod.spec.scheduler_name not in ("", "default-scheduler"):
         yield f"its scheduler is {pod.spec.scheduler_name!r}: it must run and call the extender"
-    if explained.document.state == "fits" and says:
+    for each in explained.lacking:
+        if each.unread:
+            yield f"what else {each.node} has free is not known: {escape(each.unread)}"
+        else:
+            short = "; ".join(map(str, each.shortages))
+            yield f"{each.node} has room on its cards, but too little of something else: {escape(short)}"
+    if explained.document.state == "fits" and says and not explained.lacking:
         yield "Card memory is not what it lacks: look at what kube-scheduler says above."

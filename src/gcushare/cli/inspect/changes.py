@@ -1,19 +1,19 @@
-"""What changed between two looks at a cluster, one line each: for ``--watch`` on a pipe, and below the live table."""
+"""What changed between two states of a cluster, one line each: for ``--watch`` on a pipe, and below the live table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gcushare.cli.inspect.marks import marks_of_card, signs
-from gcushare.cli.inspect.summary import Summary, share_of
+from gcushare.cli.inspect.marks import signs
+from gcushare.cli.inspect.summary import Summary, marks_of_card, share_of
 from gcushare.cli.inspect.table import ask_words
 from gcushare.cli.terminal.amounts import show_amount
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A summary reduced to what a change is told of."""
+class WatchedState:
+    """A summary reduced to what a change is reported of."""
 
     nodes: dict[str, str]
     cards: dict[tuple[str, int], str]
@@ -22,8 +22,8 @@ class Look:
     word: str
 
     @classmethod
-    def at(cls, summary: Summary) -> Look:
-        """Take a look."""
+    def of(cls, summary: Summary) -> WatchedState:
+        """Reduce a summary."""
         cards: dict[tuple[str, int], str] = {}
         holders: dict[tuple[str, int], dict[str, str]] = {}
         for node in summary.nodes:
@@ -44,12 +44,12 @@ class Look:
         )
 
 
-def changes_between(before: Look, after: Look) -> list[str]:
+def changes_between(before: WatchedState, after: WatchedState) -> list[str]:
     """Say what changed: nodes, then cards with who came and went, then who waits."""
     return [*_node_changes(before, after), *_card_changes(before, after), *_waiting_changes(before, after)]
 
 
-def _node_changes(before: Look, after: Look) -> Iterator[str]:
+def _node_changes(before: WatchedState, after: WatchedState) -> Iterator[str]:
     for name in sorted(before.nodes.keys() | after.nodes.keys()):
         old, new = before.nodes.get(name), after.nodes.get(name)
         if old is None:
@@ -60,7 +60,7 @@ def _node_changes(before: Look, after: Look) -> Iterator[str]:
             yield f"{name}: {old} -> {new}"
 
 
-def _card_changes(before: Look, after: Look) -> Iterator[str]:
+def _card_changes(before: WatchedState, after: WatchedState) -> Iterator[str]:
     for key in sorted(after.cards):
         node, card = key
         old, new = before.cards.get(key, "-"), after.cards[key]
@@ -73,7 +73,7 @@ def _card_changes(before: Look, after: Look) -> Iterator[str]:
         yield " ".join([f"{node} {after.word}{card}: {old} -> {new}", *words])
 
 
-def _waiting_changes(before: Look, after: Look) -> Iterator[str]:
+def _waiting_changes(before: WatchedState, after: WatchedState) -> Iterator[str]:
     for pod in sorted(after.waiting.keys() - before.waiting.keys()):
         yield f"{pod}: waits for {after.waiting[pod]}"
     for pod in sorted(before.waiting.keys() - after.waiting.keys()):

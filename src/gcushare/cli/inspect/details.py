@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from gcushare.cli.inspect.marks import Mark, legend, signs
+from gcushare.cli.inspect.marks import Mark, legend, signs, style_of
 from gcushare.cli.inspect.summary import NodeSummary, Summary, share_of
 from gcushare.cli.inspect.table import (
     SHORT_CARDS,
@@ -60,7 +60,7 @@ class _Details:
         pods: Sequence[Assignment],
         without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
     ) -> list[Text]:
-        """One node: pods that hold cards, those that wait for one here, and those whose cards cannot be told."""
+        """One node: pods that hold cards, those that wait for one here, and those whose cards are unknown."""
         pending, unplaced = without_card
         word = self._summary.snapshot.vendor.device_word
         cards = tuple(f"{word}{index}" for index in node.state.cards)
@@ -98,13 +98,14 @@ class _Details:
         facts = self._summary.facts_of(assignment)
         cards = node.state.cards
         held = {grant.index: share_of(grant.units, cards[grant.index], grant.whole) for grant in assignment.grants}
-        marks = (Mark.CORRECTED,) if facts.corrected else ()
+        found = {Mark.OVER_USE: facts.over_use, Mark.CORRECTED: facts.corrected}
+        marks = tuple(mark for mark, words in found.items() if words)
         self.used.update(marks)
         amounts = tuple(
             Cell(show_amount(node.amount(held[index])), "bold") if index in held else Cell("0", "dim")
             for index in cards
         )
-        name = Cell(facts.ref.name + signs(marks), "magenta" if marks else "")
+        name = Cell(facts.ref.name + signs(marks), style_of(marks))
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), amounts, blank)
 
     def _unplaced_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:
@@ -119,7 +120,7 @@ def _shown(summary: Summary, pods: Sequence[PodFacts]) -> list[PodFacts]:
 
 
 def _unplaced_lines(summary: Summary) -> list[str]:
-    """Each pod whose cards cannot be told, and why, as far as it may be read here."""
+    """Each pod whose cards are unknown, and why, as far as it may be read here."""
     pods = [facts for node in summary.nodes for facts in _shown(summary, node.unplaced_pods)]
     return [
         f"{facts.ref} ({facts.node}) holds cards that are not known: {escape(facts.problem) or _UNREAD}"

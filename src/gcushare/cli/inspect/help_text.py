@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gcushare._version import __version__
 from gcushare.cli.inspect.marks import Mark, legend_rows
@@ -10,16 +11,7 @@ from gcushare.cli.inspect.options import CompletionSettings, ExplainSettings, No
 from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
 
-SETTINGS: dict[str, type] = {
-    "": TableSettings,
-    "node": NodeSettings,
-    "explain": ExplainSettings,
-    "top": TopSettings,
-    "completion": CompletionSettings,
-}
-"""Every command's settings; the empty word is the table."""
-
-SUMMARIES = {
+COMMANDS = {
     "node": "one node: its cards and its pods",
     "explain": "why a pod has no card, or which card it has and beside whom",
     "top": "memory granted beside memory in use, card by card",
@@ -47,10 +39,11 @@ class Names:
         return f"kubectl_complete-inspect-{self.word}"
 
 
-def table_program(names: Names) -> Program[TableSettings]:
-    """The command without a command word."""
+def programs(names: Names) -> dict[str, Program[Any]]:
+    """Every command by its word; the empty word is the table."""
     word, device = names.command, names.vendor.device_word
-    return Program(
+    script = f"{names.executable} completion"
+    table = Program(
         name=word,
         summary=f"Show who uses which {device}: every node with {device} cards, allocated and total memory per card.",
         version=__version__,
@@ -64,10 +57,11 @@ def table_program(names: Names) -> Program[TableSettings]:
             (f"{word} explain team-a/train-7", "why this pod is pending, or where it runs"),
             (f"{word} -o json --source api", "for programs, without asking the extender"),
         ),
-        commands=tuple(SUMMARIES.items()),
+        commands=tuple(COMMANDS.items()),
         legends=(("Marks behind figures", legend_rows(Mark)),),
         notes=(
-            "Each mark is explained below the table where it is used.\n\n"
+            "Each mark is explained below the table where it is used. A command, where there is one, is the first "
+            "word.\n\n"
             "Standard output holds the table or document alone; what it was read from (the scheduler extender, or the "
             "API server alone), hints and warnings go to standard error. Exit status 1 also means that a part, such as "
             "a node whose cards cannot be read, is missing from the output.\n\n"
@@ -76,73 +70,54 @@ def table_program(names: Names) -> Program[TableSettings]:
             "command without kubectl."
         ),
     )
-
-
-def node_program(names: Names) -> Program[NodeSettings]:
-    """``node NODE``."""
-    word = f"{names.command} node"
-    return Program(
-        name=word,
+    node = Program(
+        name=f"{word} node",
         summary="Show one node: its cards and its pods. Also reaches a node that is called like a command.",
         version=__version__,
         settings=NodeSettings,
-        examples=((f"{word} node-1", "its cards and pods"), (f"{word} node-1 --no-details", "its cards")),
+        examples=((f"{word} node node-1", "its cards and pods"), (f"{word} node node-1 --no-details", "its cards")),
     )
-
-
-def explain_program(names: Names) -> Program[ExplainSettings]:
-    """``explain POD``."""
-    word = f"{names.command} explain"
-    return Program(
-        name=word,
+    explain = Program(
+        name=f"{word} explain",
         summary="Say which card a pod has, since when and beside whom; or why it has none, with numbers: the best "
         "cards for it, kinds of nodes and what each lacks, and what would help.",
         version=__version__,
         settings=ExplainSettings,
         examples=(
-            (f"{word} train-7 -n team-a", "a pod of a namespace"),
-            (f"{word} team-a/train-7", "the same"),
-            (f"{word} team-a/train-7 -o json", "for programs"),
+            (f"{word} explain train-7 -n team-a", "a pod of a namespace"),
+            (f"{word} explain team-a/train-7", "the same"),
+            (f"{word} explain team-a/train-7 -o json", "for programs"),
         ),
         notes="The numbers are the scheduler extender's own; without it the same rules are applied here to what the "
         "API server says. A pod that waits is explained with exit status 0.",
     )
-
-
-def top_program(names: Names) -> Program[TopSettings]:
-    """``top [NODE]``."""
-    word = f"{names.command} top"
-    return Program(
-        name=word,
+    top = Program(
+        name=f"{word} top",
         summary="Set what is granted on every card beside what is really in use, as the device plugins read it from "
         "the vendor's library, and flag cards on which more is in use than was granted; and the same for every pod, "
         "where the device plugins run with --pod-use.",
         version=__version__,
         settings=TopSettings,
         examples=(
-            (word, "every card"),
-            (f"{word} node-1 -o wide", "one node, with the pods' names"),
-            (f"{word} -o json", "in bytes, for programs"),
+            (f"{word} top", "every card"),
+            (f"{word} top node-1 -o wide", "one node, with the pods' names"),
+            (f"{word} top -o json", "in bytes, for programs"),
         ),
         notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
         "that is over, each may be the one. What the library does not report is shown as '-'. In csv a card's line has "
         "no pod, and lines of its pods follow it.",
     )
-
-
-def completion_program(names: Names) -> Program[CompletionSettings]:
-    """``completion SHELL``."""
-    word = f"{names.executable} completion"
-    return Program(
-        name=word,
+    completion = Program(
+        name=script,
         summary=f"Print the completion script of {names.executable} for a shell.",
         version=__version__,
         settings=CompletionSettings,
         examples=(
-            (f"source <({word} bash)", "now, in this bash"),
-            (f'{word} zsh > "${{fpath[1]}}/_{names.executable}"', "for zsh, from its next start"),
-            (f"{word} fish | source", "now, in this fish"),
+            (f"source <({script} bash)", "now, in this bash"),
+            (f'{script} zsh > "${{fpath[1]}}/_{names.executable}"', "for zsh, from its next start"),
+            (f"{script} fish | source", "now, in this fish"),
         ),
-        notes=f"'{names.command}' itself is completed by kubectl's own completion, which asks {names.completer} where "
+        notes=f"'{word}' itself is completed by kubectl's own completion, which asks {names.completer} where "
         "that is in $PATH.",
     )
+    return {"": table, "node": node, "explain": explain, "top": top, "completion": completion}

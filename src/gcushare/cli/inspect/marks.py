@@ -5,9 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
-from gcushare.core.cards import Health
-from gcushare.core.nodes import CardState
-
 
 class Mark(enum.Enum):
     """A sign and its meaning; printable everywhere, and no sign that a shell or a spreadsheet takes for its own."""
@@ -18,6 +15,7 @@ class Mark(enum.Enum):
     WHOLE = "="
     GONE = "?"
     OVER = "^"
+    OVER_USE = "@"
     CORRECTED = "*"
     UNPLACED = "+"
     OTHER_UNIT = "~"
@@ -30,24 +28,11 @@ _MEANINGS: dict[Mark, tuple[str, str]] = {
     Mark.WHOLE: ("a pod holds the whole card", "cyan"),
     Mark.GONE: ("pods name this card, but the node does not have it", "bold red"),
     Mark.OVER: ("more is allocated than the card has", "bold red"),
+    Mark.OVER_USE: ("a pod uses more memory of a card than it was granted, as its node reports", "bold red"),
     Mark.CORRECTED: ("the record was corrected: the kubelet gave the pod another card than planned", "magenta"),
     Mark.UNPLACED: ("more is in use: pods here hold cards that are not known", "bold red"),
     Mark.OTHER_UNIT: ("the node counts in another unit; shown in the heading's", ""),
 }
-
-
-def marks_of_card(state: CardState) -> tuple[Mark, ...]:
-    """What is out of the ordinary with a card."""
-    card = state.card
-    found = {
-        Mark.GONE: card is None,
-        Mark.SICK: card is not None and card.health is not Health.HEALTHY,
-        Mark.CORDONED: card is not None and card.cordoned,
-        Mark.CLOSED: card is not None and bool(card.closures),
-        Mark.WHOLE: bool(state.whole),
-        Mark.OVER: card is not None and state.held > state.total,
-    }
-    return tuple(mark for mark, is_so in found.items() if is_so)
 
 
 def signs(marks: Iterable[Mark]) -> str:

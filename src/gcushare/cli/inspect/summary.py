@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from gcushare.cli.inspect.marks import Mark
 from gcushare.cli.inspect.options import SortKey
 from gcushare.cli.terminal.amounts import Scale, choose_scale, percent_of
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
+from gcushare.core.cards import Health
 from gcushare.core.nodes import Assignment, CardState, NodeState
 
 
@@ -25,8 +27,10 @@ class NodeSummary:
     pending: Fraction
     pending_pods: tuple[PodFacts, ...]
     unplaced_pods: tuple[PodFacts, ...]
-    """Pods that hold memory of cards that cannot be told: more is in use than the figures say."""
+    """Pods that hold memory of unknown cards: more is in use than the figures say."""
     corrected_cards: frozenset[int]
+    over_used_cards: frozenset[int]
+    """Cards of which pods of this node use more than they were granted."""
 
     @property
     def name(self) -> str:
@@ -124,6 +128,20 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), part) if part.isascii() and part.isdigit() else (1, 0, part) for part in parts)
 
 
+def marks_of_card(state: CardState) -> tuple[Mark, ...]:
+    """What is out of the ordinary with a card."""
+    card = state.card
+    found = {
+        Mark.GONE: card is None,
+        Mark.SICK: card is not None and card.health is not Health.HEALTHY,
+        Mark.CORDONED: card is not None and card.cordoned,
+        Mark.CLOSED: card is not None and bool(card.closures),
+        Mark.WHOLE: bool(state.whole),
+        Mark.OVER: card is not None and state.held > state.total,
+    }
+    return tuple(mark for mark, is_so in found.items() if is_so)
+
+
 def share_of(units: int, state: CardState, whole: bool) -> int:
     """What a grant takes of a card: all of it where it is held whole."""
     return max(units, state.total) if whole else units
@@ -142,6 +160,9 @@ def _summarise_node(
         if uid in snapshot.pods and snapshot.pods[uid].corrected
         for grant in each.grants
     )
+    over_used = (
+        index for uid in state.assignments if uid in snapshot.pods for index in snapshot.pods[uid].over_used_cards
+    )
     return NodeSummary(
         state=state,
         facts=snapshot.nodes.get(state.name) or NodeFacts(name=state.name),
@@ -152,6 +173,7 @@ def _summarise_node(
         pending_pods=tuple(pending),
         unplaced_pods=tuple(unplaced),
         corrected_cards=frozenset(corrected),
+        over_used_cards=frozenset(over_used),
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from gcushare.cli.inspect.marks import Mark, legend, marks_of_card, signs, style_of
-from gcushare.cli.inspect.summary import NodeSummary, Summary, natural_key
-from gcushare.cli.terminal.amounts import show_amount
+from gcushare.cli.inspect.marks import Mark, legend, signs, style_of
+from gcushare.cli.inspect.summary import NodeSummary, Summary, marks_of_card, natural_key
+from gcushare.cli.terminal.amounts import counted, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import describe_closure
@@ -19,8 +19,8 @@ from gcushare.runtime.log_lines import escape
 
 SHORT_CARDS = "each card: allocated/total"
 _MAX_NAMED = 5
-"""Pods or cards named in one line; how many there are is always told."""
-_SEED_RULE = 20
+"""Pods or cards named in one line; how many there are is always said."""
+_LEAST_RULE = 20
 """Upstream gpushare's dashed line is the first row's raw text and this much longer."""
 
 
@@ -47,11 +47,16 @@ def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Ce
     if state is None:
         return Cell("")
     marks = marks_of_card(state)
-    if state.index in node.corrected_cards:
-        marks = (*marks, Mark.CORRECTED)
+    marks = (*marks, *marks_of_use(node, state))
     used.update(marks)
     figures = f"{show_amount(node.amount(state.held))}/{show_amount(node.amount(state.total))}"
     return Cell(figures + signs(marks), style_of(marks))
+
+
+def marks_of_use(node: NodeSummary, state: CardState) -> tuple[Mark, ...]:
+    """What is out of the ordinary with the pods of a card."""
+    found = {Mark.OVER_USE: node.over_used_cards, Mark.CORRECTED: node.corrected_cards}
+    return tuple(mark for mark, cards in found.items() if state.index in cards)
 
 
 def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
@@ -104,7 +109,7 @@ def remarks(summary: Summary) -> list[str]:
     lost = summary.snapshot.lost_nodes()
     if lost:
         pods = sum(len(held) for held in lost.values())
-        lines.append(f"{_count(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
+        lines.append(f"{counted(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
     unplaced = unplaced_line(summary)
     if unplaced:
         lines.append(unplaced)
@@ -131,16 +136,16 @@ def waiting_line(summary: Summary) -> str:
     amount = f"{summary.waiting_units} {summary.scale.label}" if not summary.has_other_units else "cards"
     whole = sum(facts.whole_cards for facts in summary.waiting)
     asked = [amount] if summary.waiting_units or not whole else []
-    asked += [_count(whole, "whole card")] if whole else []
+    asked += [counted(whole, "whole card")] if whole else []
     names = _named([f"{facts.ref} ({ask_words(facts)})" for facts in summary.waiting])
     count = len(summary.waiting)
-    return f"pending: {_count(count, 'pod')} wait{'s' if count == 1 else ''} for {' and '.join(asked)}: {names}"
+    return f"pending: {counted(count, 'pod')} wait{'s' if count == 1 else ''} for {' and '.join(asked)}: {names}"
 
 
 def ask_words(facts: PodFacts) -> str:
     """What a pod asks for, short."""
     if facts.whole_cards:
-        return _count(facts.whole_cards, "whole card")
+        return counted(facts.whole_cards, "whole card")
     return str(facts.units) if facts.units else "unreadable request"
 
 
@@ -181,13 +186,13 @@ def unplaced_line(summary: Summary) -> str:
         return ""
     verb = "holds" if count == 1 else "hold"
     where = _named([node.name for node in nodes])
-    return f"{_count(count, 'pod')} {verb} cards that are not known, on {where}; -d names them"
+    return f"{counted(count, 'pod')} {verb} cards that are not known, on {where}; -d names them"
 
 
 def _rule_width(rows: Sequence[Row]) -> int:
     if not rows:
-        return _SEED_RULE
-    return sum(cell.width + 1 for cell in rows[0].cells if cell.text) + _SEED_RULE
+        return _LEAST_RULE
+    return sum(cell.width + 1 for cell in rows[0].cells if cell.text) + _LEAST_RULE
 
 
 def _reasoned(node: NodeSummary) -> Iterable[CardState]:
@@ -205,7 +210,3 @@ def _card_reason(summary: Summary, state: CardState) -> str:
 
 def _named(names: Sequence[str]) -> str:
     return some_names(sorted(names, key=natural_key), _MAX_NAMED)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' if number != 1 else ''}"

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from gcushare.cli.inspect import documents
-from gcushare.cli.inspect.changes import Look, changes_between
+from gcushare.cli.inspect.changes import WatchedState, changes_between
 from gcushare.cli.inspect.details import detail_lines
 from gcushare.cli.inspect.options import Output, TableSettings
 from gcushare.cli.inspect.summary import Summary, summarise
@@ -35,7 +35,7 @@ _FOOT = 3
 async def watch(
     screen: Screen, api: KubeClient, connection: Connection, request: SnapshotRequest, settings: TableSettings
 ) -> int:
-    """Follow until interrupted, or until nobody reads the output any more.
+    """Follow until interrupted, or until no one reads the output any more.
 
     Raises:
         BrokenPipeError: the output's reader has left.
@@ -71,7 +71,7 @@ async def _print_documents(
 ) -> None:
     """Print one JSON document per line and change."""
     async for live in snapshots:
-        report = documents.report_of(_summary(live, settings))
+        report = documents.document_of(_summary(live, settings))
         screen.print_text(msgspec.json.encode(report).decode() + "\n")
 
 
@@ -79,20 +79,20 @@ async def _print_changes(
     screen: Screen, snapshots: AsyncGenerator[LiveSnapshot, None], settings: TableSettings
 ) -> None:
     """Print the table once, then one line per change, each with its time."""
-    before: Look | None = None
+    before: WatchedState | None = None
     trouble = ""
     async for live in snapshots:
         summary = _summary(live, settings)
-        look = Look.at(summary)
+        state = WatchedState.of(summary)
         if before is None:
             screen.print_lines(_lines(summary, None, settings))
             screen.say("source", live.snapshot.source.words)
         else:
-            lines = changes_between(before, look)
+            lines = changes_between(before, state)
             screen.print_text("".join(f"{time_now()} {line}\n" for line in lines))
         if live.trouble != trouble:
             screen.say("warning", f"{live.trouble}; trying again" if live.trouble else "answered again")
-        before, trouble = look, live.trouble
+        before, trouble = state, live.trouble
 
 
 async def _show_live(screen: Screen, snapshots: _Snapshots, settings: TableSettings) -> None:
@@ -119,18 +119,18 @@ class _LiveTable:
         self._settings = settings
         self._live: LiveSnapshot | None = None
         self._summary: Summary | None = None
-        self._look: Look | None = None
+        self._state: WatchedState | None = None
         self._as_of = ""
         self._changes: deque[str] = deque(maxlen=_SHOWN_CHANGES)
 
     def take(self, live: LiveSnapshot) -> None:
         """Take the newest snapshot."""
         self._live, self._summary = live, _summary(live, self._settings)
-        look = Look.at(self._summary)
+        state = WatchedState.of(self._summary)
         self._as_of = time_now()
-        if self._look is not None:
-            self._changes.extend(f"{self._as_of} {line}" for line in changes_between(self._look, look))
-        self._look = look
+        if self._state is not None:
+            self._changes.extend(f"{self._as_of} {line}" for line in changes_between(self._state, state))
+        self._state = state
 
     def render(self) -> Group:
         """Lay it out for the terminal as it is now."""

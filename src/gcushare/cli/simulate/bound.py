@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gcushare.cli.simulate.trace import NodeSpec
-from gcushare.cli.simulate.workload import units_of
+from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.packing.expected_fill import Demand
 
 

@@ -25,7 +25,7 @@ _COLORS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d00", "#666666", "#7b3294", "#1b7837",
     "#000000",
 )  # fmt: skip
-"""Told apart by people who confuse red and green as well (after Okabe and Ito)."""
+"""Distinct for people who confuse red and green as well (after Okabe and Ito)."""
 
 
 @dataclass(frozen=True, slots=True)

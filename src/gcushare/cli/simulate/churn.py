@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from statistics import mean
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.placing import Placer
 from gcushare.cli.simulate.policies import Given, make_policy
-from gcushare.cli.simulate.trace import NodeSpec
-from gcushare.cli.simulate.workload import units_of
+from gcushare.cli.simulate.runs import Placer
+from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.packing.expected_fill import Demand
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.fit_index import NameLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardState, NodeState, PodRef
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
-from gcushare.core.placement import CARD_POLICIES, CardPolicy
+from gcushare.core.placement import POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 
-_FULLEST = CARD_POLICIES["binpack"]
+_FULLEST = POLICIES["binpack"].rank_card
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class SimulatedCluster:
         """
         node = self.nodes[index]
         if demand.cards:
-            policy = _FULLEST if spot is None else _at(spot)
-            self.ledger.reserve(PodRef(uid, "simulated", uid), node.spec.name, request_of(demand), policy)
+            rank = _FULLEST if spot is None else _at(spot)
+            self.ledger.reserve(PodRef(uid, "simulated", uid), node.spec.name, request_of(demand), rank)
             kind = (demand.cards, demand.whole)
             node.kinds[kind] = node.kinds.get(kind, 0) + 1
         node.cpu_milli -= demand.cpu_milli
@@ -126,10 +126,10 @@ def _room_of(node: SimulatedNode) -> Room:
     return Room(node.cpu_milli, node.memory_mib, tuple(sorted(shared)), tuple(sorted(idle)), node.spec.model)
 
 
-def _at(spot: Spot) -> CardPolicy:
-    """The card policy that takes a card with exactly this room, the lowest index among equals."""
+def _at(spot: Spot) -> CardRank:
+    """The order that takes a card with exactly this room, the lowest index among equals."""
 
-    def rank(card: CardState) -> tuple[int, ...]:
+    def rank(card: CardState, _request: CardRequest) -> tuple[int, ...]:
         return (card.grantable != spot.free or (card.pods == 0) != spot.is_idle, card.index)
 
     return rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +13,15 @@ from typing import TypeVar
 from gcushare.cli.simulate.bound import Bounds, compute_bounds
 from gcushare.cli.simulate.churn import Churn, ChurnRun, run_churn
 from gcushare.cli.simulate.runs import Experiment, Run, run_policy
-from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.cli.simulate.settings import Order
 from gcushare.cli.simulate.what_if import nodes_needed
-from gcushare.cli.simulate.workload import Order, arrange, build_workload
+from gcushare.cli.simulate.workload import NodeSpec, arrange, build_workload
 from gcushare.core.packing.expected_fill import Demand
 
 T = TypeVar("T")
+
+Done = Callable[[int, int], None]
+"""Called with how many runs of how many have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Plan:
 class Comparison:
     """All runs by policy, in order of seed, and the bounds by seed; bounds are None where cards differ in size."""
 
-    runs: Mapping[str, tuple[Run, ...]]
+    runs: Mapping[str, Sequence[Run]]
     bounds: tuple[Bounds, ...] | None
 
     def mean_allocated(self, policy: str) -> float:
@@ -59,63 +62,51 @@ class Comparison:
         return pstdev(run.allocated for run in self.runs[policy])
 
 
-def compare(plan: Plan, workers: int, done: Callable[[int, int], None] = lambda _done, _of: None) -> Comparison:
-    """Run every policy on every seed; ``done`` is told how many runs of how many have ended."""
-    jobs = [(policy, seed) for seed in plan.seeds for policy in plan.policies]
-    runs: dict[tuple[str, int], Run] = {}
-    for job, run in _run_all(partial(_run, plan), jobs, workers):
-        runs[job] = run
-        done(len(runs), len(jobs))
+def compare(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> Comparison:
+    """Run every policy on every seed."""
+    runs = _run_all(partial(_run, plan), plan.policies, plan.seeds, workers, done)
     has_one_size = len({node.card_units for node in plan.nodes}) == 1
     experiments = [plan.experiment(seed) for seed in plan.seeds] if has_one_size else []
     bounds = tuple(compute_bounds(plan.nodes, each.workload) for each in experiments)
-    by_policy = {policy: tuple(runs[policy, seed] for seed in plan.seeds) for policy in plan.policies}
-    return Comparison(by_policy, bounds or None)
+    return Comparison(runs, bounds or None)
 
 
 def compare_churn(
-    plan: Plan, churn: Churn, workers: int, done: Callable[[int, int], None] = lambda _done, _of: None
+    plan: Plan, churn: Churn, workers: int, done: Done = lambda _done, _of: None
 ) -> dict[str, list[ChurnRun]]:
     """Let pods come and go by every policy on every seed; the runs by policy, in order of seed."""
-    jobs = [(policy, seed) for seed in plan.seeds for policy in plan.policies]
-    work = partial(_churn, plan, churn)
-    runs: dict[tuple[str, int], ChurnRun] = {}
-    for job, run in _run_all(work, jobs, workers):
-        runs[job] = run
-        done(len(runs), len(jobs))
-    return {policy: [runs[policy, seed] for seed in plan.seeds] for policy in plan.policies}
+    return _run_all(partial(_churn, plan, churn), plan.policies, plan.seeds, workers, done)
 
 
-def compare_needs(
-    plan: Plan, workers: int, done: Callable[[int, int], None] = lambda _done, _of: None
-) -> dict[str, list[NodeSpec]]:
+def compare_needs(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> dict[str, list[NodeSpec]]:
     """The nodes of the plan's mix that each policy needs for the trace's pods, by the first seed's order.
 
     Raises:
         Refused: as ``what_if.nodes_needed``.
     """
-    jobs = [(policy, plan.seeds[0]) for policy in plan.policies]
-    found: dict[str, list[NodeSpec]] = {}
-    for (policy, _), nodes in _run_all(partial(_needs, plan), jobs, workers):
-        found[policy] = nodes
-        done(len(found), len(jobs))
-    return {policy: found[policy] for policy in plan.policies}
+    found = _run_all(partial(_needs, plan), plan.policies, plan.seeds[:1], workers, done)
+    return {policy: nodes for policy, (nodes,) in found.items()}
 
 
-_Job = tuple[str, int]
-
-
-def _run_all(work: Callable[[str, int], T], jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, T]]:
+def _run_all(
+    work: Callable[[str, int], T], policies: Sequence[str], seeds: Sequence[int], workers: int, done: Done
+) -> dict[str, list[T]]:
+    """The results by policy, in order of seed."""
+    jobs = [(policy, seed) for seed in seeds for policy in policies]
+    found: dict[tuple[str, int], T] = {}
     if workers == 1 or len(jobs) == 1:
         for job in jobs:
-            yield job, work(*job)
-        return
-    # A fresh interpreter per worker: a fork would copy locks of threads that are not there any more.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
-        futures = {pool.submit(work, *job): job for job in jobs}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+            found[job] = work(*job)
+            done(len(found), len(jobs))
+    else:
+        # A fresh interpreter per worker: a fork would copy locks of threads that are not there any more.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
+            futures = {pool.submit(work, *job): job for job in jobs}
+            for future in as_completed(futures):
+                found[futures[future]] = future.result()
+                done(len(found), len(jobs))
+    return {policy: [found[policy, seed] for seed in seeds] for policy in policies}
 
 
 def _run(plan: Plan, policy: str, seed: int) -> Run:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.reading import UNFINISHED
+from gcushare.cluster.reading import UNFINISHED, list_objects
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
-from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
 from gcushare.runtime.settings.groups import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
 from gcushare.wire.nodes import node_cards
-from gcushare.wire.objects import Node, Pod
+from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.pods import pod_request
 
 _MIB = 1 << 20
@@ -36,8 +36,9 @@ async def read_live(
     """
     vendor = VENDORS_BY_NAME[vendor_name]
     async with open_cluster(kube, environ, program="gcushare-simulate") as client:
-        nodes = await client.list_all(NODES)
-        pods = await client.list_all(PODS, Selector(fields=UNFINISHED))
+        # Pods without cards count too: they take CPU and memory.
+        nodes = await list_objects(client, NODES, EVERYTHING, NODE, problems=[])
+        pods = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD, problems=[])
     return reduce_cluster(nodes, pods, vendor)
 
 

@@ -11,11 +11,14 @@ import msgspec
 
 from gcushare.cli.simulate.churn import Churn, ChurnRun
 from gcushare.cli.simulate.comparing import Comparison, Plan
-from gcushare.cli.simulate.trace import NodeSpec
-from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
+from gcushare.cli.simulate.runs import Run
+from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.cli.terminal.layout import plain_table
 
 _HEADINGS = ("POLICY", "ALLOCATED", "SPREAD", "PARTIAL", "IDLE", "UNPLACED")
 _MAX_KINDS = 6
+_MARKS = (5, 6, 7, 8, 9, 10)
+"""Tenths of what was asked for in all: before the middle hardly any pod is refused."""
 
 
 def render_text(plan: Plan, comparison: Comparison, width: int | None) -> str:
@@ -27,11 +30,11 @@ def render_text(plan: Plan, comparison: Comparison, width: int | None) -> str:
     rows = [_row(policy, comparison) for policy in _ranked(comparison)]
     if comparison.bounds is not None:
         bound = mean(each.least for each in comparison.bounds)
-        rows.append(_cells("(no policy can exceed)", _percent(bound), "", "", "", ""))
-    heading = _cells(*_HEADINGS)
-    lines += [line.plain for line in lay_out(Grid(heading, heading, tuple(rows)), width).lines]
+        rows.append(("(no policy can exceed)", _percent(bound), "", "", "", ""))
+    lines += _table(_HEADINGS, rows, width)
     lines += ["", "Unplaced pods by kind, mean of the seeds:"]
     lines += [f"  {policy}: {_kinds(comparison, policy)}" for policy in _ranked(comparison)]
+    lines += _refusals_over_time(comparison, width)
     return "\n".join(lines) + "\n"
 
 
@@ -57,9 +60,9 @@ def document(plan: Plan, comparison: Comparison) -> dict[str, Any]:
 
 def render_churn(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]], width: int | None) -> str:
     """Policies in the order asked for: how long pods wait, and the largest piece that is free."""
-    heading = _cells("POLICY", "ALLOCATED", "WAIT", "LARGE WAIT", "LARGE DELAYED", "LARGEST PIECE")
+    headings = ("POLICY", "ALLOCATED", "WAIT", "LARGE WAIT", "LARGE DELAYED", "LARGEST PIECE")
     rows = [
-        _cells(
+        (
             policy,
             _percent(mean(run.allocated for run in found)),
             f"{mean(run.waited for run in found):.4f}",
@@ -69,12 +72,11 @@ def render_churn(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]], width: in
         )
         for policy, found in runs.items()
     ]
-    lines = [line.plain for line in lay_out(Grid(heading, heading, tuple(rows)), width).lines]
     intro = (
         f"load {100 * churn.load:.0f} % for {churn.lifetimes:g} mean lifetimes; waits in mean lifetimes; large: "
         f"{churn.large} whole cards or more; delayed in percent; largest piece in idle cards of one node"
     )
-    return "\n".join([intro, "", *lines]) + "\n"
+    return "\n".join([intro, "", *_table(headings, rows, width)]) + "\n"
 
 
 def churn_document(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]]) -> dict[str, Any]:
@@ -90,14 +92,12 @@ def churn_document(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]]) -> dict
 def render_needs(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]], width: int | None) -> str:
     """How many nodes and cards each policy needs, the fewest first."""
     ranked = sorted(needs, key=lambda policy: (sum(node.cards for node in needs[policy]), policy))
-    heading = _cells("POLICY", "NODES", "CARDS", "OF THE GIVEN")
     given = sum(node.cards for node in plan.nodes)
     rows = []
     for policy in ranked:
         cards = sum(node.cards for node in needs[policy])
-        rows.append(_cells(policy, str(len(needs[policy])), str(cards), f"{100 * cards / given:.1f} %"))
-    lines = [line.plain for line in lay_out(Grid(heading, heading, tuple(rows)), width).lines]
-    return "\n".join(lines) + "\n"
+        rows.append((policy, str(len(needs[policy])), str(cards), f"{100 * cards / given:.1f} %"))
+    return "\n".join(_table(("POLICY", "NODES", "CARDS", "OF THE GIVEN"), rows, width)) + "\n"
 
 
 def needs_document(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]]) -> dict[str, Any]:
@@ -110,18 +110,36 @@ def needs_document(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]]) -> dict[
     }
 
 
-def render_json(found: dict[str, Any]) -> str:
-    """Indented, with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+def _refusals_over_time(comparison: Comparison, width: int | None) -> list[str]:
+    """A table of the first seed: pods refused by the time that so much was asked for, by policy and kind."""
+    runs = {policy: comparison.runs[policy][0] for policy in _ranked(comparison)}
+    if not any(run.unplaced for run in runs.values()):
+        return []
+    last = max(run.samples[-1].arrived for run in runs.values())
+    marks = [last * tenth / 10 for tenth in _MARKS]
+    headings = ("POLICY", "KIND", *(f"{100 * mark:.0f} %" for mark in marks))
+    rows = [
+        (policy, kind, *(str(_refused(run, kind, mark)) for mark in marks))
+        for policy, run in runs.items()
+        for kind in run.unplaced
+    ]
+    intro = "Unplaced pods once so much of all cards was asked for, first seed:"
+    return ["", intro, *_table(headings, rows, width)]
+
+
+def _refused(run: Run, kind: str, mark: float) -> int:
+    """How many pods of a kind were refused up to the last sample that is not beyond the mark."""
+    reached = [sample for sample in run.samples if sample.arrived <= mark + 1e-9]
+    return reached[-1].unplaced.get(kind, 0) if reached else 0
 
 
 def _ranked(comparison: Comparison) -> list[str]:
     return sorted(comparison.runs, key=lambda policy: (-comparison.mean_allocated(policy), policy))
 
 
-def _row(policy: str, comparison: Comparison) -> Row:
+def _row(policy: str, comparison: Comparison) -> tuple[str, ...]:
     runs = comparison.runs[policy]
-    return _cells(
+    return (
         policy,
         _percent(comparison.mean_allocated(policy)),
         f"±{100 * comparison.spread_allocated(policy):.2f}" if len(runs) > 1 else "",
@@ -131,8 +149,8 @@ def _row(policy: str, comparison: Comparison) -> Row:
     )
 
 
-def _cells(*texts: str) -> Row:
-    return Row(tuple(Cell(text) for text in texts), ())
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    return [line.plain for line in plain_table(headings, rows, width)]
 
 
 def _percent(share: float) -> str:

@@ -1,24 +1,23 @@
-"""One run: a workload placed on an empty cluster by one policy, with what it left and how it got there."""
+"""One run: pods placed one after another on an empty cluster by one policy, with what it left and how it got there."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.placing import Placer
+from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
 from gcushare.cli.simulate.policies import Given, make_policy
+from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored
 from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_pods
-from gcushare.cli.simulate.trace import NodeSpec
-from gcushare.cli.simulate.workload import units_of
-from gcushare.core.packing.expected_fill import Demand
+from gcushare.cli.simulate.workload import NodeSpec, units_of
+from gcushare.core.packing.expected_fill import Demand, Room, Spot
 
 SAMPLES = 100
 """Points of a run's curves."""
 
 Progress = Callable[[int, int], None]
-"""Told how many pods of how many have arrived."""
+"""Called with how many pods of how many have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +25,13 @@ class Sample:
     """The cluster after some arrivals, all as shares of its card units.
 
     ``arrived`` is what was asked for so far, ``allocated`` what pods hold, ``fragmented`` what is free and of no use to
-    a typical pod, on average.
+    a typical pod, on average. ``unplaced`` counts the pods refused so far by kind.
     """
 
     arrived: float
     allocated: float
     fragmented: float
+    unplaced: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ def run_policy(policy: str, experiment: Experiment, progress: Progress = lambda 
             unplaced[kind_of(demand)] += 1
         if number % every == 0 or number == pods:
             wasted = sum(fragmentation.of(node.room) for node in cluster.nodes)
-            samples.append(Sample(arrived / total, cluster.used_units / total, wasted / total))
+            held = cluster.used_units / total
+            samples.append(Sample(arrived / total, held, wasted / total, dict(sorted(unplaced.items()))))
             progress(number, pods)
     partial = sum(sum(node.room.shared) for node in cluster.nodes)
     idle = sum(sum(node.room.idle) for node in cluster.nodes)
@@ -100,3 +101,58 @@ def kind_of(demand: Demand) -> str:
         return "no card"
     cards = "1 card" if demand.cards == 1 else f"{demand.cards} cards"
     return cards if demand.whole else f"share of {cards}"
+
+
+@dataclass(slots=True)
+class _Table:
+    """One demand's scores by node, as of a position in the cluster's log of changes."""
+
+    position: int = -1
+    scores: list[float] = field(default_factory=list)
+    spots: list[Spot | None] = field(default_factory=list)
+    by_room: dict[Room, Scored] = field(default_factory=dict)
+
+
+class Placer:
+    """Asks a policy for each pod, and places it; scores only those nodes again that changed since the last such pod."""
+
+    def __init__(self, cluster: SimulatedCluster, policy: Policy) -> None:
+        self._cluster = cluster
+        self._policy = policy
+        self._tables: dict[Demand, _Table] = {}
+
+    def place(self, uid: str, demand: Demand, *, is_new: bool = True) -> int | None:
+        """Place a pod; returns the node's position, None where it fits nowhere.
+
+        ``is_new`` is False for a pod that is tried again after it had to wait: it is no further arrival.
+        """
+        if is_new and self._policy.observe(demand):
+            self._tables.clear()
+        table = self._tables.get(demand)
+        if table is None:
+            table = self._tables[demand] = _Table()
+        self._refresh(table, demand)
+        if max(table.scores) == NO_FIT:
+            return None
+        index = self._policy.choose(table.scores)
+        self._cluster.place(uid, index, demand, table.spots[index])
+        return index
+
+    def _refresh(self, table: _Table, demand: Demand) -> None:
+        cluster = self._cluster
+        changed = cluster.changes.since(table.position) if table.position >= 0 else None
+        table.position = cluster.changes.position
+        if changed is None:
+            scored = [self._score(table, node, demand) for node in cluster.nodes]
+            table.scores, table.spots = [score for score, _ in scored], [spot for _, spot in scored]
+            return
+        for name in changed:
+            index = cluster.index_of[name]
+            table.scores[index], table.spots[index] = self._score(table, cluster.nodes[index], demand)
+
+    def _score(self, table: _Table, node: SimulatedNode, demand: Demand) -> Scored:
+        known = table.by_room.get(node.room) if self._policy.by_room else None
+        if known is None:
+            known = self._policy.score(node, demand) if node.room.fits(demand) else (NO_FIT, None)
+            table.by_room[node.room] = known
+        return known

@@ -7,23 +7,25 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 from gcushare.cli.simulate.charts import draw, render_svg, write_png
 from gcushare.cli.simulate.churn import Churn
 from gcushare.cli.simulate.comparing import Comparison, Plan, compare, compare_churn, compare_needs
 from gcushare.cli.simulate.live import read_live
-from gcushare.cli.simulate.progress import ProgressBar
 from gcushare.cli.simulate.report import (
     churn_document,
     document,
     needs_document,
     render_churn,
-    render_json,
     render_needs,
     render_text,
 )
 from gcushare.cli.simulate.settings import Output, SimulateSettings
-from gcushare.cli.simulate.trace import NodeSpec, read_nodes, read_pods
 from gcushare.cli.simulate.what_if import with_granularity, with_mix
+from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
+from gcushare.cli.terminal.documents import to_json
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import Surroundings, columns_of
@@ -33,8 +35,15 @@ from gcushare.runtime.exit_codes import DONE
 def run(settings: SimulateSettings, around: Surroundings) -> int:
     """Run the simulation, print what was found, and return the exit code."""
     plan = _plan_of(settings, around)
-    with ProgressBar(around.stderr, terminal=around.environ.get("TERM", ""), what="runs") as bar:
-        text = _answer(settings, plan, bar.update, _width(around))
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    is_shown = around.stderr.isatty() and around.environ.get("TERM", "") not in ("", "dumb")
+    with Progress(*columns, console=Console(file=around.stderr), transient=True, disable=not is_shown) as bar:
+        task = bar.add_task("runs", total=None)
+
+        def done(count: int, of: int) -> None:
+            bar.update(task, completed=count, total=of)
+
+        text = _answer(settings, plan, done, _width(around))
     around.stdout.write(text)
     return DONE
 
@@ -43,14 +52,14 @@ def _answer(settings: SimulateSettings, plan: Plan, done: Callable[[int, int], N
     is_json = settings.output is Output.JSON
     if settings.what_if.cards_needed:
         needs = compare_needs(plan, settings.jobs, done)
-        return render_json(needs_document(plan, needs)) if is_json else render_needs(plan, needs, width)
+        return to_json(needs_document(plan, needs)) if is_json else render_needs(plan, needs, width)
     if settings.churn.churn is not None:
         churn = Churn(settings.source.load or 1.0, settings.churn.churn, settings.churn.large)
         runs = compare_churn(plan, churn, settings.jobs, done)
-        return render_json(churn_document(churn, runs)) if is_json else render_churn(churn, runs, width)
+        return to_json(churn_document(churn, runs)) if is_json else render_churn(churn, runs, width)
     comparison = compare(plan, settings.jobs, done)
     _draw(settings, comparison)
-    return render_json(document(plan, comparison)) if is_json else render_text(plan, comparison, width)
+    return to_json(document(plan, comparison)) if is_json else render_text(plan, comparison, width)
 
 
 def _plan_of(settings: SimulateSettings, around: Surroundings) -> Plan:
@@ -76,7 +85,7 @@ def _plan_of(settings: SimulateSettings, around: Surroundings) -> Plan:
 def _read(settings: SimulateSettings, around: Surroundings) -> tuple[list[NodeSpec], list[Demand]]:
     source = settings.source
     if source.from_cluster:
-        return asyncio.run(read_live(settings.kube, source.vendor.value, around.environ))
+        return asyncio.run(read_live(settings.kube, source.vendor, around.environ))
     if source.nodes is None or source.pods is None:
         raise ConfigError("nodes and pods are both needed: name two CSV files")
     return read_nodes(source.nodes), read_pods(source.pods)

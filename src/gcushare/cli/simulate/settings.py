@@ -1,4 +1,4 @@
-"""What ``gcushare simulate`` can be told."""
+"""What ``gcushare simulate`` takes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,37 @@ from dataclasses import replace
 from pathlib import Path
 
 from gcushare._version import __version__
-from gcushare.cli.simulate.policies import POLICIES
-from gcushare.cli.simulate.workload import Order
+from gcushare.core import placement
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
 SIMULATE = "gcushare simulate"
+POLICIES: tuple[tuple[str, str], ...] = (
+    ("random", "any node that fits"),
+    ("dot-product", "the node least aligned with the request"),
+    ("clustering", "requests of one kind together"),
+    ("packing", "cards in use before idle cards before idle nodes"),
+    ("best-fit", "the node with the least left"),
+    ("fgd", "fragmentation gradient descent, given the typical pods"),
+    ("expected-fill", "the node that loses least of what typical pods would still use, given them"),
+    ("expected-fill-learned", "the same, learning the typical pods from arrivals"),
+    ("expected-fill-cards", "the same as expected-fill without knowing CPU and memory"),
+    *(
+        (policy.name, f"the extender's, which sees cards alone: {policy.nodes}")
+        for policy in placement.POLICIES.values()
+    ),
+)
+"""What can be compared; ``policies`` makes them."""
 DEFAULT_POLICIES = ("random", "dot-product", "clustering", "packing", "best-fit", "fgd", "expected-fill")
 
 
-class VendorName(enum.Enum):
-    """Whose cards."""
+class Order(enum.Enum):
+    """In which order the trace's own pods arrive; what is sampled beyond them comes last either way."""
 
-    ENFLAME = ENFLAME.name
-    ALIYUN = ALIYUN.name
+    SHUFFLED = "shuffled"
+    TRACE = "trace"
 
 
 class Output(enum.Enum):
@@ -47,8 +62,8 @@ class SourceSettings:
         help="Instead of files: the cards, CPU and memory of a cluster's nodes, and its unfinished pods with cards, as "
         "if they all came again to empty nodes. It is only read.",
     )
-    vendor: VendorName = setting(
-        parsers.choice(VendorName), default=VendorName.ENFLAME, help="With --from-cluster: whose cards."
+    vendor: str = setting(
+        parsers.one_of(*VENDORS_BY_NAME), default=VENDORS[0].name, help="With --from-cluster: whose cards."
     )
     nodes: Path | None = setting(
         _file("from the cluster"),
@@ -116,7 +131,7 @@ class SimulateSettings:
     """Simulation."""
 
     policy: tuple[str, ...] = setting(
-        parsers.comma_list(replace(parsers.one_of(*POLICIES), metavar="POLICY")),
+        parsers.comma_list(replace(parsers.one_of(*(name for name, _ in POLICIES)), metavar="POLICY")),
         default=DEFAULT_POLICIES,
         help="The policies to compare; see below.",
     )
@@ -145,7 +160,7 @@ class SimulateSettings:
         if not self.source.from_cluster and not has_files:
             yield "nodes and pods are both needed: name two CSV files, or use --from-cluster"
         if not self.policy:
-            yield f"policy is empty: name some of {', '.join(POLICIES)}"
+            yield f"policy is empty: name some of {', '.join(name for name, _ in POLICIES)}"
         if self.churn.churn is not None and self.source.load is None:
             yield "churn needs load: how much of all cards is asked for at any time, such as 90%"
         if self.churn.churn is not None and self.what_if.cards_needed:
@@ -173,18 +188,7 @@ SIMULATE_PROGRAM = Program(
     legends=(
         (
             "Policies",
-            (
-                ("random", "any node that fits"),
-                ("dot-product", "the node least aligned with the request"),
-                ("clustering", "requests of one kind together"),
-                ("packing", "cards in use before idle cards before idle nodes"),
-                ("best-fit", "the node with the least left"),
-                ("fgd", "fragmentation gradient descent, given the typical pods"),
-                ("expected-fill", "the node that loses least of what typical pods would still use, given them"),
-                ("expected-fill-learned", "the same, learning the typical pods from arrivals"),
-                ("expected-fill-cards", "the same as expected-fill without knowing CPU and memory"),
-                ("binpack, spread", "the extender's policies, which see cards alone"),
-            ),
+            POLICIES,
         ),
     ),
     notes="Percentages are of all card units: allocated is what pods hold at the end, partial what is free on cards in "

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.placing import Placer
 from gcushare.cli.simulate.policies import Given, make_policy
-from gcushare.cli.simulate.trace import NodeSpec
-from gcushare.cli.simulate.workload import units_of
+from gcushare.cli.simulate.runs import Placer
+from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.packing.expected_fill import Demand, Room
 

@@ -21,6 +21,7 @@ from gcushare.cli.support_bundle.shapes import (
     UID,
     VERSION,
     Left,
+    by_name,
     each,
     either,
     fields,
@@ -28,14 +29,15 @@ from gcushare.cli.support_bundle.shapes import (
     one_of,
     text,
 )
+from gcushare.cli.terminal.documents import to_json
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.node_status import parse_node_status
-from gcushare.wire.foreign import OBJECT_BYTES, JsonDoor
+from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 
-INSPECT = JsonDoor(dict[str, Any], "the inspect document", limit_bytes=16 * OBJECT_BYTES)
+INSPECT = BoundedJsonDecoder(dict[str, Any], "the inspect document", limit_bytes=16 * OBJECT_BYTES)
 """As any extender writes it: what is kept of it is decided field by field."""
 
 Cut = Callable[[bytes, Collection[str]], bytes]
@@ -112,16 +114,9 @@ def findings_document(facts: Facts, findings: Sequence[Finding]) -> dict[str, An
 def versions_document(facts: Facts) -> dict[str, Any]:
     """Releases, as far as they are some: what answers at a port may call itself anything."""
     one = either(VERSION, text(""))
-    kept = fields(kubernetes=one, doctor=one, extenders=_by_name(one), plugins=_by_name(one), kubelets=_by_name(one))(
-        versions(facts)
-    )
+    named = by_name(r"[^\n]*", one)
+    kept = fields(kubernetes=one, doctor=one, extenders=named, plugins=named, kubelets=named)(versions(facts))
     return dict(kept)
-
-
-def _by_name(shape: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: {
-        name: part for name, part in ((key, shape(inner)) for key, inner in value.items()) if part is not Left.OUT
-    }
 
 
 def schedulers_document(facts: Facts, names: Collection[str]) -> dict[str, Any]:
@@ -203,4 +198,4 @@ def cut_figures(body: bytes, names: Collection[str]) -> bytes:
 
 
 def _encoded(document: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return to_json(document).encode()

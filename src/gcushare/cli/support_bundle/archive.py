@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from gcushare.cli.terminal.documents import to_json
 from gcushare.core.errors import ConfigError
 
 MANIFEST = "MANIFEST.json"
@@ -57,7 +56,7 @@ class Archive:
             "files": self.entries,
             "leftOut": [{"path": path, "why": why} for path, why in sorted(self.left_out.items())],
         }
-        self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+        self._write(MANIFEST, to_json(manifest).encode())
 
     def _write(self, path: str, content: bytes) -> None:
         member = tarfile.TarInfo(f"{self.folder}/{path}")
@@ -76,7 +75,7 @@ def new_archive(path: Path, time: datetime, budget_bytes: int) -> Iterator[Archi
         raise ConfigError(f"{str(path)!r} exists already: name another file, it is never overwritten")
     partial = path.with_name(f".{path.name}.partial")
     try:
-        # In /tmp somebody else may have put a link there; what a killed run of ours left is removed.
+        # In /tmp another user may have put a link there; what a killed run of ours left is removed.
         partial.unlink(missing_ok=True)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
     except OSError as failure:

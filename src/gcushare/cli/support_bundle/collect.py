@@ -1,19 +1,27 @@
-"""Fills a bundle: findings and versions first, then objects, what the programs know, and logs, as far as it fits."""
+"""``gcushare support-bundle``: findings and versions first, then objects, what the programs know, and logs, as far as
+it fits.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from gcushare._version import __version__
+from gcushare.cli.doctor.checks.registry import examine
 from gcushare.cli.doctor.checks.views import requesting_pods
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding
-from gcushare.cli.doctor.read import ANSWER_S, Progress
-from gcushare.cli.doctor.render import render_json, render_text
+from gcushare.cli.doctor.gather import gather
+from gcushare.cli.doctor.reader import ANSWER_S, Progress
+from gcushare.cli.doctor.render import render_text
+from gcushare.cli.doctor.settings import BundleSettings
 from gcushare.cli.support_bundle.answers import (
     Cut,
     cut_explanation,
@@ -28,7 +36,7 @@ from gcushare.cli.support_bundle.answers import (
     schedulers_document,
     versions_document,
 )
-from gcushare.cli.support_bundle.archive import Archive
+from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.cutting import cut_log, own_words
 from gcushare.cli.support_bundle.object_sanitizer import (
     JsonObject,
@@ -42,13 +50,18 @@ from gcushare.cli.support_bundle.object_sanitizer import (
     slim_workload,
 )
 from gcushare.cli.support_bundle.redact import Redactor
+from gcushare.cli.terminal.documents import to_json
+from gcushare.cli.terminal.screen import Screen
+from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.endpoints import Endpoint, at_address, proxied_pod, proxied_service
-from gcushare.cluster.program_pods import SeenPod
-from gcushare.cluster.programs import EXTENDER_PORT, STATUS_PORT, Program, main_container
-from gcushare.cluster.reading import list_items
-from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.cluster.programs import Program, SeenPod, main_container
+from gcushare.cluster.reading import list_objects
+from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient, object_door
+from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, Resource, Selector
+from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.exit_codes import DONE
 
 OBJECT = object_door(dict)
 
@@ -165,7 +178,7 @@ class Collector:
         for pod in self.facts.running(Program.PLUGIN):
             self.progress(f"asking the device plugin of {pod.spec.node_name}")
             endpoint, folder = (
-                proxied_pod(self.client, pod, STATUS_PORT),
+                proxied_pod(self.client, pod),
                 f"plugins/{pod.spec.node_name}/{pod.metadata.name}",
             )
             await self._add_page(endpoint, "/status", f"{folder}/status.json", cut_status)
@@ -196,7 +209,7 @@ class Collector:
                 yield [("at-address", endpoint)]
             return
         pods = self.facts.running(Program.EXTENDER)
-        found = [(pod.metadata.name, proxied_pod(self.client, pod, EXTENDER_PORT)) for pod in pods]
+        found = [(pod.metadata.name, proxied_pod(self.client, pod)) for pod in pods]
         if not found and extender.service is not None:
             found = [("behind-service", proxied_service(self.client, extender.service))]
         yield found
@@ -206,7 +219,7 @@ class Collector:
             body = await endpoint.get(page, timeout_s=ANSWER_S)
             text = cut(body, self.names).decode()
         except GcushareError as failure:
-            self._leave_out(path, failure)
+            self._leave_out(path, str(failure))
             return
         self.archive.add(path, self.redactor.text(text).encode(), f"its answer to {page}")
 
@@ -239,7 +252,7 @@ class Collector:
         try:
             body = await self.client.get_raw(f"{path}?{urlencode(query)}", "pods/log", timeout_s=_LOG_S)
         except GcushareError as failure:
-            self._leave_out(_log_path(pod, container, is_previous), failure)
+            self._leave_out(_log_path(pod, container, is_previous), str(failure))
             return None
         return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
 
@@ -247,31 +260,60 @@ class Collector:
         self, path: str, resource: Resource[JsonObject], selector: Selector = EVERYTHING
     ) -> list[dict[str, Any]]:
         """List objects, each once; what cannot be listed is left out under ``path``."""
-        found: dict[str, JsonObject] = {}
+        problems: list[str] = []
         try:
-            async with aclosing(list_items(self.client, resource, selector)) as items:
-                async for raw in items:
-                    try:
-                        obj = OBJECT.read(raw)
-                    except RemoteContractError as failure:
-                        self._leave_out(path, failure)
-                        continue
-                    found[str(obj.get("metadata", {}).get("uid", len(found)))] = obj
+            found: list[JsonObject] = await list_objects(self.client, resource, selector, OBJECT, problems=problems)
         except GcushareError as failure:
-            self._leave_out(path, failure)
-        return list(found.values())
+            self._leave_out(path, str(failure))
+            return []
+        for problem in problems:
+            self._leave_out(path, problem)
+        return found
 
     def _add_items(self, path: str, items: Sequence[JsonObject], what: str) -> None:
         if items or path not in self.archive.left_out:
             self._add_document(path, {"items": list(items)}, what)
 
     def _add_document(self, path: str, content: dict[str, Any], what: str) -> None:
-        self.archive.add(path, render_json(self.redactor.document(content)).encode(), what)
+        self.archive.add(path, to_json(self.redactor.document(content)).encode(), what)
 
-    def _leave_out(self, path: str, failure: Exception) -> None:
-        self.archive.leave_out(path, self.redactor.text(own_words(str(failure), self.names)))
+    def _leave_out(self, path: str, why: str) -> None:
+        self.archive.leave_out(path, self.redactor.text(own_words(why, self.names)))
 
 
 def _log_path(pod: SeenPod, container: str, is_previous: bool) -> str:
     ending = ".previous.log" if is_previous else ".log"
     return f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}"
+
+
+def run(settings: BundleSettings, around: Surroundings) -> int:
+    """Make a bundle and say where it is; returns the exit code.
+
+    Raises:
+        GcushareError: the API server does not answer, or the archive cannot be written.
+    """
+    return asyncio.run(_make_bundle(settings, around))
+
+
+async def _make_bundle(settings: BundleSettings, around: Surroundings) -> int:
+    """Collect the bundle; incomplete is not failed: the manifest says what is missing."""
+    clock = SystemClock()
+    began = clock.now()
+    path = settings.file or Path(f"gcushare-support-{began:%Y%m%dT%H%M%SZ}.tar.gz")
+    async with (
+        open_cluster(settings.kube, around.environ, program="gcushare-support-bundle") as client,
+        Screen(around).progress() as progress,
+    ):
+        with new_archive(path, began, settings.max_size) as archive:
+            facts = await gather(client, settings.where, clock, progress)
+            collector = Collector(client, facts, archive, progress, Redactor())
+            await collector.collect(examine(facts), LogLimits(settings.log_lines, settings.log_size))
+            archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
+    around.stdout.write(_summary(path, archive, began))
+    return DONE
+
+
+def _summary(path: Path, archive: Archive, began: datetime) -> str:
+    size = path.stat().st_size
+    missing = f"; {len(archive.left_out)} left out, see MANIFEST.json in it" if archive.left_out else ""
+    return f"{path}: {len(archive.entries)} files, {size} bytes, of {began:%Y-%m-%d %H:%M:%S} UTC{missing}\n"

@@ -12,9 +12,9 @@ from typing import Any
 
 from gcushare.cli.support_bundle.sentences import ELLIPSIS, cut_to_known
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.foreign import ANNOTATION_BYTES, JsonDoor
+from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder
 
-LOG_LINE = JsonDoor(dict[str, Any], "a line of a log", limit_bytes=ANNOTATION_BYTES)
+LOG_LINE = BoundedJsonDecoder(dict[str, Any], "a line of a log", limit_bytes=ANNOTATION_BYTES)
 
 _LONGEST = 2048
 # An apostrophe within a word opens and closes nothing.
@@ -30,38 +30,15 @@ _STACK = re.compile(
 _RAISED = re.compile(r"( +(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Refused|Interrupt|Exit)): (.*)")
 _SCHEDULER = re.compile(r"([IWEF]\d{4} [\d:.]{8,18} +\d{1,10} [\w.-]{1,80}\.go:\d{1,6}\] )(.*)")
 _FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
-FACTS = frozenset(
-    {
-        *("address", "card", "cards", "cert", "check", "client_ca", "code", "connections", "container", "count"),
-        *("counted", "deadline_s", "delay_s", "devices", "dir", "drain_s", "drifts", "endpoint", "error", "file"),
-        *(
-            "for_s",
-            "found",
-            "names",
-            "nodes",
-            "size",
-            "whole",
-            "accepted",
-            "secret",
-            "config_map",
-            "slow",
-            "limit_s",
-            "hint",
-            "left_s",
-            "limit",
-            "look_every_s",
-            "method",
-            "missing",
-            "ms",
-            "node",
-            "observed",
-            "peer",
-        ),
-        *("pod", "pods", "problem", "purpose", "reason", "recorded", "resource", "status", "task", "tasks", "uid"),
-        *("unit", "units", "url", "vendor", "version", "waited_s", "wrong"),
-    }
-)
-"""Facts of log lines that go in. Not among them: whoever calls chooses ``user`` and ``path``."""
+_FACT_NAMES = """
+accepted address card cards cert check client_ca code config_map connections container count counted deadline_s
+delay_s devices dir drain_s drifts endpoint error file for_s found hint left_s limit limit_s look_every_s method
+missing ms names node nodes observed peer pod pods problem purpose reason recorded resource secret size slow status
+task tasks uid unit units url vendor version waited_s whole wrong
+"""
+FACTS = frozenset(_FACT_NAMES.split())
+"""Facts of log lines that go in. Not among them: whoever calls chooses ``user`` and ``path``, and what
+pods say of themselves at debug."""
 _JSON_KEYS = ("time", "level", "place", "logger")
 _FIGURE = re.compile(
     r"((?:gcushare|process|python)_\w{1,120}(?:\{(?:\w{1,40}=\"(?:[^\"\\]|\\.){0,300}\",?){0,20}\})? [-+.\w]{1,40})|"

@@ -32,12 +32,14 @@ from gcushare.cli.support_bundle.shapes import (
 )
 from gcushare.cluster.programs import VENDOR_LABEL, Program
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations import keys
 from gcushare.wire.annotations.record import record_keys
-from gcushare.wire.foreign import ANNOTATION_BYTES, JsonDoor
+from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder
 
-PLAIN_INVENTORY = JsonDoor(dict[str, Any], "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
+PLAIN_INVENTORY = BoundedJsonDecoder(dict[str, Any], "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
+PLAIN_OVER_USE = BoundedJsonDecoder(dict[str, Any], f"annotation {keys.OVER_USE}", limit_bytes=ANNOTATION_BYTES)
 
 _LABELS: tuple[str, ...] = (
     *(vendor.label_key for vendor in VENDORS),
@@ -115,16 +117,29 @@ def _inventory(value: Any) -> Any:
     return kept if kept is Left.OUT else json.dumps(kept, separators=(",", ":"))
 
 
+_OVER_USE = fields(since=TIME, cards=by_name(r"\d{1,4}", fields(used=number, granted=number, peak=number)))
+
+
+def _over_use(value: Any) -> Any:
+    try:
+        document = PLAIN_OVER_USE.read(value) if isinstance(value, str) else None
+    except RemoteContractError:
+        return Left.OUT
+    kept = _OVER_USE(document)
+    return kept if kept is Left.OUT else json.dumps(kept, separators=(",", ":"))
+
+
 _ANNOTATIONS: Mapping[str, Shape] = {
     **{key: either(_FIGURES, one_of("true", "false")) for vendor in VENDORS for key in record_keys(vendor)},
     **{vendor.inventory_annotation: _inventory for vendor in VENDORS},
     **{vendor.cordon_annotation: _CARD_WORDS for vendor in VENDORS},
     keys.CARD_UUID: _CARD_WORDS,
     keys.CARD_MODE: one_of(keys.MODE_WHOLE),
+    keys.OVER_USE: _over_use,
     keys.CORRECTED: text(r"[\d,]{1,64}->[\d,]{1,64}"),
-    keys.NODE_POLICY: one_of("binpack", "spread"),
-    keys.CARD_POLICY: one_of("binpack", "spread"),
-    keys.WHOLE_CARD_POLICY: one_of("close", "loose"),
+    keys.NODE_POLICY: one_of(*POLICIES),
+    keys.CARD_POLICY: one_of(*POLICIES),
+    keys.WHOLE_CARD_POLICY: one_of(*WHOLE_CARD_POLICIES),
     keys.USE_CARDS: _CARD_WORDS,
     keys.AVOID_CARDS: _CARD_WORDS,
     keys.CARDS: _FIGURES,

@@ -1,4 +1,4 @@
-"""Takes out of texts and documents what nobody else may read; pure. It would rather take out too much."""
+"""Takes out of texts and documents what no one else may read; pure. It would rather take out too much."""
 
 from __future__ import annotations
 

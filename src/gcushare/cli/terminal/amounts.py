@@ -9,7 +9,7 @@ from fractions import Fraction
 from gcushare.core.units import MemoryUnit
 
 UNKNOWN_UNIT = "units"
-"""What stands in a heading where no node tells its unit (another system's plugin)."""
+"""What stands in a heading where no node says its unit (another system's plugin)."""
 
 _DECIMALS = 3
 """Digits after the point: exact for every decimal unit; MiB in a table of GiB are rounded."""
@@ -17,7 +17,7 @@ _DECIMALS = 3
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The unit of a table. ``per_gib`` is None where nobody told a unit; amounts are then shown as they are."""
+    """The unit of a table. ``per_gib`` is None where no unit is known; amounts are then shown as they are."""
 
     label: str
     per_gib: int | None
@@ -54,3 +54,8 @@ def show_amount(amount: Fraction) -> str:
 def percent_of(part: Fraction | int, whole: Fraction | int) -> int:
     """The whole percents, cut and not rounded, as upstream gpushare's table shows them; 0 of nothing."""
     return int(part * 100 / whole) if whole else 0
+
+
+def counted(number: int, word: str) -> str:
+    """So many of something: ``1 pod``, ``2 pods``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

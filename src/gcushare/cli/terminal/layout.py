@@ -60,6 +60,13 @@ class Laid:
     is_short: bool
 
 
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[Cell | str]], width: int | None) -> list[Text]:
+    """Set rows of cells below their headings, for a terminal of ``width`` columns; None has no end."""
+    cells = (tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
+    heading = Row(tuple(map(Cell, headings)), ())
+    return list(lay_out(Grid(heading, heading, tuple(Row(row, ()) for row in cells)), width).lines)
+
+
 def lay_out(grid: Grid, width: int | None) -> Laid:
     """Set a grid into columns for a terminal of ``width`` columns; None has no end."""
     whole = [grid.heading, *grid.rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gcushare.cli.inspect.summary import NodeSummary, Summary
@@ -16,13 +16,15 @@ TEMPERATURE = "gcushare_card_temperature_celsius"
 POWER = "gcushare_card_power_watts"
 UTILIZATION = "gcushare_card_utilization_percent"
 UNATTRIBUTED = "gcushare_card_memory_unattributed_bytes"
-"""A plugin serves it for each card of which it tells what pods use."""
+"""A plugin serves it for each card of which it reports what pods use."""
 POD_USED = "gcushare_pod_memory_used_bytes"
 POD_GRANTED = "gcushare_pod_memory_granted_bytes"
-_POD_FIGURES = frozenset({POD_USED, POD_GRANTED})
+POD_OVER = "gcushare_pod_over_use_bytes"
+"""A plugin serves it while a pod is over its grant by more than the tolerance, in several looks."""
+_POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_OVER})
 _CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
 _MARKER = "gcushare_card_units"
-"""Every device plugin serves it; an answer without it comes from somebody else."""
+"""Every device plugin serves it; an answer without it comes from another program."""
 
 DRIVER_SHARE = 32
 """A driver holds some memory of every card, used or not: an excess below this part of the card is taken for its own."""
@@ -32,14 +34,14 @@ CardKey = tuple[str, int]
 
 @dataclass(slots=True)
 class CardReadings:
-    """Figures by metric name, of the card and of the pods on it; one that the library does not tell is missing."""
+    """Figures by metric name, of the card and of the pods on it; one that the library does not report is missing."""
 
     values: dict[str, float] = field(default_factory=dict)
     pods: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def reports_pods(self) -> bool:
-        """Whether the plugin tells what each pod uses of this card."""
+        """Whether the plugin reports what each pod uses of this card."""
         return UNATTRIBUTED in self.values
 
 
@@ -71,7 +73,7 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUseRow:
-    """One card: bytes granted, kept back and in use; None where nobody tells."""
+    """One card: bytes granted, kept back and in use; None where that is unknown."""
 
     node: NodeSummary
     state: CardState
@@ -81,19 +83,30 @@ class CardUseRow:
     pods: tuple[str, ...]
 
     @property
+    def total_bytes(self) -> int:
+        return self.state.card.card.memory_bytes if self.state.card is not None else 0
+
+    @property
     def used_bytes(self) -> int | None:
-        value = self.readings.get(MEMORY)
+        return self._bytes(MEMORY)
+
+    @property
+    def unattributed_bytes(self) -> int | None:
+        """In use by processes that belong to no pod."""
+        return self._bytes(UNATTRIBUTED)
+
+    def _bytes(self, name: str) -> int | None:
+        value = self.readings.get(name)
         return None if value is None else int(value)
 
     @property
     def is_over(self) -> bool:
-        """Whether somebody uses more than was granted, beyond what the driver takes for itself."""
-        total = self.state.card.card.memory_bytes if self.state.card is not None else 0
-        return self.excess_bytes > max(0, total // DRIVER_SHARE - self.reserved_bytes)
+        """Whether more is in use than was granted, beyond what the driver takes for itself."""
+        return self.excess_bytes > max(0, self.total_bytes // DRIVER_SHARE - self.reserved_bytes)
 
     @property
     def excess_bytes(self) -> int:
-        """Bytes in use beyond what was granted and kept back; 0 where nobody tells."""
+        """Bytes in use beyond what was granted and kept back; 0 where that is unknown."""
         if self.used_bytes is None or self.granted_bytes is None:
             return 0
         return max(0, self.used_bytes - self.granted_bytes - self.reserved_bytes)
@@ -102,12 +115,6 @@ class CardUseRow:
 def use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> list[CardUseRow]:
     """Set every card's grants beside its readings."""
     return [_row(summary, node, state, readings) for node in summary.nodes for state in node.state.cards.values()]
-
-
-def nodes_without_readings(summary: Summary, readings: Iterable[CardKey]) -> list[str]:
-    """Nodes of which no plugin told anything."""
-    reported = {node for node, _ in readings}
-    return [node.name for node in summary.nodes if node.name not in reported]
 
 
 def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mapping[CardKey, CardReadings]) -> CardUseRow:
@@ -134,11 +141,13 @@ class PodUseRow:
     pod: str
     granted_bytes: int
     used_bytes: int
+    is_reported: bool = False
+    """Whether its plugin takes that for an over-use: beyond the tolerance, and not for one look alone."""
 
     @property
     def is_over(self) -> bool:
         """Whether it uses more than was granted: what a driver takes for itself belongs to no process."""
-        return self.excess_bytes > 0
+        return self.excess_bytes > 0 or self.is_reported
 
     @property
     def excess_bytes(self) -> int:
@@ -146,7 +155,7 @@ class PodUseRow:
 
 
 def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> list[PodUseRow]:
-    """The pods on each card of which a plugin tells: as nodes and cards are ordered, then by name."""
+    """The pods on each card whose plugin reports them: as nodes and cards are ordered, then by name."""
     return [
         PodUseRow(
             node=node.name,
@@ -154,6 +163,7 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
             pod=pod,
             granted_bytes=int(figures.get(POD_GRANTED, 0)),
             used_bytes=int(figures.get(POD_USED, 0)),
+            is_reported=POD_OVER in figures,
         )
         for node in summary.nodes
         for index in node.state.cards
@@ -162,7 +172,7 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
 
 
 def pod_use_hint(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> str:
-    """What to do where plugins do not tell what pods use; empty where all do, or where none could be asked."""
+    """What to do where plugins do not report what pods use; empty where all do, or where none could be asked."""
     asked = {node.name for node in summary.nodes} & {node for node, _ in readings}
     telling = {node for (node, _), found in readings.items() if found.reports_pods}
     silent = len(asked - telling)

@@ -2,72 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from dataclasses import dataclass, field
 
-from gcushare.cli.inspect.commands import no_cards, require_cards
-from gcushare.cli.inspect.documents import to_json, to_yaml
 from gcushare.cli.inspect.options import Output, TopSettings
-from gcushare.cli.inspect.session import MAX_WARNINGS, Session, warn
+from gcushare.cli.inspect.session import MAX_WARNINGS, Session
 from gcushare.cli.inspect.summary import Summary, summarise
+from gcushare.cli.terminal.documents import to_json, to_yaml
 from gcushare.cli.top.memory_use import (
     CardKey,
     CardReadings,
-    nodes_without_readings,
+    parse_metrics,
     pod_use_hint,
     pod_use_rows,
     use_rows,
 )
-from gcushare.cli.top.scrape import Scraped, scrape_plugins
-from gcushare.cli.top.table import pod_use_lines, use_csv, use_lines, use_report
-from gcushare.cluster.gather import SnapshotRequest, gather_from_api
-from gcushare.cluster.reading import Scope
-from gcushare.cluster.settings import SourceChoice, SourceFlags
+from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
+from gcushare.cluster.endpoints import fetch_from_plugin, list_plugin_pods
+from gcushare.cluster.gather import SnapshotRequest, gather
+from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.reading import Progress, Scope
+from gcushare.cluster.settings import PluginPodSettings
+from gcushare.core.errors import GcushareError
 from gcushare.core.wording import some_names
+from gcushare.kube.client import KubeClient
+from gcushare.vendors.vendor import Vendor
 
-Readings = Mapping[CardKey, CardReadings]
+_AT_ONCE = 32
+"""Plugins asked at a time: a thousand take some seconds, and the API server keeps room for others."""
 
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted beside what is used."""
-    scope = Scope(settings.node, settings.selector or "")
-    figures = SourceFlags(source=SourceChoice.API)
-    request = SnapshotRequest(vendor=session.vendor, scope=scope, figures=figures)
+    request = SnapshotRequest(vendor=session.vendor, scope=Scope(settings.node, settings.selector or ""))
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
-        snapshot = await gather_from_api(api, request, progress.count)
-        if settings.node is not None:
-            require_cards(snapshot, settings.node)
+        snapshot = await gather(api, request, progress.count)
+        session.require_cards(snapshot, settings.node)
         summary = summarise(snapshot)
         nodes = frozenset(node.name for node in summary.nodes)
         scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, progress.count)
-    problems = _use_problems(summary, scraped, settings)
-    _print(session, settings.show.output, summary, scraped.readings, problems)
-    return warn(session.screen, [*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
+    problems = _problems(summary, scraped, settings)
+    _print(session, summary, scraped, problems)
+    return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
 
 
-def _print(session: Session, output: Output, summary: Summary, readings: Readings, problems: dict[str, str]) -> None:
-    rows, pods = use_rows(summary, readings), pod_use_rows(summary, readings)
-    report = use_report(rows, pods, problems)
-    match output:
-        case Output.JSON:
-            session.screen.print_text(to_json(report))
-        case Output.YAML:
-            session.screen.print_text(to_yaml(report))
-        case Output.CSV:
-            session.screen.print_text(use_csv(report))
-        case Output.TABLE | Output.WIDE:
-            if not rows:
-                session.screen.say("note", no_cards(summary.snapshot))
-            width = session.screen.width
-            lines = use_lines(summary, rows, width, is_wide=output is Output.WIDE)
-            session.screen.print_lines([*lines, *pod_use_lines(summary, pods, width)])
-            if hint := pod_use_hint(summary, readings):
-                session.screen.say("note", hint)
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What the plugins reported by card, and by node and plugin why one could not be asked."""
+
+    readings: dict[CardKey, CardReadings] = field(default_factory=dict)
+    failures: dict[tuple[str, str], GcushareError] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> set[str]:
+        """Nodes of which a plugin was asked, with or without an answer."""
+        return {node for node, _ in (*self.readings, *self.failures)}
 
 
-def _use_problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict[str, str]:
-    problems = {f"plugin {name}": str(error) for name, error in sorted(scraped.failures.items())}
-    asked = {name.rpartition(" on ")[2] for name in scraped.failures}
-    silent = [node for node in nodes_without_readings(summary, scraped.readings) if node not in asked]
+async def scrape_plugins(
+    api: KubeClient, vendor: Vendor, place: PluginPodSettings, nodes: frozenset[str], progress: Progress
+) -> Scraped:
+    """Ask the plugins of these nodes for their metrics, through the API server's proxy of their pods.
+
+    Raises:
+        GcushareError: the plugins' pods cannot be listed.
+    """
+    plugins = [pod for pod in await list_plugin_pods(api, place) if pod.spec.node_name in nodes]
+    gate = asyncio.Semaphore(_AT_ONCE)
+    scraped = Scraped()
+
+    async def scrape(pod: SeenPod) -> None:
+        try:
+            async with gate:
+                body = await fetch_from_plugin(api, place, pod, "metrics")
+            scraped.readings.update(parse_metrics(body.decode("utf-8", errors="replace"), vendor.name))
+        except GcushareError as error:
+            scraped.failures[pod.spec.node_name, pod.key] = error
+        progress("plugins", len(scraped.nodes))
+
+    async with asyncio.TaskGroup() as group:
+        for pod in plugins:
+            group.create_task(scrape(pod), name=f"metrics of {pod.key}")
+    return scraped
+
+
+def _print(session: Session, summary: Summary, scraped: Scraped, problems: dict[str, str]) -> None:
+    rows, pods = use_rows(summary, scraped.readings), pod_use_rows(summary, scraped.readings)
+    screen, output = session.screen, session.output
+    if output is Output.JSON:
+        screen.print_text(to_json(use_document(rows, pods, problems)))
+    elif output is Output.YAML:
+        screen.print_text(to_yaml(use_document(rows, pods, problems)))
+    elif output is Output.CSV:
+        screen.print_text(use_csv(rows, pods))
+    else:
+        lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
+        screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width)])
+        if hint := pod_use_hint(summary, scraped.readings):
+            screen.say("note", hint)
+
+
+def _problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict[str, str]:
+    problems = {
+        f"plugin {name} on {node}": str(error)
+        for (node, name), error in sorted(scraped.failures.items(), key=lambda item: item[0][1])
+    }
+    silent = [node.name for node in summary.nodes if node.name not in scraped.nodes]
     if silent:
         namespace = settings.plugins.plugin_namespace
         subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"

@@ -56,7 +56,7 @@ def _serves_whole(node: Node, vendor: Vendor) -> bool:
     try:
         return SERVES_WHOLE in decode_inventory(text).modes
     except RemoteContractError:
-        return False  # nobody can tell: what may be another plugin's stays
+        return False  # unknown: what may be another plugin's stays
 
 
 def find_leftovers(

@@ -1,4 +1,4 @@
-"""Is there exactly one extender that serves, is its picture current, and do the versions fit?"""
+"""Is there exactly one extender that serves, is what it knows current, and do the versions fit?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gcushare.cli.doctor.findings import Finding, error, info, warning
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_words
 
 BEHIND_S = 180.0
-"""A watch that is this old was opened anew twice already, had anybody answered."""
+"""A watch that is this old was opened again twice already, had the API server answered."""
 
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)")
 _INSTALL = "install the chart gcushare-scheduler-extender-chart, or say where it is with --extender-service"

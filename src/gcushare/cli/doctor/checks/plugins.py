@@ -1,50 +1,41 @@
-"""Does every labelled node have a plugin that runs, is registered and offers units?"""
+"""Has every labelled node a plugin that runs, is registered and offers units? What did those leave that are gone?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cli.doctor.checks.views import inventory_of, plugins_by_node
-from gcushare.cli.doctor.facts import Area, Facts, PluginFacts, has_label
-from gcushare.cli.doctor.findings import Finding, error, warning
+from gcushare.cli.doctor.checks.views import VendorNode, vendor_nodes
+from gcushare.cli.doctor.facts import Area, Facts, PluginFacts
+from gcushare.cli.doctor.findings import Finding, Fix, error, warning
 from gcushare.core.cards import SERVES_MEMORY
-from gcushare.vendors import Vendor
-from gcushare.wire.objects import Node
+from gcushare.vendors import VENDORS
+from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.pods import is_finished
 
 _GRAVE = frozenset({"cards", "registration"})
 """Problems of a plugin after which a node takes no new pods; the others leave it working."""
 
 
 def check_plugins(facts: Facts) -> Iterator[Finding]:
-    """Labelled nodes without a plugin, and plugins that do not run or do not answer."""
-    for vendor in facts.vendors():
-        plugins = plugins_by_node(facts, vendor)
-        for node in facts.nodes:
-            if not has_label(node, vendor):
-                continue
-            plugin = plugins.get(node.metadata.name)
-            if plugin is not None:
-                yield from _check_pod(plugin)
-            elif facts.knows(Area.PODS):
-                yield _without_plugin(node, vendor)
+    """Labelled nodes without a plugin, and plugins that do not run, do not answer or are not registered."""
+    for each in vendor_nodes(facts):
+        if not each.is_labelled:
+            continue
+        if each.plugin is not None:
+            yield from _check_pod(each.plugin)
+            if each.plugin.pod.status.phase == "Running":
+                yield from _check_registration(each)
+        elif facts.knows(Area.PODS):
+            yield _without_plugin(each)
 
 
-def check_registration(facts: Facts) -> Iterator[Finding]:
-    """A plugin that runs must have its units in the node's capacity."""
-    for vendor in facts.vendors():
-        plugins = plugins_by_node(facts, vendor)
-        for node in facts.nodes:
-            plugin = plugins.get(node.metadata.name)
-            if plugin is not None and plugin.pod.status.phase == "Running" and has_label(node, vendor):
-                yield from _check_units(node, vendor, plugin)
-
-
-def _without_plugin(node: Node, vendor: Vendor) -> Finding:
+def _without_plugin(each: VendorNode) -> Finding:
+    node, vendor = each.node, each.vendor
     taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in node.spec.taints)
     make = error if node.is_ready else warning
     return make(
         "node-without-plugin",
-        f"node {node.metadata.name}",
+        each.subject,
         f"it carries {vendor.node_label}, and no gcushare-device-plugin of {vendor.name} runs on it"
         + ("" if node.is_ready else "; the node is not ready")
         + (f"; its taints: {taints}" if taints else ""),
@@ -85,19 +76,19 @@ def _check_problems(plugin: PluginFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _check_units(node: Node, vendor: Vendor, plugin: PluginFacts) -> Iterator[Finding]:
-    problems = plugin.status.problems if plugin.status is not None else {}
-    amount = node.status.capacity.get(vendor.memory_resource)
-    if _GRAVE & problems.keys():
+def _check_registration(each: VendorNode) -> Iterator[Finding]:
+    """A plugin that runs must have its units in the node's capacity."""
+    vendor, inventory = each.vendor, each.inventory
+    if _GRAVE & each.plugin_problems.keys():
         return  # the plugin itself says why there are none
-    inventory = inventory_of(node, vendor)
     if inventory is not None and SERVES_MEMORY not in inventory.modes:
         return  # whole cards have a check of their own
+    amount = each.node.status.capacity.get(vendor.memory_resource)
     offered = inventory.total_units if inventory is not None else 0
     if amount is None:
         yield error(
             "plugin-not-registered",
-            f"node {node.metadata.name}",
+            each.subject,
             f"the plugin runs, and the capacity has no {vendor.memory_resource}; the inventory has {offered} units",
             "see the plugin's log for its registration with the kubelet, and the kubelet's for "
             f"{vendor.plugin_socket}; both must use the same device-plugins directory",
@@ -105,9 +96,51 @@ def _check_units(node: Node, vendor: Vendor, plugin: PluginFacts) -> Iterator[Fi
     elif amount == "0" and offered:
         yield error(
             "units-zero",
-            f"node {node.metadata.name}",
+            each.subject,
             f"{vendor.memory_resource} is 0 on the node, and the inventory has {offered} units: the kubelet has lost "
             "the plugin, or refuses its list",
             "restart the plugin's pod; if it stays 0, search the kubelet's log for 'ResourceExhausted' and "
             f"{vendor.plugin_socket}",
+        )
+
+
+def check_leftovers(facts: Facts) -> Iterator[Finding]:
+    """Inventories and counts on nodes without label and plugin: harmless to remove, misleading while they stay."""
+    if not facts.knows(Area.PODS):
+        return  # a plugin may be there unseen
+    for each in vendor_nodes(facts, VENDORS):
+        if not each.is_labelled and each.plugin is None:
+            yield from _leftovers_of(facts, each)
+
+
+def _leftovers_of(facts: Facts, each: VendorNode) -> Iterator[Finding]:
+    vendor, capacity = each.vendor, each.node.status.capacity
+    text = each.node.metadata.annotations.get(vendor.inventory_annotation)
+    # Units above 0 are the kubelet's own count: it has a plugin, whosever that is, or has not forgotten ours yet.
+    is_counted = each.capacity(vendor.memory_resource) != "0"
+    left = [] if is_counted else [name for name in (vendor.count_resource, vendor.memory_resource) if name in capacity]
+    keys = record_keys(vendor)[:-1]
+    holders = [
+        pod.key
+        for pod in facts.pods
+        if pod.spec.node_name == each.name and not is_finished(pod) and any(k in pod.metadata.annotations for k in keys)
+    ]
+    state = f"the node carries no {vendor.node_label} and runs no plugin"
+    kept = f"; {len(holders)} pods still have records here, such as {holders[0]}" if holders else ""
+    remedy = "delete those pods first, then examine again" if holders else "remove it (--fix), or put the label back"
+    if text is not None:
+        yield warning(
+            "stale-inventory",
+            each.subject,
+            f"{vendor.inventory_annotation} still offers cards, so pods may be placed there: {state}{kept}",
+            remedy,
+            None if holders else Fix(each.name, "annotations", vendor.inventory_annotation, text),
+        )
+    for resource in left:
+        yield warning(
+            "leftover-capacity",
+            each.subject,
+            f"{resource} {capacity[resource]} is left in the capacity: {state}{kept}",
+            remedy,
+            None if holders else Fix(each.name, "capacity", resource, capacity[resource]),
         )

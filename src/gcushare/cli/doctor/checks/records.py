@@ -8,20 +8,19 @@ from gcushare.cli.doctor.checks.views import (
     RequestingPod,
     asks_for,
     bound_for_s,
-    inventory_of,
     requesting_pods,
     span,
+    vendor_nodes,
     words_of,
 )
 from gcushare.cli.doctor.facts import Facts, PluginFacts, parse_time
 from gcushare.cli.doctor.findings import Finding, error, warning
-from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare.wire.documents.node_status import PodStatus
-from gcushare.wire.objects import Node
 from gcushare.wire.pods import is_finished
 
 STALE_AFTER_S = 120.0
@@ -34,7 +33,7 @@ _POLICY = "have records protected (chart value admission.protectRecords), and de
 
 
 def check_requests(facts: Facts) -> Iterator[Finding]:
-    """Requests that nobody can read are never granted."""
+    """Requests that cannot be read are never granted."""
     for vendor in facts.vendors():
         for each in requesting_pods(facts, vendor):
             if each.problem:
@@ -42,9 +41,9 @@ def check_requests(facts: Facts) -> Iterator[Finding]:
 
 
 def check_reservations(facts: Facts) -> Iterator[Finding]:
-    """Bound pods that were never confirmed, and bound pods that nobody recorded."""
+    """Bound pods that were never confirmed, and bound pods without a record."""
     for vendor in facts.vendors():
-        offering = {node.metadata.name for node in facts.nodes if inventory_of(node, vendor) is not None}
+        offering = {each.name for each in vendor_nodes(facts, (vendor,)) if each.inventory is not None}
         for each in requesting_pods(facts, vendor):
             age_s = bound_for_s(facts, each.pod)
             if each.pod.spec.node_name in offering and age_s > STALE_AFTER_S:
@@ -79,18 +78,22 @@ def _check_confirmed(each: RequestingPod, vendor: Vendor, age_s: float) -> Itera
 
 def check_forgeries(facts: Facts) -> Iterator[Finding]:
     """Records that our programs would not have written."""
-    nodes = {node.metadata.name: node for node in facts.nodes}
     for vendor in facts.vendors():
+        cards = {
+            each.name: {card.index for card in each.inventory.cards} | {card.index for card in each.inventory.left_out}
+            for each in vendor_nodes(facts, (vendor,))
+            if each.inventory is not None
+        }
         asked = {each.pod.key: each for each in requesting_pods(facts, vendor)}
         for pod in facts.pods:
             if is_finished(pod) or vendor.record.card_index not in pod.metadata.annotations:
                 continue
-            for make, problem in _suspicions(asked.get(pod.key, RequestingPod(pod, None)), vendor, nodes):
+            for make, problem in _suspicions(asked.get(pod.key, RequestingPod(pod, None)), vendor, cards):
                 yield make("forged-record", f"pod {pod.key}", problem, _POLICY)
 
 
 def _suspicions(
-    each: RequestingPod, vendor: Vendor, nodes: Mapping[str, Node]
+    each: RequestingPod, vendor: Vendor, cards: Mapping[str, set[int]]
 ) -> Iterator[tuple[Callable[[str, str, str, str], Finding], str]]:
     pod, keys = each.pod, vendor.record
     if not pod.is_bound:
@@ -100,8 +103,14 @@ def _suspicions(
     if record is None:
         yield error, f"its record cannot be read: {keys.card_index}={pod.metadata.annotations[keys.card_index][:40]!r}"
         return
-    node = nodes.get(pod.spec.node_name)
-    yield from _wrong_cards(record, vendor, node)
+    there = cards.get(pod.spec.node_name, set(record.card_indexes))
+    absent = [str(index) for index in record.card_indexes if index not in there]
+    if absent:
+        yield (
+            error,
+            f"its record names card {', '.join(absent)}, and node {pod.spec.node_name} has "
+            f"{', '.join(str(index) for index in sorted(there)) or 'none'}",
+        )
     created = parse_time(pod.metadata.creation_timestamp)
     earlier_s = created.timestamp() - record.assign_time_ns / 1e9 if created is not None else 0.0
     if record.assign_time_ns and earlier_s > CLOCK_TOLERANCE_S:
@@ -113,22 +122,6 @@ def _suspicions(
         yield (
             warning,
             f"its record says {record.pod_units} units ({keys.pod_units}), and its spec asks for {request.total_units}",
-        )
-
-
-def _wrong_cards(
-    record: PodRecord, vendor: Vendor, node: Node | None
-) -> Iterator[tuple[Callable[[str, str, str, str], Finding], str]]:
-    inventory = inventory_of(node, vendor) if node is not None else None
-    if node is None or inventory is None:
-        return
-    there = {card.index for card in inventory.cards} | {card.index for card in inventory.left_out}
-    absent = [str(index) for index in record.card_indexes if index not in there]
-    if absent:
-        yield (
-            error,
-            f"its record names card {', '.join(absent)}, and node {node.metadata.name} has "
-            f"{', '.join(str(index) for index in sorted(there)) or 'none'}",
         )
 
 
@@ -166,10 +159,7 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
     for vendor in facts.vendors():
         # What cannot be read is reported by the checks of inventories, requests and records.
         snapshot = ClusterSnapshot(vendor)
-        for each in facts.nodes:
-            snapshot.see_node(each)
-        for pod in facts.pods:
-            snapshot.see_pod(pod)
+        snapshot.count(facts.nodes, facts.pods)
         for name, node in sorted(snapshot.ledger.nodes.items()):
             for index, card in sorted(node.cards.items()):
                 if node.known and card.card is not None and card.used > card.total:

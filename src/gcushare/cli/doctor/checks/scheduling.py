@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cli.doctor.checks.views import needs_extender, requesting_pods, span, words_of
+from gcushare.cli.doctor.checks.views import needs_extender, requesting_pods, span, vendor_nodes, words_of
 from gcushare.cli.doctor.facts import Area, Facts
-from gcushare.cli.doctor.findings import Finding, error, info
+from gcushare.cli.doctor.findings import Finding, error, info, warning
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
-from gcushare.cluster.program_pods import Service
-from gcushare.cluster.programs import EXTENDER_PORT, port_of
-from gcushare.vendors import VENDORS
+from gcushare.cluster.programs import Service, port_of
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.contracts import VERBS_PORT
 from gcushare.wire.objects import Condition
 
@@ -64,7 +64,7 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
 
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:
-    """Where no scheduler can be seen, only the extender's calls tell."""
+    """Where no scheduler can be seen, only the extender's calls show it."""
     is_unseen = facts.knows(Area.PODS) and not facts.schedulers and facts.scope is None and needs_extender(facts)
     if is_unseen and facts.vendors() and not facts.extender.calls("filter"):
         yield info(
@@ -129,6 +129,48 @@ def check_resources(facts: Facts) -> Iterator[Finding]:
                 )
 
 
+def check_whole_cards(facts: Facts) -> Iterator[Finding]:
+    """Pods that ask for whole cards must reach the extender where cards are shared too, and nowhere else."""
+    for vendor in facts.vendors():
+        nodes = list(vendor_nodes(facts, (vendor,)))
+        both = sorted(each.name for each in nodes if {SERVES_MEMORY, SERVES_WHOLE} <= {*each.modes})
+        served = [each.name for each in nodes if SERVES_WHOLE in each.modes]
+        counted = [each.name for each in nodes if each.capacity(vendor.whole_card_resource) != "0"]
+        others = [name for name in counted if name not in served]
+        for scheduler in facts.schedulers:
+            managed = {name for entry in extenders_of(scheduler) for name in entry.resources}
+            if not managed:
+                continue
+            if vendor.whole_card_resource not in managed:
+                yield from _check_unmanaged(scheduler, vendor, both)
+            elif not served or others:
+                yield _unserved(scheduler, vendor, sorted(others))
+
+
+def _check_unmanaged(scheduler: SchedulerFacts, vendor: Vendor, both: list[str]) -> Iterator[Finding]:
+    resource = vendor.whole_card_resource
+    if both:
+        yield warning(
+            "whole-cards-unmanaged",
+            f"scheduler {scheduler.name}",
+            f"{scheduler.source} does not manage {resource}, and {words_of(both)} serve whole cards beside memory: the "
+            "scheduler counts cards, but not which of them are shared at that moment",
+            f"add {resource} to managedResources: chart value wholeCards: true, or gcushare-config-manager "
+            "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created again",
+        )
+
+
+def _unserved(scheduler: SchedulerFacts, vendor: Vendor, others: list[str]) -> Finding:
+    resource = vendor.whole_card_resource
+    found = f"another plugin serves it on {words_of(others)}" if others else "no node's plugin serves whole cards"
+    return warning(
+        "whole-cards-unserved",
+        f"scheduler {scheduler.name}",
+        f"{scheduler.source} manages {resource}, and {found}: pods that ask for it fit only where ours serves it",
+        f"start the plugins with --mode both, or take {resource} out of managedResources (chart value wholeCards)",
+    )
+
+
 def check_reports(facts: Facts) -> Iterator[Finding]:
     """What the config managers themselves say."""
     for report in facts.reports:
@@ -159,7 +201,7 @@ def _addresses(facts: Facts) -> set[tuple[str, int]]:
         found |= _service_addresses(facts, facts.extender.service)
     for replica in facts.extender.replicas:
         if replica.pod is not None and (address := replica.pod.status.pod_ip):
-            found |= {(address, port) for port in (port_of(replica.pod, EXTENDER_PORT), VERBS_PORT)}
+            found |= {(address, port) for port in (port_of(replica.pod), VERBS_PORT)}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Whom may be believed and for how long: protected records, clocks, certificates, and what could not be looked at."""
+"""What may be trusted and for how long: protected records, clocks, certificates, and what could not be looked at."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def check_certificates(facts: Facts) -> Iterator[Finding]:
 
 
 def check_unread(facts: Facts) -> Iterator[Finding]:
-    """What could not be looked at is told, so that silence is never taken for health."""
+    """What could not be looked at is reported, so that silence is never taken for health."""
     for each in facts.unread:
         if each.right:
             yield warning(
                 "missing-right",
                 "whoever runs this",
                 f"cannot check {each.part.value}: missing right to {each.right}",
-                "run it as somebody who may, or grant that right; the other findings hold",
+                "run it as a user who may, or grant that right; the other findings hold",
             )
         else:
             yield warning(

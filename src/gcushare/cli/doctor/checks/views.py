@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gcushare.cli.doctor.facts import Facts, PluginFacts, has_label, has_trace
-from gcushare.cluster.program_pods import SeenPod
+from gcushare.cluster.programs import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest
+from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.objects import Node
@@ -25,9 +26,68 @@ class RequestingPod:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class VendorNode:
+    """A node as one vendor's cards see it. ``inventory`` is None where there is none, or ``problem`` says why it cannot
+    be read; ``plugin`` is the one that answers, of two during an update.
+    """
+
+    node: Node
+    vendor: Vendor
+    inventory: Inventory | None
+    problem: str
+    plugin: PluginFacts | None
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+    @property
+    def subject(self) -> str:
+        return f"node {self.name}"
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it is meant to share cards of this vendor."""
+        return has_label(self.node, self.vendor)
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """What its plugin serves, as far as the inventory says."""
+        return self.inventory.modes if self.inventory is not None else ()
+
+    @property
+    def plugin_problems(self) -> Mapping[str, str]:
+        """What the plugin itself says is wrong, by part."""
+        return self.plugin.status.problems if self.plugin is not None and self.plugin.status is not None else {}
+
+    def capacity(self, resource: str) -> str:
+        """What the kubelet counts of a resource; 0 where it says nothing."""
+        return self.node.status.capacity.get(resource, "0")
+
+
+def vendor_nodes(facts: Facts, vendors: Iterable[Vendor] | None = None) -> Iterator[VendorNode]:
+    """Every node, once for each vendor that is in use here, or for each of these vendors."""
+    for vendor in facts.vendors() if vendors is None else vendors:
+        plugins: dict[str, PluginFacts] = {}
+        for plugin in facts.plugins:
+            if plugin.vendor == vendor and (plugin.node not in plugins or plugin.status is not None):
+                plugins[plugin.node] = plugin
+        for node in facts.nodes:
+            inventory, problem = _read_inventory(node, vendor)
+            yield VendorNode(node, vendor, inventory, problem, plugins.get(node.metadata.name))
+
+
+def sharing_nodes(facts: Facts) -> Iterator[tuple[VendorNode, Inventory]]:
+    """Those of them with a readable inventory that are meant to share cards, or whose plugin runs."""
+    for each in vendor_nodes(facts):
+        if each.inventory is not None and (each.is_labelled or each.plugin is not None):
+            yield each, each.inventory
+
+
 def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
     """The unfinished pods that ask for this vendor's shared memory, or for whole cards where our plugin serves them."""
-    serving = {node.metadata.name for node in facts.nodes if _serves_whole(node, vendor)}
+    serving = {each.name for each in vendor_nodes(facts, (vendor,)) if SERVES_WHOLE in each.modes}
     for pod in facts.pods:
         if is_finished(pod):
             continue
@@ -40,23 +100,12 @@ def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
             yield RequestingPod(pod, None, str(failure))
 
 
-def _serves_whole(node: Node, vendor: Vendor) -> bool:
-    inventory = inventory_of(node, vendor)
-    return inventory is not None and SERVES_WHOLE in inventory.modes
-
-
 def needs_extender(facts: Facts) -> bool:
     """Whether pods depend on an extender here: not where every node serves whole cards alone and none is installed."""
     if facts.extender.replicas:
         return True
-    ours = [
-        (node, vendor)
-        for vendor in facts.vendors()
-        for node in facts.nodes
-        if has_label(node, vendor) or has_trace(node, vendor)
-    ]
-    inventories = [inventory_of(node, vendor) for node, vendor in ours]
-    return not inventories or any(found is None or SERVES_MEMORY in found.modes for found in inventories)
+    ours = [each for each in vendor_nodes(facts) if each.is_labelled or has_trace(each.node, each.vendor)]
+    return not ours or any(each.inventory is None or SERVES_MEMORY in each.modes for each in ours)
 
 
 def asks_for(pod: SeenPod, resource: str) -> bool:
@@ -64,24 +113,14 @@ def asks_for(pod: SeenPod, resource: str) -> bool:
     return any(resource in each.resources.limits or resource in each.resources.requests for each in pod.containers())
 
 
-def inventory_of(node: Node, vendor: Vendor) -> Inventory | None:
-    """The inventory that a node's plugin published; None where there is none, or none that can be read."""
+def _read_inventory(node: Node, vendor: Vendor) -> tuple[Inventory | None, str]:
     text = node.metadata.annotations.get(vendor.inventory_annotation)
     if text is None:
-        return None
+        return None, ""
     try:
-        return decode_inventory(text)
-    except RemoteContractError:
-        return None
-
-
-def plugins_by_node(facts: Facts, vendor: Vendor) -> dict[str, PluginFacts]:
-    """A vendor's plugins by their nodes; of two during an update, the one that answers."""
-    found: dict[str, PluginFacts] = {}
-    for plugin in facts.plugins:
-        if plugin.vendor == vendor and (plugin.node not in found or plugin.status is not None):
-            found[plugin.node] = plugin
-    return found
+        return decode_inventory(text), ""
+    except RemoteContractError as failure:
+        return None, str(failure)
 
 
 def bound_for_s(facts: Facts, pod: SeenPod) -> float:
@@ -91,10 +130,9 @@ def bound_for_s(facts: Facts, pod: SeenPod) -> float:
     return age_s if age_s is not None else facts.age_s(pod.metadata.creation_timestamp) or 0.0
 
 
-def words_of(names: list[str], *, shown: int = 3) -> str:
+def words_of(names: Sequence[str]) -> str:
     """Name some of many."""
-    rest = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")
+    return some_names(names, 3)
 
 
 def span(seconds: float) -> str:

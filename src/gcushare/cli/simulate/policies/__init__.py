@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies.base import Policy
 from gcushare.cli.simulate.policies.baselines import BestFit, Clustering, DotProduct, OfTheExtender, Packing, Random
 from gcushare.cli.simulate.policies.expected import CardsAlone, LearnedLeastLoss, LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import FragGradient, typical_pods
+from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
 
 
@@ -23,6 +25,10 @@ class Given:
     seed: int
 
 
+def _of_the_extender(name: str, _given: Given) -> Policy:
+    return OfTheExtender(placement.POLICIES[name])
+
+
 POLICIES: Mapping[str, Callable[[Given], Policy]] = {
     "random": lambda given: Random(given.seed),
     "dot-product": lambda given: DotProduct(given.cluster),
@@ -33,12 +39,11 @@ POLICIES: Mapping[str, Callable[[Given], Policy]] = {
     "expected-fill": lambda given: LeastLoss(Counter(given.trace)),
     "expected-fill-learned": lambda _given: LearnedLeastLoss(),
     "expected-fill-cards": lambda given: CardsAlone(Counter(given.trace)),
-    "binpack": lambda _given: OfTheExtender("binpack"),
-    "spread": lambda _given: OfTheExtender("spread"),
+    **{name: partial(_of_the_extender, name) for name in placement.POLICIES},
 }
 """``fgd``: fragmentation gradient descent. ``expected-fill``: ours, given the trace's typical pods as ``fgd`` is;
 ``-learned``: learning them from arrivals; ``-cards``: without CPU and memory, which the extender does not know.
-``binpack``, ``spread``: the extender's own."""
+The others are the extender's own."""
 
 
 def make_policy(name: str, given: Given) -> Policy:

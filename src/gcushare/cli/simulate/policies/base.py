@@ -17,7 +17,7 @@ Scored = tuple[float, Spot | None]
 
 
 class Policy(Protocol):
-    """Chooses a node by scores. Policies that learn are told of each arrival before they are asked."""
+    """Chooses a node by scores. Policies that learn see each arrival before they are asked."""
 
     by_room: bool
     """Whether the score follows from the node's room alone, so that nodes with equal rooms share it."""

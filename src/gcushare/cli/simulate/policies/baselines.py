@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode, request_of
 from gcushare.cli.simulate.policies.base import NO_FIT, FirstOfTheBest, KnowsEnough, Scored, tightest_spot
 from gcushare.cli.simulate.workload import units_of
-from gcushare.core.packing.expected_fill import Demand, Spot, spots_of
-from gcushare.core.placement import NODE_POLICIES
+from gcushare.core.packing.expected_fill import Demand, Spot
+from gcushare.core.placement import Policy, choose_cards
 
 TOP = 100
 
@@ -112,19 +112,22 @@ class Packing(_Sized):
 
 
 class OfTheExtender(FirstOfTheBest):
-    """A node policy of the extender with its card policy, which see cards alone: ``binpack``, ``spread``."""
+    """A node policy of the extender with its card policy, which see cards alone."""
 
     by_room = False
 
-    def __init__(self, name: str) -> None:
-        self._node_policy = NODE_POLICIES[name]
-        self._is_spread = name == "spread"
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
 
     def score(self, node: SimulatedNode, demand: Demand) -> Scored:
         """The extender is not asked about pods without cards; they go to the first node that fits."""
         if not demand.cards:
             return 0.0, None
-        spot = tightest_spot(node.room, demand)
-        if spot is not None and self._is_spread:
-            spot = max(spots_of(node.room, demand), key=lambda each: (each.free, each.is_idle))
-        return self._node_policy(node.state, request_of(demand)), spot
+        request, spot = request_of(demand), None
+        if (
+            demand.cards == 1
+            and not demand.whole
+            and (chosen := choose_cards(node.state, request, self._policy.rank_card))
+        ):
+            spot = Spot(chosen[0].grantable, chosen[0].is_empty)
+        return self._policy.score_node(node.state, request), spot

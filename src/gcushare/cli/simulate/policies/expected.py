@@ -25,7 +25,7 @@ class LeastLoss(FirstOfTheBest):
 class LearnedLeastLoss(FirstOfTheBest):
     """Typical pods are those that arrived so far: nothing is known at the start.
 
-    They are counted again when there are half as many more, so that the work of scoring all nodes anew does not grow
+    They are counted again when there are half as many more, so that the work of scoring all nodes again does not grow
     with the number of arrivals.
     """
 

@@ -23,7 +23,7 @@ TOP = 100
 
 
 def typical_pods(trace: Sequence[Demand]) -> dict[Demand, float]:
-    """The most frequent demands by CPU, cards and models, with their shares; memory is not told apart."""
+    """The most frequent demands by CPU, cards and models, with their shares; memory is not looked at."""
     counts = Counter(Demand(d.cards, d.units, d.whole, d.cpu_milli, 0, d.models) for d in trace)
     chosen: dict[Demand, float] = {}
     reached = 0

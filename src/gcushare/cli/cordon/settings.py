@@ -1,0 +1,56 @@
+"""What ``gcushare cordon-card`` and ``uncordon-card`` take."""
+
+from __future__ import annotations
+
+from gcushare._version import __version__
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME
+
+
+@settings
+class CordonSettings:
+    """Card."""
+
+    node: str = setting(
+        parsers.text("NODE", accepted="a node's name"), argument=True, help="The node, as `kubectl get nodes` names it."
+    )
+    card: str = setting(
+        parsers.text("INDEX|UUID", accepted="a card's index or uuid"),
+        argument=True,
+        help="The card, as `kubectl inspect` shows it. An index also means a card that replaces the present one, a "
+        "uuid only this piece of hardware.",
+    )
+    vendor: str | None = setting(
+        parsers.optional(parsers.one_of(*VENDORS_BY_NAME), "whichever has the card"),
+        default=None,
+        help="Whose card, on a node that has cards of several.",
+    )
+    kube: KubeSettings = group(KubeSettings)
+
+
+_NOTES = (
+    f"The state is an annotation of the Node, {' or '.join(vendor.cordon_annotation for vendor in VENDORS)}, "
+    "with indexes or uuids separated by commas; it may be written by hand as well."
+)
+
+CORDON = Program(
+    name="gcushare cordon-card",
+    summary="Let no new pod onto one card of a node. Pods that run there stay and keep their units.",
+    version=__version__,
+    settings=CordonSettings,
+    examples=(
+        ("gcushare cordon-card node-1 3", "card 3 of node-1"),
+        ("gcushare cordon-card node-1 GPU-8f4e3c2a-77f0-11ef-9a5b-0242ac120002", "the same by its uuid"),
+    ),
+    notes=_NOTES,
+)
+UNCORDON = Program(
+    name="gcushare uncordon-card",
+    summary="Let pods onto a card again that was cordoned.",
+    version=__version__,
+    settings=CordonSettings,
+    examples=(("gcushare uncordon-card node-1 3", "card 3 of node-1"),),
+    notes=_NOTES,
+)

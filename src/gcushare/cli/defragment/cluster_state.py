@@ -1,0 +1,67 @@
+"""The cluster as a plan needs it: the ledger, who may be moved, where to, and who runs for each controller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gcushare.cli.defragment.movable import MovablePods, find_movable
+from gcushare.cluster.reading import Scope, list_nodes, list_pods, no_progress
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.errors import Refused
+from gcushare.core.ledger import Ledger
+from gcushare.core.packing.defragment import RoomPlan, prove
+from gcushare.kube.client import KubeClient
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.objects import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The cluster as it was read once. ``pods`` are the unfinished ones by uid, ``opened`` the nodes that take pods.
+
+    ``problems``: objects that could not be read, and so count nowhere.
+    """
+
+    ledger: Ledger
+    found: MovablePods
+    opened: tuple[str, ...]
+    pods: Mapping[str, Pod]
+    problems: tuple[str, ...]
+
+    def running(self) -> Counter[str]:
+        """How many pods of each controller are on a node and stay there, by the controller's uid."""
+        placed = (pod for pod in self.pods.values() if pod.is_bound and not pod.is_being_deleted)
+        return Counter(uid for pod in placed if (uid := controller_of(pod)))
+
+    def check(self, plan: RoomPlan) -> None:
+        """See whether a plan, or what is left of one, still comes true.
+
+        Raises:
+            Refused: it does not; the message says why.
+        """
+        for name in (plan.node, *(move.target for move in plan.moves)):
+            if name not in self.opened:
+                raise Refused(f"node {name!r} takes no pods any more; plan again")
+        for move in plan.moves:
+            if move.pod.uid not in self.found.movable:
+                raise Refused(f"pod {move.pod} may not be moved any more; plan again")
+        prove(self.ledger, plan)
+
+
+async def read_state(client: KubeClient, vendor: Vendor, most_priority: int) -> ClusterState:
+    """Read the cluster: nodes, then unfinished pods."""
+    snapshot = ClusterSnapshot(vendor)
+    nodes = await list_nodes(client, Scope(), no_progress, snapshot.problems)
+    pods = await list_pods(client, vendor, Scope(), no_progress, snapshot.problems)
+    snapshot.count(nodes, pods)
+    opened = sorted(name for name, facts in snapshot.nodes.items() if facts.is_ready and not facts.is_unschedulable)
+    found = find_movable(pods, vendor, most_priority=most_priority)
+    by_uid = {pod.metadata.uid: pod for pod in pods}
+    return ClusterState(snapshot.ledger, found, tuple(opened), by_uid, tuple(snapshot.problems))
+
+
+def controller_of(pod: Pod) -> str:
+    """The uid of what makes the pod again; empty where nothing does."""
+    return next((each.uid for each in pod.metadata.owner_references if each.controller), "")

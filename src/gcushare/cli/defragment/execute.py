@@ -1,0 +1,140 @@
+"""Carries a plan out: one eviction at a time, each after a new look at the cluster, none once the cluster changed.
+
+Every prefix is safe. A pod is asked to go only through the Eviction API, so disruption budgets decide; only where the
+rest of the plan still comes true with the cluster as it is now; and only once the pod before it runs again, so that at
+most one is away at any time. Where its new place is, kube-scheduler decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from gcushare.cli.defragment.cluster_state import ClusterState, controller_of
+from gcushare.core.errors import ConflictError, NotFoundError, Refused
+from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.packing.defragment import Move, RoomPlan
+from gcushare.kube.client import KubeClient
+from gcushare.kube.errors import EvictionRefusedError, UnknownOutcomeError
+
+LOOK_S = 1.0
+"""Between two looks while a pod ends and comes again; a look lists nodes and pods."""
+
+REFUSED_S = 5.0
+"""Between two requests that a budget refuses: what kubectl drain waits."""
+
+Look = Callable[[], Awaitable[ClusterState]]
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What became of a plan: the pods that moved, why it stopped before its end, and whether there is room now.
+
+    ``newcomers`` came to the plan's node meanwhile; ``served`` are those of them that hold what room was made for.
+    """
+
+    moved: tuple[Move, ...]
+    stopped: str
+    has_room: bool
+    newcomers: tuple[str, ...]
+    served: tuple[str, ...]
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether there is room, or was and whoever waited for it has it."""
+        return self.has_room or bool(self.served)
+
+
+class Executor:
+    """Carries out one plan. ``report`` takes a sentence per step; ``patience_s`` bounds each wait."""
+
+    def __init__(self, client: KubeClient, look: Look, report: Callable[[str], None], patience_s: float) -> None:
+        self._client = client
+        self._look = look
+        self._report = report
+        self._patience_s = patience_s
+
+    async def carry_out(self, plan: RoomPlan) -> Executed:
+        """Evict the plan's pods in order, and stop where that is not right any more.
+
+        Raises:
+            ForbiddenError: evicting is not allowed to whoever asks.
+            GcushareError: the API server does not answer; a pod may have been evicted.
+        """
+        moved: list[Move] = []
+        stopped = ""
+        first = await self._look()
+        for position, move in enumerate(plan.moves):
+            try:
+                await self._move(move, replace(plan, moves=plan.moves[position:]))
+            except Refused as reason:
+                stopped = str(reason)
+                break
+            moved.append(move)
+        now = await self._look()
+        node = now.ledger.nodes.get(plan.node)
+        new = [each for each in node.assignments.values() if each.pod.uid not in first.pods] if node else []
+        served = [each for each in new if _is_what_was_wanted(each, plan)]
+        return Executed(
+            tuple(moved),
+            stopped,
+            node is not None and node.known and node.fits(plan.request),
+            tuple(sorted(str(each.pod) for each in new)),
+            tuple(sorted(str(each.pod) for each in served)),
+        )
+
+    async def _move(self, move: Move, rest: RoomPlan) -> None:
+        before = await self._look()
+        before.check(rest)
+        controller = controller_of(before.pods[move.pod.uid])
+        await self._evict(move)
+        self._report(f"evicted {move.pod} from {move.source}")
+        deadline_s = asyncio.get_running_loop().time() + self._patience_s
+        enough = before.running()[controller]
+        while True:
+            now = await self._look()
+            if move.pod.uid not in now.pods and now.running()[controller] >= enough:
+                return
+            if asyncio.get_running_loop().time() >= deadline_s:
+                is_gone = move.pod.uid not in now.pods
+                what = "no pod runs in its place" if is_gone else "it has not ended"
+                raise Refused(f"pod {move.pod} was evicted, and after {self._patience_s:g} s {what}")
+            await asyncio.sleep(LOOK_S)
+
+    async def _evict(self, move: Move) -> None:
+        """Ask until a budget allows it, as long as there is patience.
+
+        Raises:
+            Refused: it was refused to the end, or the pod is gone.
+        """
+        pod = PodRef(move.pod.uid, move.pod.namespace, move.pod.name)
+        deadline_s = asyncio.get_running_loop().time() + self._patience_s
+        may_be_evicted = False
+        while True:
+            try:
+                await self._client.evict_pod(pod)
+            except (ConflictError, NotFoundError) as error:
+                if may_be_evicted:
+                    return
+                raise Refused(f"pod {move.pod} is gone, and not by us: {error}; plan again") from error
+            except EvictionRefusedError as error:
+                if asyncio.get_running_loop().time() + REFUSED_S > deadline_s:
+                    raise Refused(f"pod {move.pod} stays: {error}") from error
+                self._report(f"waiting: {error}")
+                await asyncio.sleep(REFUSED_S)
+            except UnknownOutcomeError:
+                # Asking again for the same uid is safe: an evicted pod is ending, or gone, which the next answer says.
+                may_be_evicted = True
+                if asyncio.get_running_loop().time() + LOOK_S > deadline_s:
+                    raise
+                await asyncio.sleep(LOOK_S)
+            else:
+                return
+
+
+def _is_what_was_wanted(held: Assignment, plan: RoomPlan) -> bool:
+    wanted = plan.request
+    return len(held.grants) == wanted.cards and all(
+        grant.whole == wanted.whole and (wanted.whole or grant.units == wanted.units) for grant in held.grants
+    )

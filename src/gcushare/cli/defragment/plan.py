@@ -1,0 +1,79 @@
+"""``gcushare defragment``: cluster, plan, question, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import TextIO
+
+from gcushare.cli.defragment.cluster_state import ClusterState, read_state
+from gcushare.cli.defragment.execute import Executed, Executor
+from gcushare.cli.defragment.render import render_json, render_outcome, render_text
+from gcushare.cli.defragment.settings import NO_ROOM, STOPPED, DefragmentSettings, Output
+from gcushare.cluster.connection import open_cluster
+from gcushare.core.errors import Refused
+from gcushare.core.packing.defragment import RoomPlan, plan_room
+from gcushare.kube.client import KubeClient
+from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.log_lines import escape
+from gcushare.vendors import VENDORS_BY_NAME
+
+
+def run(settings: DefragmentSettings, around: Surroundings, *, stdin: TextIO | None = None) -> int:
+    """Read the cluster, print the plan, carry it out where that is asked for and agreed; returns the exit code.
+
+    Without ``stdin`` the process's own is asked.
+    """
+    return asyncio.run(_Session(settings, around, stdin or sys.stdin).run())
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    settings: DefragmentSettings
+    around: Surroundings
+    stdin: TextIO
+
+    async def run(self) -> int:
+        settings, stdout = self.settings, self.around.stdout
+        is_json = settings.output is Output.JSON
+        async with open_cluster(settings.kube, self.around.environ, program="gcushare-defragment") as client:
+            state = await self._look(client)
+            plan = plan_room(state.ledger, settings.request(), state.found.movable, state.opened)
+            for problem in state.problems:
+                self.around.stderr.write(f"warning: {escape(problem)}\n")
+            if not is_json:
+                stdout.write(render_text(plan, state.found))
+            outcome = None
+            if plan is not None and plan.moves and settings.execute and self._is_agreed(plan):
+                outcome = await self._carry_out(client, plan)
+        if is_json:
+            stdout.write(render_json(plan, state.found, outcome))
+        elif plan is not None and outcome is not None:
+            stdout.write(render_outcome(plan, outcome))
+        if outcome is not None and not outcome.is_reached:
+            return STOPPED
+        return DONE if plan is not None else NO_ROOM
+
+    async def _look(self, client: KubeClient) -> ClusterState:
+        vendor = VENDORS_BY_NAME[self.settings.vendor]
+        return await read_state(client, vendor, self.settings.most_priority)
+
+    async def _carry_out(self, client: KubeClient, plan: RoomPlan) -> Executed:
+        def report(words: str) -> None:
+            self.around.stderr.write(f"{words}\n")
+            self.around.stderr.flush()
+
+        return await Executor(client, lambda: self._look(client), report, self.settings.patience).carry_out(plan)
+
+    def _is_agreed(self, plan: RoomPlan) -> bool:
+        """Ask; whoever cannot be asked has not agreed."""
+        if self.settings.yes:
+            return True
+        listed = ", ".join(str(move.pod) for move in plan.moves)
+        if not self.stdin.isatty():
+            raise Refused(f"no one can be asked here; with --yes these pods are evicted: {listed}")
+        self.around.stderr.write(f"Evict {listed}, one by one? [y/N] ")
+        self.around.stderr.flush()
+        return self.stdin.readline().strip().lower() in ("y", "yes")

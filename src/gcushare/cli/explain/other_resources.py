@@ -1,0 +1,54 @@
+"""What else than cards keeps a pod waiting: of the nodes with room on a card, which resource has too little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gcushare.cluster.reading import UNFINISHED, list_objects
+from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.core.explain.reasons import MAX_EXAMPLES, Verdict
+from gcushare.core.other_resources import Shortage, find_shortages
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import NODES, PODS, Resource, Selector
+from gcushare.wire.demands import POD_DEMAND, PodDemand
+from gcushare.wire.documents.explain import ExplainDocument
+from gcushare.wire.objects import Pod
+
+_DEMANDS = Resource("api/v1", "pods", PodDemand)
+
+
+@dataclass(frozen=True, slots=True)
+class LackingNode:
+    """A node whose cards have room for the pod; ``unread`` says why its other resources are not known."""
+
+    node: str
+    shortages: tuple[Shortage, ...] = ()
+    unread: str = ""
+
+
+async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> tuple[LackingNode, ...]:
+    """Look at some of the nodes whose cards have room; those that lack nothing else are left out."""
+    rooms = (name for each in document.classes if each.reason == Verdict.FITS.value for name in each.examples)
+    elsewhere = document.asked.examples if document.asked is not None else ()
+    names = list(dict.fromkeys((*rooms, *elsewhere)))[:MAX_EXAMPLES]
+    if not names:
+        return ()
+    found = []
+    try:
+        asked = (await api.get(_DEMANDS, pod.metadata.name, namespace=pod.metadata.namespace)).requests()
+        for name in names:
+            found.append(LackingNode(name, await _shortages(api, name, asked)))
+    except GcushareError as error:
+        left = names[len(found) :]
+        found += [LackingNode(name, unread=str(error)) for name in left]
+    return tuple(each for each in found if each.shortages or each.unread)
+
+
+async def _shortages(api: KubeClient, name: str, asked: dict[str, int]) -> tuple[Shortage, ...]:
+    node = await api.get(NODES, name)
+    problems: list[str] = []
+    here = Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
+    pods = await list_objects(api, PODS, here, POD_DEMAND, problems=problems)
+    if problems:
+        raise RemoteContractError(problems[0])
+    return find_shortages(asked, node.status.allocatable, [each.requests() for each in pods])

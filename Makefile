@@ -5,13 +5,13 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow lint format protos e2e bench-plugin bench-extender bench-packing docs dashboards screenshots clean
+.PHONY: install demo test test-slow soak lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files package release-check clean
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt playground/pyproject.toml
+$(VENV)/.installed: pyproject.toml constraints.txt playground/pyproject.toml limits/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]" --editable playground
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]" --editable playground --editable limits
 	touch $@
 
 demo: install
@@ -23,11 +23,25 @@ test: install
 test-slow: install
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m slow $(ARGS)
 
+# How long the simulated world is tried, and with how many seeds; 0 for no limit of that kind.
+MINUTES ?= 10
+SEEDS ?= 0
+soak: install
+	$(BIN)/python -m simulation.soak --minutes $(MINUTES) --seeds $(SEEDS) $(ARGS)
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+audit: install
+	$(BIN)/python -m scripts.audit $(ARGS)
+	$(BIN)/ruff check --select S --ignore S101,S104,S105,S108,S311,S603 src
+
+mutants: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[mutants]"
+	$(BIN)/python -m scripts.mutants $(ARGS)
 
 format: install
 	$(BIN)/ruff check --fix .
@@ -48,6 +62,10 @@ bench-packing: install
 docs: install
 	$(BIN)/python -m scripts.cli_reference
 
+vendors: install
+	$(BIN)/python -m scripts.vendors
+	deploy/manifests/render.sh
+
 dashboards: install
 	$(BIN)/python -m scripts.grafana
 
@@ -56,6 +74,18 @@ screenshots: install
 
 protos: install
 	$(BIN)/python -m grpc_tools.protoc --proto_path src --python_out src --pyi_out src $$(find src -name '*.proto')
+
+# Single executables of the inspect commands, for the Python and machine here; ARGS=--all for every one that is released.
+single-files: install
+	$(BIN)/python -m scripts.single_files dist $(ARGS)
+
+# The manual's two packages; IMAGES=DIR puts NAME.tar of each image into its own.
+package: single-files
+	$(BIN)/python -m scripts.packages dist --single-files dist $(if $(IMAGES),--images $(IMAGES))
+
+# Every step of a release that needs no registry and no keys.
+release-check: install
+	bash scripts/release_check.sh
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100
+_OURS = ("gcushare.device_plugin.", "gcushare.scheduler_extender.")
 _KUBECTL = re.compile(r"^kubectl-inspect-")
 _LISTED = re.compile(r"^  ([a-z][a-z-]*)  +\S", re.MULTILINE)
 _FIRST_FLAG = re.compile(r"^[A-Z][\w ]*:\n +-", re.MULTILINE)
@@ -105,7 +106,8 @@ def _normalize(settings: str, command: str) -> str:
 def _read_pages() -> Iterator[Page]:
     scripts: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for name, target in sorted(scripts.items()):
-        if name.startswith("kubectl_complete-"):  # asked by kubectl's own completion, never typed
+        # kubectl's own completion asks the first, nobody types them; the others are further names of the same programs.
+        if name.startswith("kubectl_complete-") or (target.startswith(_OURS) and target.endswith(":main_gpushare")):
             continue
         page = Page(_KUBECTL.sub("kubectl inspect ", name), _ask(name, target, "--help"))
         yield page

@@ -262,6 +262,30 @@ _PODS = Row(
             width=8,
             unit=Unit.BYTES,
         ),
+        Panel(
+            kind=Kind.LINES,
+            title="Pods over their grant",
+            about=(
+                "Bytes beyond the grant, above the tolerance in several looks: what Events and the annotation report. "
+                "Empty where the plugin runs without --pod-use."
+            ),
+            queries=(Query(by_pod("gcushare_pod_over_use_bytes"), "{{card}} {{pod_namespace}}/{{pod_name}}"),),
+            width=12,
+            unit=Unit.BYTES,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Over-uses that began, and evictions",
+            about="Per hour. Evictions by outcome, where the plugin runs with --over-use evict.",
+            queries=(
+                Query(f"sum(increase(gcushare_plugin_over_uses_total{{{HERE}}}[1h]))", "began"),
+                Query(
+                    f"sum by (outcome) (increase(gcushare_plugin_over_use_evictions_total{{{HERE}}}[1h]))",
+                    "{{outcome}}",
+                ),
+            ),
+            width=12,
+        ),
         _lines_by_card(
             "Used by processes of no pod, by card",
             "gcushare_card_memory_unattributed_bytes",

@@ -137,8 +137,8 @@ CALLS = Row(
             kind=Kind.LINES,
             title="Turned away before they were read",
             about=(
-                "Connections and requests that no handler saw: too many, too large, too slow, malformed, or without a "
-                "certificate where one is asked for."
+                "Connections and requests that no handler saw: too many, too large, too slow, malformed, without a "
+                "certificate where one is asked for, or with a TLS handshake that failed."
             ),
             queries=(Query("sum by (cause) (rate(gcushare_turned_away_total[$__rate_interval]))", "{{cause}}"),),
             width=8,

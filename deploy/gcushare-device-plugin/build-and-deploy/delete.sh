@@ -2,8 +2,11 @@
 # Uninstall the chart and take the label off the nodes; pods that hold cards go on. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# In a package that was carried here alone the sources lie below it.
+sources=$here/source
+[ -d "$sources" ] || sources=$here/../../..
 # shellcheck source=deploy/lib/common.sh
-. "$here/../../lib/common.sh"
+. "$sources/deploy/lib/common.sh"
 name=gcushare-device-plugin
 set_common_defaults
 
@@ -26,7 +29,7 @@ done
 check_cluster
 say "uninstall gcushare device plugin release in namespace:$namespace start..."
 uninstall_release "$name"
-for label in enflame.com/gcushare gpushare; do
+for label in "${NODE_LABEL[@]}"; do
     mapfile -t labelled < <(kubectl get nodes --selector "$label=true" -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
     [ "${#labelled[@]}" -eq 0 ] || kubectl label node "${labelled[@]}" "$label-" || fail "the label $label was not removed" "check that you may change nodes, and run $0 again"
 done

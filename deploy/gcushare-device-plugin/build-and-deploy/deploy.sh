@@ -2,8 +2,11 @@
 # Bring the image to the nodes, label the nodes that share their cards, install the chart. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# In a package that was carried here alone the sources lie below it.
+sources=$here/source
+[ -d "$sources" ] || sources=$here/../../..
 # shellcheck source=deploy/lib/common.sh
-. "$here/../../lib/common.sh"
+. "$sources/deploy/lib/common.sh"
 name=gcushare-device-plugin
 set_common_defaults
 nodes=${GCUSHARE_NODES:-}

@@ -2,10 +2,13 @@
 # Bring the image to the nodes, install the chart, and wait until every kube-scheduler calls the extender. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# In a package that was carried here alone the sources lie below it.
+sources=$here/source
+[ -d "$sources" ] || sources=$here/../../..
 # shellcheck source=deploy/lib/common.sh
-. "$here/../../lib/common.sh"
+. "$sources/deploy/lib/common.sh"
 # shellcheck source=deploy/lib/schedulers.sh
-. "$here/../../lib/schedulers.sh"
+. "$sources/deploy/lib/schedulers.sh"
 name=gcushare-scheduler-extender
 set_common_defaults
 mode=${GCUSHARE_SCHEDULER_MODE:-}

@@ -11,27 +11,31 @@
 {{/* The vendors of this release, comma-separated; an umbrella chart's value beats this chart's own. */}}
 {{- define "gcushare-device-plugin.vendors" -}}
 {{- $vendor := (.Values.global | default dict).vendor | default .Values.vendor -}}
-{{- eq $vendor "both" | ternary "enflame,aliyun" $vendor -}}
+{{- eq $vendor "both" | ternary (join "," (include "gcushare-device-plugin.words" . | fromJson).order) $vendor -}}
 {{- end -}}
 
 {{/* Name of one vendor's DaemonSet: dict root, vendor. */}}
 {{- define "gcushare-device-plugin.daemonset" -}}
-{{- $name := include "gcushare-device-plugin.fullname" .root -}}
-{{- eq .vendor "aliyun" | ternary (printf "%s-aliyun" $name) $name -}}
+{{- include "gcushare-device-plugin.fullname" .root }}{{ (include "gcushare-device-plugin.ofVendor" .vendor | fromJson).nameSuffix -}}
+{{- end -}}
+
+{{/* What is known of a vendor, as JSON: its name. */}}
+{{- define "gcushare-device-plugin.ofVendor" -}}
+{{- get (include "gcushare-device-plugin.words" . | fromJson).vendors . | toJson -}}
 {{- end -}}
 
 {{- define "gcushare-device-plugin.nodeLabel" -}}
-{{- eq . "aliyun" | ternary "gpushare" "enflame.com/gcushare" -}}
+{{- (include "gcushare-device-plugin.ofVendor" . | fromJson).nodeLabel -}}
 {{- end -}}
 
 {{- define "gcushare-device-plugin.resource" -}}
-{{- eq . "aliyun" | ternary "aliyun.com/gpu-mem" "enflame.com/gcu-memory" -}}
+{{- (include "gcushare-device-plugin.ofVendor" . | fromJson).memoryResource -}}
 {{- end -}}
 
-{{/* The unit in the vendor's words: 1 GB of the manual is aliyun's GiB. */}}
+{{/* The unit in the vendor's words: 1, a GB of the manual, stands for whatever is the vendor's own. */}}
 {{- define "gcushare-device-plugin.memoryUnit" -}}
 {{- $unit := .root.Values.memoryUnit | toString -}}
-{{- and (eq .vendor "aliyun") (eq $unit "1") | ternary "GiB" $unit -}}
+{{- eq $unit "1" | ternary (include "gcushare-device-plugin.ofVendor" .vendor | fromJson).defaultUnit $unit -}}
 {{- end -}}
 
 {{- define "gcushare-device-plugin.image" -}}

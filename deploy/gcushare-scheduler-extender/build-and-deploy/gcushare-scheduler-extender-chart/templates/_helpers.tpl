@@ -13,22 +13,34 @@
 {{- (.Values.global | default dict).vendor | default .Values.vendor -}}
 {{- end -}}
 
-{{/* What kube-scheduler calls: one extender that binds, so one prefix for the resources of both vendors. */}}
+{{/* The vendors of this release, comma-separated. */}}
+{{- define "gcushare-scheduler-extender.vendors" -}}
+{{- $vendor := include "gcushare-scheduler-extender.vendor" . -}}
+{{- eq $vendor "both" | ternary (join "," (include "gcushare-scheduler-extender.words" . | fromJson).order) $vendor -}}
+{{- end -}}
+
+{{/* One thing that is known of each vendor of this release, comma-separated: dict root, key. */}}
+{{- define "gcushare-scheduler-extender.ofVendors" -}}
+{{- $words := (include "gcushare-scheduler-extender.words" . | fromJson).vendors -}}
+{{- $found := list -}}
+{{- range include "gcushare-scheduler-extender.vendors" .root | splitList "," }}{{ $found = append $found (get (get $words .) $.key) }}{{ end -}}
+{{- join "," $found -}}
+{{- end -}}
+
+{{/* What kube-scheduler calls: one extender that binds, so one prefix for the resources of all vendors. */}}
 {{- define "gcushare-scheduler-extender.urlPrefix" -}}
-{{- eq (include "gcushare-scheduler-extender.vendor" .) "aliyun" | ternary "/gpushare-scheduler" "/gcushare-scheduler" -}}
+{{- include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "urlPrefix") | splitList "," | first -}}
 {{- end -}}
 
 {{/* The shared memory resources of this release, comma-separated. */}}
 {{- define "gcushare-scheduler-extender.resources" -}}
-{{- $all := dict "enflame" "enflame.com/gcu-memory" "aliyun" "aliyun.com/gpu-mem" "both" "enflame.com/gcu-memory,aliyun.com/gpu-mem" -}}
-{{- get $all (include "gcushare-scheduler-extender.vendor" .) -}}
+{{- include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "memoryResource") -}}
 {{- end -}}
 
 {{/* The resources whose pods kube-scheduler calls the extender for, comma-separated. */}}
 {{- define "gcushare-scheduler-extender.managed" -}}
-{{- $all := dict "enflame" "enflame.com/gcu" "aliyun" "nvidia.com/gpu" "both" "enflame.com/gcu,nvidia.com/gpu" -}}
 {{- include "gcushare-scheduler-extender.resources" . -}}
-{{- if .Values.wholeCards }},{{ get $all (include "gcushare-scheduler-extender.vendor" .) }}{{ end -}}
+{{- if .Values.wholeCards }},{{ include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "wholeCardResource") }}{{ end -}}
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.image" -}}
@@ -207,30 +219,18 @@ extenders:
 
 {{/* Annotations of pods that are the record of an allocation, as a CEL list; the families of this release only. */}}
 {{- define "gcushare-scheduler-extender.recordKeys" -}}
-{{- $keys := list "gcushare.io/card-uuid" "gcushare.io/card-mode" "gcushare.io/corrected" -}}
-{{- $vendor := include "gcushare-scheduler-extender.vendor" . -}}
-{{- if ne $vendor "aliyun" -}}
-{{- $keys = concat $keys (list "enflame.com/gcu-device-id" "enflame.com/gcu-device-memory" "enflame.com/gcu-device-memory-request" "enflame.com/gcu-device-assigned" "enflame.com/gcu-device-assign-time") -}}
-{{- end -}}
-{{- if ne $vendor "enflame" -}}
-{{- $keys = concat $keys (list "ALIYUN_COM_GPU_MEM_IDX" "ALIYUN_COM_GPU_MEM_DEV" "ALIYUN_COM_GPU_MEM_POD" "ALIYUN_COM_GPU_MEM_ASSIGNED" "ALIYUN_COM_GPU_MEM_ASSUME_TIME") -}}
-{{- end -}}
-{{- include "gcushare-scheduler-extender.celList" $keys -}}
+{{- $own := list "gcushare.io/card-uuid" "gcushare.io/card-mode" "gcushare.io/corrected" "gcushare.io/over-use" -}}
+{{- include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "record") | splitList "," | concat $own | include "gcushare-scheduler-extender.celList" -}}
 {{- end -}}
 
 {{/* Annotations of nodes that only the plugin writes, as a CEL list. */}}
 {{- define "gcushare-scheduler-extender.inventoryKeys" -}}
-{{- $vendor := include "gcushare-scheduler-extender.vendor" . -}}
-{{- $vendors := eq $vendor "both" | ternary (list "enflame" "aliyun") (list $vendor) -}}
-{{- $keys := list -}}
-{{- range $vendors }}{{ $keys = append $keys (printf "gcushare.io/%s-inventory" .) }}{{ end -}}
-{{- include "gcushare-scheduler-extender.celList" $keys -}}
+{{- include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "inventory") | splitList "," | include "gcushare-scheduler-extender.celList" -}}
 {{- end -}}
 
 {{/* Resources of a Node's status that the plugin writes, as a CEL list. */}}
 {{- define "gcushare-scheduler-extender.nodeResources" -}}
-{{- $all := dict "enflame" (list "enflame.com/gcu-count") "aliyun" (list "aliyun.com/gpu-count") "both" (list "enflame.com/gcu-count" "aliyun.com/gpu-count") -}}
-{{- include "gcushare-scheduler-extender.celList" (get $all (include "gcushare-scheduler-extender.vendor" .)) -}}
+{{- include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "countResource") | splitList "," | include "gcushare-scheduler-extender.celList" -}}
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.celList" -}}

@@ -1,0 +1,117 @@
+"""Pack the manual's two packages, each of which works when it is carried alone to a machine without a network.
+
+    python -m scripts.packages OUT [--images DIR] [--single-files DIR]
+
+Writes gcushare-device-plugin_VERSION.tar.gz and gcushare-scheduler-extender_VERSION.tar.gz. In each: build-image.sh,
+deploy.sh, delete.sh and what they need, the chart, the examples, and the sources that an image is built from; where
+they are given, the image (``images/NAME.tar``) and the single files of the inspect commands too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gcushare._version import __version__
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("gcushare-device-plugin", "gcushare-scheduler-extender")
+SHARED = ("deploy/lib", "deploy/image", "src/gcushare", "pyproject.toml", "constraints.txt", "LICENSE", ".dockerignore")
+"""What the scripts look for beside themselves: three levels up is the root that an image is built from."""
+INSPECT = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
+_PROGRAMS = {
+    "gcushare-device-plugin": ("gcushare-device-plugin",),
+    "gcushare-scheduler-extender": ("gcushare-scheduler-extender", "gcushare-config-manager"),
+}
+_LEFT_OUT = ("__pycache__", ".loaded")
+_PROGRAM = """\
+#!/bin/sh
+# {name}, out of the image of this package: for --version, and for what else needs no cluster.
+here=$(cd "$(dirname "$0")" && pwd)
+case "$*" in --version) echo "{name} {version}"; exit 0 ;; esac
+for tool in docker podman nerdctl; do
+    command -v "$tool" >/dev/null 2>&1 || continue
+    exec "$tool" run --rm "${{GCUSHARE_REPOSITORY:-{repository}}}/{image}:${{GCUSHARE_TAG:-latest}}" {name} "$@"
+done
+echo "error: no docker, podman or nerdctl is here to run {name} from its image" >&2
+echo "what to do: load $here/images/{image}.tar on a machine that has one, or see {name} --help in the pod" >&2
+exit 1
+"""
+
+
+def main() -> int:
+    """Write both packages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="directory of the packages")
+    parser.add_argument("--images", type=Path, help="directory with NAME.tar of each image")
+    parser.add_argument("--single-files", type=Path, help="directory with the single files of the inspect commands")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in PACKAGES:
+        print(pack(name, given.out, given.images, given.single_files))  # noqa: T201 - what was made
+    return 0
+
+
+def pack(name: str, out: Path, images: Path | None, single_files: Path | None) -> Path:
+    """Write one package: the manual's folder on top, the sources of its image in a folder of their own."""
+    top = f"{name}_{__version__}"
+    epoch = int(os.environ.get("SOURCE_DATE_EPOCH", "1735689600"))
+    target = out / f"{top}.tar.gz"
+    with tarfile.open(target, "w:gz", compresslevel=6) as archive:
+
+        def add(path: Path, at: str) -> None:
+            entry = archive.gettarinfo(str(path), f"{top}/{at}")
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = "root"
+            entry.mtime = epoch
+            with path.open("rb") as file:
+                archive.addfile(entry, file)
+
+        def write(text: str, at: str) -> None:
+            entry = tarfile.TarInfo(f"{top}/{at}")
+            content = text.encode()
+            entry.size, entry.mode, entry.mtime = len(content), 0o755, epoch
+            archive.addfile(entry, io.BytesIO(content))
+
+        own = ROOT / "deploy" / name / "build-and-deploy"
+        for path in files_of(own):
+            add(path, str(path.relative_to(own)))
+        for each in SHARED:
+            for path in files_of(ROOT / each):
+                add(path, f"source/{path.relative_to(ROOT)}")
+        for program in _PROGRAMS[name]:
+            write(_PROGRAM.format(name=program, version=__version__, image=name, repository=repository()), program)
+        if images is not None:
+            add(images / f"{name}.tar", f"images/{name}.tar")
+        if single_files is not None and name == "gcushare-scheduler-extender":
+            for each in INSPECT:
+                add(single_files / each, each)
+    return target
+
+
+def repository() -> str:
+    """Where images are, as the scripts have it: the one name that a fork changes."""
+    found = re.search(r"GCUSHARE_REPOSITORY:-([^}]+)", (ROOT / "deploy/lib/common.sh").read_text())
+    if found is None:
+        raise SystemExit("deploy/lib/common.sh names no repository")
+    return found[1]
+
+
+def files_of(place: Path) -> Iterator[Path]:
+    """A file itself, or every file below a directory, in order; images that were built here are given apart."""
+    if place.is_file():
+        yield place
+        return
+    for path in sorted(place.rglob("*")):
+        if path.is_file() and not any(part in _LEFT_OUT for part in path.parts) and path.parent.name != "images":
+            yield path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

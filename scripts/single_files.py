@@ -1,0 +1,88 @@
+"""Build kubectl-inspect-gcushare and kubectl-inspect-gpushare as single executable files.
+
+    python -m scripts.single_files OUT                     for the Python and machine that run here
+    python -m scripts.single_files OUT --all               for every Python and machine of RELEASED
+    python -m scripts.single_files OUT --packages DIR      of packages that are installed in DIR already
+
+Each file is a zip archive that Python starts (shiv): it unpacks itself once below ~/.shiv and needs nothing but Python.
+Of its libraries msgspec and aiohttp are compiled; their files carry Python's and the machine's names, so that those for
+several lie side by side. What only the programs of a cluster need is not in it: no gRPC, no vendor's library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
+LIBRARIES = ("aiohttp", "click", "msgspec", "prometheus_client", "rich", "ruamel.yaml")
+"""What the commands import; the rest of the project's dependencies is for programs in the cluster, and for kubeconfigs
+with an ``auth-provider``, which kubectl itself refuses since 1.26."""
+RELEASED = tuple(
+    (python, platform)
+    for python in ("3.11", "3.12", "3.13", "3.14")
+    for platform in ("manylinux2014_x86_64", "manylinux2014_aarch64", "macosx_11_0_arm64")
+)
+
+
+def main() -> int:
+    """Build both files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="directory of the files")
+    parser.add_argument("--all", action="store_true", help="for every Python and machine that is released for")
+    parser.add_argument("--packages", type=Path, help="a directory in which project and libraries are installed")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="single-files-") as folder:
+        packages = given.packages or install_packages(Path(folder), every=given.all)
+        for command in COMMANDS:
+            print(build(command, packages, given.out))  # noqa: T201 - what a builder says is what it made
+    return 0
+
+
+def install_packages(folder: Path, *, every: bool) -> Path:
+    """Install the project and its libraries into one directory, compiled files of each target beside each other."""
+    packages = folder / "packages"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "install", "--no-deps", "--no-compile", "--target", packages, ROOT], check=True)
+    constraints = ["--no-compile", "--constraint", str(ROOT / "constraints.txt"), *pinned()]
+    if not every:
+        subprocess.run([*pip, "install", "--upgrade", "--target", str(packages), *constraints], check=True)
+        return packages
+    for number, (python, platform) in enumerate(RELEASED):
+        part = folder / str(number)
+        words = ["--only-binary=:all:", "--implementation=cp", f"--python-version={python}", f"--platform={platform}"]
+        subprocess.run([*pip, "install", "--target", str(part), *words, *constraints], check=True)
+        shutil.copytree(part, packages, dirs_exist_ok=True)
+    return packages
+
+
+def pinned() -> list[str]:
+    """The libraries as pyproject.toml pins them."""
+    wanted: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return [each for each in wanted if re.split(r"[=<>~! ]", each)[0] in LIBRARIES]
+
+
+def build(command: str, packages: Path, out: Path) -> Path:
+    """Build one file."""
+    target = out / command
+    words = ["--site-packages", str(packages), "--console-script", command, "--python", "/usr/bin/env python3"]
+    environ = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "1735689600")}
+    shiv = Path(sys.executable).with_name("shiv")
+    subprocess.run(
+        [str(shiv), *words, "--compressed", "--reproducible", "--output-file", str(target)], check=True, env=environ
+    )
+    target.chmod(0o755)
+    return target
+
+
+if __name__ == "__main__":
+    sys.exit(main())

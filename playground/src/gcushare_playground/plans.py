@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gcushare.core.units import GIB, MemoryUnit, parse_memory_unit
-from gcushare.vendors import ENFLAME, Vendor
+from gcushare.vendors import DEFAULT_VENDOR, Vendor
 from gcushare_playground.scheduler import UNSCHEDULABLE_S
 
 
@@ -45,7 +45,7 @@ class ClusterPlan:
     """A whole cluster: one API server, one scheduler, one extender, and a kubelet and a plugin per node."""
 
     nodes: tuple[NodePlan, ...]
-    vendor: Vendor = ENFLAME
+    vendor: Vendor = DEFAULT_VENDOR
     memory_unit: str = ""
     """Empty: the vendor's own."""
     whole_cards: bool = False
@@ -76,7 +76,8 @@ class ClusterPlan:
     def offers(self, node: NodePlan) -> dict[str, int]:
         """What a node without pods has allocatable, by resource."""
         cards = len(node.card_bytes)
-        offered = {self.vendor.memory_resource: sum(self.units_per_card(node)), self.vendor.count_resource: cards}
+        count = cards * self.vendor.pods_per_count
+        offered = {self.vendor.memory_resource: sum(self.units_per_card(node)), self.vendor.count_resource: count}
         return offered | ({self.vendor.whole_card_resource: cards} if self.whole_cards else {})
 
     def units_per_card(self, node: NodePlan) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from aiohttp import web
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from gcushare_playground.apiserver import failures, protobuf
+from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.event_groups import from_events_group, to_events_group
 from gcushare_playground.apiserver.objects import JsonObject
 from gcushare_playground.apiserver.patches import (
@@ -29,7 +29,7 @@ from gcushare_playground.apiserver.strategic import strategic_merge
 LIMIT_BYTES = 3 * 1024 * 1024
 """kube-apiserver's limit for a request body."""
 _JSON = "application/json"
-_OBJECT_TYPES = (_JSON, "application/yaml", protobuf.MEDIA_TYPE)
+_OBJECT_TYPES = (_JSON, "application/yaml")
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
@@ -61,8 +61,6 @@ def decode_object(media: str, body: bytes) -> JsonObject:
         raise failures.unsupported_media(_OBJECT_TYPES)
     if not body.strip():
         return {}
-    if media == protobuf.MEDIA_TYPE:
-        return protobuf.decode(body)
     decoded = _decode_yaml(body) if media in (APPLY_PATCH, "application/yaml") else _decode_json(body)
     if not isinstance(decoded, dict):
         raise failures.bad_request(

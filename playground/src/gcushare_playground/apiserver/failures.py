@@ -139,9 +139,11 @@ def unprocessable(message: str) -> ApiFailure:
     return ApiFailure(422, "Invalid", full)
 
 
-def too_many(message: str, retry_after_s: int) -> ApiFailure:
-    """429: not now."""
-    return ApiFailure(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after_s})
+def budget_refuses(name: str) -> ApiFailure:
+    """429 to an eviction: a disruption budget allows none now."""
+    causes = [{"reason": "DisruptionBudget", "message": f"The disruption budget {name} allows no disruption now"}]
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return ApiFailure(429, "TooManyRequests", message, {"causes": causes})
 
 
 def version_too_large(asked: int, current: int) -> ApiFailure:

@@ -82,7 +82,7 @@ def evict(registry: Registry, key: Key, eviction: JsonObject, *, dry_run: bool) 
         if selector is None or not selector.matches({"metadata": {"labels": labels_of(pod)}}):
             continue
         if dig(budget.obj, "status", "disruptionsAllowed", default=1) <= 0:
-            raise failures.too_many("Cannot evict pod as it would violate the pod's disruption budget.", 10)
+            raise failures.budget_refuses(budget.obj["metadata"]["name"])
     registry.delete(PODS, key, read_deletion(eviction.get("deleteOptions") or {}), dry_run=dry_run)
 
 

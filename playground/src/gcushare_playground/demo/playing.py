@@ -9,6 +9,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire.nodes import cards_of_count
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.commands import inspect_name, inspect_words
 from gcushare_playground.demo.expecting import Ledger
@@ -119,13 +120,16 @@ class Player:
         node, plan = self.cluster.nodes.objects[name], self.cluster.plan
         offers = plan.offers(next(each for each in plan.nodes if each.name == name))
         resources = {word: allocatable_of(node, word) for word in sorted(offers)}
+        shown = {word: node["status"]["allocatable"].get(word, "0") for word in resources}
         self.stage.command(f"kubectl describe node {name}")
         width = max(map(len, resources)) + 3
         self.stage.output(
-            "\n".join(["Allocatable:", *(f"  {word + ':':<{width}}{n}" for word, n in resources.items())])
+            "\n".join(["Allocatable:", *(f"  {word + ':':<{width}}{text}" for word, text in shown.items())])
         )
         cards = len(self.ledger.capacity[name])
-        self.stage.check(f"{name} shows its {cards} cards", resources[self.vendor.count_resource], cards)
+        self.stage.check(
+            f"{name} shows its {cards} cards", cards_of_count(resources[self.vendor.count_resource]), cards
+        )
         total = self.ledger.total(name)
         what = f"{name} offers {total} units of {plan.unit.label}"
         self.stage.check(what, resources[self.vendor.memory_resource], total)
@@ -205,6 +209,8 @@ class Player:
         self.stage.check(f"{names.container_units}={placed.units}", limit, str(placed.units))
         if not self.vendor.visible_by_uuid:
             cards = [path for path in sight.devices if path not in self.vendor.device_nodes.control]
+            self.stage.command(f"kubectl exec {name} -n {namespace} -- ls /dev    # of the cards")
+            self.stage.output("  ".join(sorted(path.rpartition("/")[2] for path in sight.devices)))
             self.stage.check(f"the container sees {device} and no other card", cards, [device])
 
     async def show_pods(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from gcushare.kube.resources import DEPLOYMENTS
-from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.demo.playing import PlacedPod, Player
 from gcushare_playground.demo.settings import DemoSettings, ScenarioName
 from gcushare_playground.demo.whole_cards import play_whole_and_shared
@@ -41,15 +40,15 @@ async def play_manual(player: Player) -> None:
 
 
 async def play_shared_t4(player: Player) -> None:
-    """The Deployment of 5 GiB, a second user's 4 GiB beside it (9 of 14), and one more that finds no room."""
+    """Deployments of 5 and 4 GiB whose pods ask for the card count too (9 of 14), and one more that finds no room."""
     card_units = max(size for cards in player.ledger.capacity.values() for size in cards)
     first, second = card_units * 5 // 14, card_units * 4 // 14
     player.stage.step("Step 1. A Deployment whose pod asks for a part of the card")
     key = await _create_deployment(player, "binpack-1", first)
     await player.place(PlacedPod(key, "binpack-1", first))
-    player.stage.step("Step 2. A second student's pod on the same card")
-    await _create_pod(player, "default/student-2", "notebook", second)
-    await player.place(PlacedPod("default/student-2", "notebook", second))
+    player.stage.step("Step 2. A second student's Deployment on the same card")
+    key = await _create_deployment(player, "binpack-2", second)
+    await player.place(PlacedPod(key, "binpack-2", second))
     player.stage.step("Step 3. A third student asks for more than any card has left")
     third = max(size - used for name in player.ledger.used for size, used in _cards(player, name)) + 1
     await _create_pod(player, "default/student-3", "notebook", third)
@@ -57,12 +56,17 @@ async def play_shared_t4(player: Player) -> None:
     await player.show_cluster()
 
 
-_OF_VENDOR: Mapping[str, Scenario] = {ENFLAME.name: play_manual, ALIYUN.name: play_shared_t4}
+_OF_VENDOR: Mapping[str, Scenario] = {"aliyun": play_shared_t4}
+"""Those that are not the manual's."""
 
 
 def choose_scenario(settings: DemoSettings) -> Scenario:
     """The scenario that was asked for, or the vendor's own."""
-    return play_whole_and_shared if settings.scenario is ScenarioName.WHOLE else _OF_VENDOR[settings.vendor.value]
+    return (
+        play_whole_and_shared
+        if settings.scenario is ScenarioName.WHOLE
+        else _OF_VENDOR.get(settings.vendor, play_manual)
+    )
 
 
 def _cards(player: Player, node: str) -> list[tuple[int, int]]:
@@ -84,7 +88,7 @@ async def _create_pod(player: Player, key: str, container: str, units: int) -> N
 
 
 async def _create_deployment(player: Player, name: str, units: int) -> str:
-    """Create the seed's Deployment and return the key of its pod."""
+    """Create the published Deployment and return the key of its pod."""
     vendor, labels = player.vendor, {"app": name}
     limits = {vendor.count_resource: 1, vendor.memory_resource: units}
     player.stage.command(f"kubectl apply -f 1.yaml    # {vendor.count_resource}: 1, {vendor.memory_resource}: {units}")

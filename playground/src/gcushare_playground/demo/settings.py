@@ -14,20 +14,13 @@ from gcushare.core.units import GIB, MEMORY_UNIT_NAMES, MemoryUnit, parse_memory
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, setting, settings
 from gcushare.runtime.settings.parsers import Parser
-from gcushare.vendors import ALIYUN, ENFLAME, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire.kubelet.device_ids import MAX_CARDS, check_fits_kubelet
 from gcushare_playground.plans import ClusterPlan, NodePlan
 
 NAME = "gcushare demo"
 MAX_NODES = 32
 """Each node is two processes; more would take longer than a minute on a small machine."""
-
-
-class VendorName(enum.Enum):
-    """Whose scenario is played."""
-
-    ENFLAME = ENFLAME.name
-    ALIYUN = ALIYUN.name
 
 
 class ScenarioName(enum.Enum):
@@ -48,10 +41,12 @@ class CardSet:
         return f"{self.count}x{_size_text(self.memory_bytes)}"
 
 
-_CARDS = {ENFLAME: CardSet(8, 16 * GIB), ALIYUN: CardSet(1, 59 * GIB // 4)}
+_CARDS = {"aliyun": CardSet(1, 59 * GIB // 4)}
+_CARDS_OF_OTHERS = CardSet(8, 16 * GIB)
+"""The manual's."""
 _WHOLE_CARDS = 4
 """Cards of the node on which whole-and-shared is played."""
-_MODELS = {ENFLAME: "T20", ALIYUN: "Tesla T4"}
+_MODELS = {"enflame": "T20", "aliyun": "Tesla T4"}
 
 
 def _size_text(memory_bytes: int) -> str:
@@ -88,9 +83,9 @@ def _unit() -> Parser[str]:
 class DemoSettings:
     """The cluster."""
 
-    vendor: VendorName = setting(
-        parsers.choice(VendorName),
-        default=VendorName.ENFLAME,
+    vendor: str = setting(
+        parsers.one_of(*VENDORS_BY_NAME),
+        default=DEFAULT_VENDOR.name,
         help="Whose words and scenario: the Enflame manual's chapter 4, or one T4 shared by a class of students.",
     )
     scenario: ScenarioName = setting(
@@ -134,7 +129,7 @@ class DemoSettings:
                 f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
                 "node of at least 3 cards; leave nodes out and give more cards"
             )
-        if self.words() is ENFLAME and cards.count * self.nodes < 2:
+        if self.vendor not in _CARDS and cards.count * self.nodes < 2:
             yield f"cards {str(cards)!r} with nodes {self.nodes}: the scenario needs 2 cards; give more of either"
         if unit.units_in(cards.memory_bytes) < 4:
             yield f"cards {str(cards)!r} have less than 4 units of {unit.label}; give larger cards or a finer unit"
@@ -145,7 +140,7 @@ class DemoSettings:
 
     def words(self) -> Vendor:
         """The vendor's words."""
-        return VENDORS_BY_NAME[self.vendor.value]
+        return VENDORS_BY_NAME[self.vendor]
 
     def unit(self) -> MemoryUnit:
         """The unit in which memory is granted."""
@@ -153,14 +148,19 @@ class DemoSettings:
 
     def card_set(self) -> CardSet:
         """The cards of each node."""
-        several = CardSet(_WHOLE_CARDS, _CARDS[self.words()].memory_bytes)
-        return self.cards or (several if self.scenario is ScenarioName.WHOLE else _CARDS[self.words()])
+        own = _CARDS.get(self.vendor, _CARDS_OF_OTHERS)
+        several = CardSet(_WHOLE_CARDS, own.memory_bytes)
+        return self.cards or (several if self.scenario is ScenarioName.WHOLE else own)
 
     def plan(self) -> ClusterPlan:
         """The cluster that these settings describe; its nodes carry no label yet."""
         cards, vendor = self.card_set(), self.words()
         nodes = tuple(
-            NodePlan(name=f"node-{number}", card_bytes=(cards.memory_bytes,) * cards.count, model=_MODELS[vendor])
+            NodePlan(
+                name=f"node-{number}",
+                card_bytes=(cards.memory_bytes,) * cards.count,
+                model=_MODELS.get(vendor.name, "simulated"),
+            )
             for number in range(1, self.nodes + 1)
         )
         return ClusterPlan(

@@ -9,7 +9,6 @@ from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.faults import KubeletFaults, PodResourcesMode
 from gcushare_playground.kubelet.http_api import HttpNodeApi
 from gcushare_playground.kubelet.kubelet import Kubelet
-from gcushare_playground.kubelet.memory_api import MemoryNodeApi
 from gcushare_playground.kubelet.settings import (
     FINISH_ANNOTATION,
     RUN_SECONDS_ANNOTATION,
@@ -30,7 +29,6 @@ __all__ = [
     "Kubelet",
     "KubeletFaults",
     "KubeletSettings",
-    "MemoryNodeApi",
     "MountView",
     "NodeApi",
     "PodResourcesMode",

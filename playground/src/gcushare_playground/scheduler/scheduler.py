@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.pacing import BackoffPolicy
-from gcushare.kube.patches import PodIdentity, Precondition
+from gcushare.kube.patches import Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare_playground.scheduler.cache import ClusterCache, NodeView
@@ -123,7 +124,7 @@ class SchedulerDouble:
             if binder is not None:
                 await binder.bind(pod, node)
             else:
-                await self._client.bind_pod(PodIdentity(pod.namespace, pod.name, pod.uid), node, {})
+                await self._client.bind_pod(PodRef(pod.uid, pod.namespace, pod.name), node, {})
         except GcushareError as error:
             self._cache.forget(pod.uid)
             self._fail(queued, "SchedulerError", str(error), is_error=True)

@@ -1,4 +1,4 @@
-"""Deployments: one replica set per template, moved by the rollout plan."""
+"""Deployments: one replica set per template."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Iterable
 
 from gcushare_playground.apiserver.controllers.cluster import Cluster, own_key, owner_key, template_hash
 from gcushare_playground.apiserver.controllers.ownership import Ref
-from gcushare_playground.apiserver.controllers.rollouts import ReplicaSetState, plan_rollout, read_strategy
 from gcushare_playground.apiserver.objects import (
     JsonObject,
-    Key,
     annotations_of,
     copy_of,
     dig,
@@ -85,27 +83,35 @@ class DeploymentController:
         return self._cluster.create_child(ref, deployment, BY_NAME[_SETS], replica_set)
 
     def _move(self, ref: Ref, deployment: JsonObject, current: Revision) -> None:
-        sets = {r.key.name: r for r in self._sets(deployment)}
-        states = {name: self._state(revision) for name, revision in sets.items()}
-        old = [state for name, state in states.items() if name != current.key.name]
-        plan = plan_rollout(read_strategy(deployment), states[current.key.name], old)
-        for name, replicas in plan.items():
-            if replicas != states[name].wanted:
-                self._scale(ref, deployment, sets[name].key, states[name].wanted, replicas)
+        """Bring the new set to its size beside the old ones, which go once it works; Recreate takes them away first.
 
-    def _state(self, revision: Revision) -> ReplicaSetState:
-        pods = sum(1 for _ in self._cluster.ownership.children(uid_of(revision.obj), "pods"))
-        wanted, available = dig(revision.obj, "spec", "replicas"), dig(revision.obj, "status", "availableReplicas")
-        return ReplicaSetState(revision.key.name, wanted or 0, available or 0, pods)
+        Kubernetes goes there in steps of maxSurge and maxUnavailable.
+        """
+        replicas: int = dig(deployment, "spec", "replicas", default=1)
+        old = [revision for revision in self._sets(deployment) if revision.key != current.key]
+        is_recreated = dig(deployment, "spec", "strategy", "type") == "Recreate"
+        works = dig(current.obj, "status", "availableReplicas", default=0) >= replicas
+        self._scale(ref, deployment, current, 0 if is_recreated and any(map(self._pods, old)) else replicas)
+        for revision in old:
+            if is_recreated or works:
+                self._scale(ref, deployment, revision, 0)
 
-    def _scale(self, ref: Ref, deployment: JsonObject, key: Key, before: int, after: int) -> None:
+    def _pods(self, revision: Revision) -> int:
+        """Count a set's pods, terminating ones included."""
+        return sum(1 for _ in self._cluster.ownership.children(uid_of(revision.obj), "pods"))
+
+    def _scale(self, ref: Ref, deployment: JsonObject, revision: Revision, after: int) -> None:
+        before: int = dig(revision.obj, "spec", "replicas", default=0)
+        if before == after:
+            return
+
         def mutate(obj: JsonObject) -> JsonObject:
             obj["spec"]["replicas"] = after
             return obj
 
-        self._cluster.change(Ref(_SETS, key), mutate)
+        self._cluster.change(Ref(_SETS, revision.key), mutate)
         direction = "up" if after > before else "down"
-        message = f"Scaled {direction} replica set {key.name} from {before} to {after}"
+        message = f"Scaled {direction} replica set {revision.key.name} from {before} to {after}"
         self._cluster.tell(ref, deployment, "ScalingReplicaSet", message)
 
     def _note_revision(self, ref: Ref, current: Revision) -> None:
@@ -117,7 +123,7 @@ class DeploymentController:
         retired = [
             revision
             for revision in self._sets(deployment)
-            if revision.key != (current and current.key) and not self._state(revision).pods
+            if revision.key != (current and current.key) and not self._pods(revision)
             and not dig(revision.obj, "spec", "replicas")
         ]  # fmt: skip
         for revision in retired[: max(0, len(retired) - limit)]:
@@ -137,12 +143,12 @@ class DeploymentController:
             "unavailableReplicas": max(0, wanted - available),
             "conditions": dig(deployment, "status", "conditions", default=[]),
         }
-        self._set_conditions(status, read_strategy(deployment).unavailable, wanted)
+        self._set_conditions(status, wanted)
         self._cluster.set_status(ref, {name: value for name, value in status.items() if value != 0})
 
-    def _set_conditions(self, status: JsonObject, unavailable: int, wanted: int) -> None:
+    def _set_conditions(self, status: JsonObject, wanted: int) -> None:
         now, holder = self._cluster.registry.now, {"status": status}
-        enough = status["availableReplicas"] >= wanted - unavailable
+        enough = status["availableReplicas"] >= wanted
         complete = status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == wanted
         word = "" if enough else "not "
         available = {

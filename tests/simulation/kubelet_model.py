@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.device_plugin.allocation.memory import MemoryAllocator
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
-from gcushare.wire.kubelet.device_ids import card_of_device_id, device_ids_of_card
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.wire.kubelet.device_ids import decode_device_id, device_ids_of_card
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
 
 SHOWN_AFTER_S = (0.006, 0.025)
@@ -65,13 +65,13 @@ class KubeletModel:
     def truth(self, uid: str) -> tuple[int, ...]:
         """The cards that a pod really has."""
         ids = [each for (holder, _), held in self.held.items() if holder == uid for each in held]
-        return tuple(sorted({card_of_device_id(each) for each in ids}))
+        return tuple(sorted({decode_device_id(each)[0] for each in ids}))
 
     def units_by_card(self) -> dict[int, int]:
         """Units that are really held; ids that containers of one pod share count once."""
         counts: dict[int, int] = {}
         for each in frozenset().union(*self.held.values()):
-            card = card_of_device_id(each)
+            card = decode_device_id(each)[0]
             counts[card] = counts.get(card, 0) + 1
         return counts
 
@@ -104,11 +104,11 @@ class KubeletModel:
             del self.held[key]
             del self._shown_at_s[key]
 
-    async def fetch(self) -> KubeletRecord:
+    async def fetch(self) -> KubeletAllocations:
         """What the plugin can read of it now; a ``KubeletRecordSource``."""
         if self.source not in ("podresources", "checkpoint"):
             raise RetryableError("neither podresources nor a checkpoint")
-        record = KubeletRecord(self.source)
+        record = KubeletAllocations(self.source)
         for (uid, name), ids in self.held.items():
             pod = self._pods[uid]
             is_init = any(container.name == name and container.is_init for container in pod.containers)
@@ -118,9 +118,9 @@ class KubeletModel:
                 record.add(f"d/{pod.name}", name, device_ids(sorted(ids)))
         return record
 
-    async def fetch_checkpoint(self) -> KubeletRecord:
+    async def fetch_checkpoint(self) -> KubeletAllocations:
         """Its checkpoint, which a plugin asks about pods that podresources does not show."""
-        record = KubeletRecord("checkpoint")
+        record = KubeletAllocations("checkpoint")
         for (uid, name), ids in self.held.items():
             record.add(uid, name, device_ids(sorted(ids)))
         return record
@@ -151,7 +151,7 @@ class KubeletModel:
     def _grant(self, pod: PodModel, container: ContainerModel, ids: frozenset[str]) -> None:
         others = [held for (uid, _), held in self.held.items() if uid != pod.uid]
         assert ids.isdisjoint(frozenset().union(*others)), "an id was given twice"
-        assert len({card_of_device_id(each) for each in ids}) == 1, "a container was granted ids of several cards"
+        assert len({decode_device_id(each)[0] for each in ids}) == 1, "a container was granted ids of several cards"
         self.held[pod.uid, container.name] = ids
         self._shown_at_s[pod.uid, container.name] = self.now_s + self.rng.uniform(*SHOWN_AFTER_S)
 

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from gcushare.core.errors import ConflictError, NotFoundError, RetryableError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError, UnknownOutcomeError
-from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import ListMeta, ListOf, Pod, WatchEvent
@@ -123,7 +123,7 @@ class PodStore:
 
     async def bind_pod(
         self,
-        pod: PodIdentity,
+        pod: PodRef,
         node: str,
         annotations: Mapping[str, str],
         *,
@@ -145,14 +145,14 @@ class PodStore:
         if fate is not Fate.ANSWERED:
             raise UnknownOutcomeError("connection lost; it may have taken effect")
 
-    async def _bind_later(self, pod: PodIdentity, node: str, annotations: Mapping[str, str], version: str) -> None:
+    async def _bind_later(self, pod: PodRef, node: str, annotations: Mapping[str, str], version: str) -> None:
         await self._travel(3.0)
         try:
             self._accept(pod, node, annotations, version)
         except (ConflictError, NotFoundError):
             return  # Nobody hears of it.
 
-    def _accept(self, identity: PodIdentity, node: str, annotations: Mapping[str, str], version: str) -> None:
+    def _accept(self, identity: PodRef, node: str, annotations: Mapping[str, str], version: str) -> None:
         pod = self.pods.get(identity.name)
         if pod is None:
             raise NotFoundError(f"pods {identity.name!r} not found")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.core.errors import GcushareError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
@@ -72,7 +73,7 @@ class Cluster:
     async def _settle(self) -> None:
         while True:
             await asyncio.sleep(SETTLE_S / 3)
-            await self.binds.settle(older_than_s=SETTLE_S)
+            await self.binds.confirm(older_than_s=SETTLE_S)
 
     def _step(self) -> None:
         pods = self.store.pods.values()
@@ -101,7 +102,7 @@ class Cluster:
 
     async def _ask(self, name: str, node: str) -> None:
         try:
-            await self.binds.bind(BindArguments(name, "default", f"uid-{name}", node))
+            await self.binds.bind(BindArguments(PodRef(f"uid-{name}", "default", name), node))
         except GcushareError:
             return  # As the scheduler, which asks again later.
 

@@ -287,7 +287,8 @@ async def test_a_day_of_pods_and_failures_loses_no_unit_and_leaves_true_records(
     assert (day.plugin.store.held_units(), day.plugin.store.promised()) == ({}, {})
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 async def test_on_a_calm_day_a_planned_pod_is_hardly_ever_refused_in_whatever_order_pods_come(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.node.inventory import Mode
-from gcushare.wire.kubelet.device_ids import card_of_device_id
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.wire.kubelet.device_ids import decode_device_id
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
 from gcushare.wire.objects import Pod
@@ -37,7 +37,7 @@ def healthy_ids(message: bytes) -> frozenset[str]:
 
 
 def card_of(device_id: str) -> int:
-    return decode_whole_card_id(device_id) if device_id.startswith("card-") else card_of_device_id(device_id)
+    return decode_whole_card_id(device_id) if device_id.startswith("card-") else decode_device_id(device_id)[0]
 
 
 @dataclass
@@ -76,15 +76,15 @@ class World:
 
     def show_record(self) -> None:
         """Let the plugin read the kubelet's record, as checkpoints tell it: by uid."""
-        record = KubeletRecord("checkpoint")
+        record = KubeletAllocations("checkpoint")
         for uid, ids in self.held.items():
             if any(each.startswith("card-") for each in ids):
                 record.add_whole(uid, "c0", sorted(ids))
             else:
                 record.add(uid, "c0", device_ids(sorted(ids)))
         self.now_s += 3_600.0
-        self.plugin.parts.store.end_gone(record.holders, self.now_s)
-        self.plugin.parts.store.reconcile(record.holdings, record.whole)
+        self.plugin.parts.store.end_gone(record.pods, self.now_s)
+        self.plugin.parts.store.reconcile(record)
         self.plugin.agent.kubelet_record_read(record)
 
     async def admit(self, number: int) -> None:

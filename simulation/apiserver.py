@@ -1,0 +1,149 @@
+"""The API server: what it answers to the programs' requests, by the rules of Kubernetes that they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from gcushare.kube.connection.transport import Request
+from simulation.store import Doc, Failure, Key, Store, Stored, merged
+from simulation.watches import Matches
+
+_decode = msgspec.json.decode
+STALE_VERSIONS = 40
+"""How many writes a list that may be old is behind at most."""
+
+
+class Target:
+    """What a path names."""
+
+    def __init__(self, path: str) -> None:
+        path, _, query = path.partition("?")
+        self.query = dict(parse_qsl(query)) if query else {}
+        parts = path.strip("/").split("/")
+        rest = parts[2:] if parts[0] == "api" else parts[3:]
+        self.namespace = ""
+        if len(rest) > 2 and rest[0] == "namespaces":
+            self.namespace, rest = rest[1], rest[2:]
+        self.plural = rest[0]
+        self.name = unquote(rest[1]) if len(rest) > 1 else ""
+        self.subresource = rest[2] if len(rest) > 2 else ""
+
+    @property
+    def key(self) -> Key:
+        return (self.namespace, self.name)
+
+    @property
+    def matches(self) -> Matches:
+        """Whether an object is selected."""
+        namespace, selector = self.namespace, self.query.get("fieldSelector", "")
+        name, _, value = selector.partition("=")
+        if name == "spec.nodeName":
+            return lambda doc: doc["spec"].get("nodeName", "") == value
+        if name == "metadata.name":
+            return lambda doc: doc["metadata"]["name"] == value
+        if namespace:
+            return lambda doc: doc["metadata"].get("namespace") == namespace
+        return _always
+
+
+def _always(_: Doc) -> bool:
+    return True
+
+
+class ApiServer:
+    """Answers requests from the store. ``pick`` draws a number below its argument, for answers that may be old."""
+
+    def __init__(self, store: Store, pick: Callable[[int], int]) -> None:
+        self.store = store
+        self._pick = pick
+        self._pages: dict[str, tuple[list[Stored], int]] = {}
+        self._tokens = 0
+
+    def answer(self, request: Request, by: str) -> bytes:
+        """Do what a request asks; raises Failure."""
+        target = Target(request.path)
+        match request.method, target.subresource:
+            case "GET", _ if target.name:
+                return self.store.get(target.plural, target.key).raw
+            case "GET", _:
+                return self._list(target)
+            case "POST", "binding":
+                self._bind(target, _decode(request.body or b"{}"), by)
+                return b'{"kind":"Status","status":"Success"}'
+            case "POST", _:
+                doc: Doc = _decode(request.body or b"{}")
+                doc["metadata"].setdefault("namespace", target.namespace)
+                return self.store.create(target.plural, doc, by).raw
+            case "PATCH", _:
+                return self._patch(target, _decode(request.body or b"{}"), by).raw
+            case "DELETE", _:
+                self.store.delete(target.plural, target.key, by)
+                return b'{"kind":"Status","status":"Success"}'
+        raise Failure(405, "MethodNotAllowed", request.method)
+
+    def _list(self, target: Target) -> bytes:
+        query, store = target.query, self.store
+        token, limit = query.get("continue", ""), int(query.get("limit", "0"))
+        if token:
+            found, version = self._continue(token)
+        else:
+            version = store.version
+            if "resourceVersion" in query:
+                # From a cache, which may be older than the newest, and not than what was asked for.
+                least = max(int(query["resourceVersion"]), store.compacted)
+                version = max(least, store.version - self._pick(STALE_VERSIONS))
+                limit = 0
+            found = [each for each in store.snapshot(target.plural, version) if target.matches(each.doc)]
+        page, rest = (found, []) if not limit else (found[:limit], found[limit:])
+        following = self._keep(rest, version) if rest else ""
+        items = b",".join(each.raw for each in page)
+        meta = b'{"resourceVersion":"%d","continue":"%s"}' % (version, following.encode())
+        return b'{"metadata":%s,"items":[%s]}' % (meta, items)
+
+    def _keep(self, rest: list[Stored], version: int) -> str:
+        self._tokens += 1
+        token = f"token-{self._tokens}"
+        self._pages[token] = (rest, version)
+        return token
+
+    def _continue(self, token: str) -> tuple[list[Stored], int]:
+        found, version = self._pages.pop(token, ([], 0))
+        if version < self.store.compacted:
+            raise Failure(410, "Expired", "the provided continue parameter is too old")
+        return found, version
+
+    def _bind(self, target: Target, binding: Doc, by: str) -> None:
+        pod = self.store.get("pods", target.key)
+        asked, meta = binding["metadata"], pod.doc["metadata"]
+        if asked.get("uid") and asked["uid"] != meta["uid"]:
+            raise Failure(409, "Conflict", "the uid in the precondition is another one")
+        if asked.get("resourceVersion") and asked["resourceVersion"] != meta["resourceVersion"]:
+            raise Failure(409, "Conflict", "the object has been modified")
+        if meta.get("deletionTimestamp"):
+            raise Failure(409, "Conflict", "pod is being deleted, cannot be assigned to a host")
+        if pod.doc["spec"].get("nodeName"):
+            raise Failure(409, "Conflict", f"pod is already assigned to node {pod.doc['spec']['nodeName']!r}")
+
+        def bind(doc: Doc) -> Doc:
+            annotations = {**doc["metadata"].get("annotations", {}), **asked.get("annotations", {})}
+            return {
+                **doc,
+                "metadata": {**doc["metadata"], "annotations": annotations},
+                "spec": {**doc["spec"], "nodeName": binding["target"]["name"]},
+            }
+
+        self.store.update("pods", target.key, bind, by)
+
+    def _patch(self, target: Target, patch: Doc, by: str) -> Stored:
+        asked: Doc = dict(patch.get("metadata") or {})
+        old = self.store.get(target.plural, target.key)
+        if "uid" in asked and asked.pop("uid") != old.uid:
+            raise Failure(422, "Invalid", "field is immutable", field="metadata.uid")
+        if asked.get("resourceVersion") and asked.pop("resourceVersion") != old.doc["metadata"]["resourceVersion"]:
+            raise Failure(409, "Conflict", "the object has been modified")
+        if "metadata" in patch:
+            patch = {**patch, "metadata": asked}
+        return self.store.update(target.plural, target.key, lambda doc: merged(doc, patch), by)

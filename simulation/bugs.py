@@ -1,0 +1,197 @@
+"""Bugs that are put into a run on purpose, to show that each invariant bites. None of it is in what is shipped.
+
+Each changes a program that was just built, or an answer of it, in the way in which a careless edit would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gcushare.device_plugin.app import PluginApp
+    from gcushare.scheduler_extender.app import Extender
+    from simulation.device_manager import DeviceManager
+
+
+class Bug:
+    """No bug; each other one changes one of these."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        """Change a replica of the extender."""
+
+    def plant_in_plugin(self, app: PluginApp) -> None:
+        """Change a plugin."""
+
+    def plant_in_devices(self, devices: DeviceManager) -> None:
+        """Change a kubelet's device manager."""
+
+    def alter(self, path: str, answer: bytes) -> bytes:
+        """Change an answer of the extender."""
+        return answer
+
+
+class BelievesOldWords(Bug):
+    """What was read does not outlive an older list or event: cards were given twice by this once."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        for state in app.states:
+            _replace(state.ahead, "hides", lambda _pod: False)
+            _replace(state.ahead, "outlives", lambda _uid, _version: False)
+
+
+class ForgetsReservations(Bug):
+    """The end of a list takes back what bindings under way have reserved."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        for state in app.states:
+            keep = state.keep_pods
+
+            def forget(uids: frozenset[str], version: str, state: Any = state, keep: Any = keep) -> None:
+                keep(uids, version)
+                for uid in state.ledger.reserved - uids:
+                    state.ledger.forget(uid)
+                for uid in state.ledger.reserved:
+                    state.ledger.roll_back(uid)
+
+            _replace(state, "keep_pods", forget)
+
+
+class LeadsUncurrent(Bug):
+    """A new leader serves before it has read what the one before it did."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        async def at_once() -> None:
+            return
+
+        for cache in (app.followers.nodes, app.followers.pods):
+            _replace(cache, "catch_up", at_once)
+
+
+class LeadsTooLong(Bug):
+    """A leader that cannot renew goes on for longer than the others wait."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        elector: Any = app.leadership._elector  # type: ignore[attr-defined]
+        object.__setattr__(elector._times, "renew_deadline_s", 25.0)
+
+
+class KeepsTheDead(Bug):
+    """A pod that is gone stays counted, one in three times."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        for state in app.states:
+            lose, calls = state.lose_pod, iter(range(10**9))
+
+            def forget(uid: str, lose: Any = lose, calls: Any = calls) -> None:
+                if next(calls) % 3 != 2:
+                    lose(uid)
+
+            _replace(state, "lose_pod", forget)
+
+
+class NeverSettles(Bug):
+    """Nobody finds out about bindings of which no answer came."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        async def settle(*, older_than_s: float) -> None:
+            return
+
+        for each in app.services:
+            _replace(each.binds, "settle", settle)
+
+
+class NeverWakes(Bug):
+    """Room that came free is not noted on the pods that wait for it."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        for each in app.services:
+            _replace(each.wakes, "_choose", list)
+
+
+class RefusesWithoutReasons(Bug):
+    """filter says no, and nothing else."""
+
+    def alter(self, path: str, answer: bytes) -> bytes:
+        is_refusal = path.endswith("/filter") and b'"NodeNames":[]' in answer
+        return b'{"NodeNames":[],"FailedNodes":{},"Error":""}' if is_refusal else answer
+
+
+class RefusesAll(Bug):
+    """filter finds no room anywhere."""
+
+    def alter(self, path: str, answer: bytes) -> bytes:
+        return b'{"NodeNames":[],"FailedNodes":{"node-0":"no"},"Error":""}' if path.endswith("/filter") else answer
+
+
+class DiesOfAName(Bug):
+    """A pod whose name has a 7 in it ends the program."""
+
+    def plant_in_extender(self, app: Extender) -> None:
+        for state in app.states:
+            see = state.see_pod
+
+            def look(pod: Any, see: Any = see) -> None:
+                if "7" in pod.metadata.name:
+                    raise ValueError(pod.metadata.name)
+                see(pod)
+
+            _replace(state, "see_pod", look)
+
+
+class NeverCorrects(Bug):
+    """The plugin does not write what the kubelet really gave."""
+
+    def plant_in_plugin(self, app: PluginApp) -> None:
+        async def write(_pod: object, _annotations: object) -> None:
+            return
+
+        _replace(app.observed.reconciler.writer._patcher, "patch_record", write)
+
+
+class LeaksTasks(Bug):
+    """The plugin begins something at each change of a pod that never ends."""
+
+    def plant_in_plugin(self, app: PluginApp) -> None:
+        agent, kept = app.observed.agent, []
+        change = agent.pod_changed
+
+        def changed(pod: Any) -> None:
+            change(pod)
+            kept.append(asyncio.create_task(asyncio.Event().wait()))
+
+        _replace(agent, "pod_changed", changed)
+
+
+class GivesTwice(Bug):
+    """The kubelet takes every healthy id for a free one."""
+
+    def plant_in_devices(self, devices: DeviceManager) -> None:
+        _replace(devices, "free", lambda resource: devices.healthy.get(resource, frozenset()))
+
+
+def _replace(of: object, name: str, by: object) -> None:
+    setattr(of, name, by)
+
+
+BUGS: dict[str, type[Bug]] = {
+    "": Bug,
+    "believes old words": BelievesOldWords,
+    "forgets reservations": ForgetsReservations,
+    "leads uncurrent": LeadsUncurrent,
+    "leads too long": LeadsTooLong,
+    "keeps the dead": KeepsTheDead,
+    "never settles": NeverSettles,
+    "never wakes": NeverWakes,
+    "refuses without reasons": RefusesWithoutReasons,
+    "refuses all": RefusesAll,
+    "dies of a name": DiesOfAName,
+    "never corrects": NeverCorrects,
+    "leaks tasks": LeaksTasks,
+    "gives twice": GivesTwice,
+}
+
+
+def find_bug(name: str) -> Bug:
+    """The bug of a name."""
+    return BUGS[name]()

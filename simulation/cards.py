@@ -1,0 +1,84 @@
+"""A machine's cards: they fall ill, vanish and come back; a ``CardSource`` of them for each plugin that starts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.core.cards import Card, CardUse
+from gcushare.core.errors import DeviceError
+
+GIB = 1 << 30
+
+
+@dataclass(slots=True)
+class SimulatedCard:
+    """One card. ``is_sick`` is its health, ``is_gone`` whether it fell off the bus."""
+
+    card: Card
+    is_sick: bool = False
+    is_gone: bool = False
+
+
+@dataclass
+class Machine:
+    """One node's cards. ``is_silent``: the vendor's library does not answer."""
+
+    cards: dict[int, SimulatedCard]
+    is_silent: bool = False
+    changed: set[asyncio.Event] = field(default_factory=set)
+
+
+def make_machine(node: str, gigabytes: tuple[int, ...]) -> Machine:
+    """A node with cards of these sizes."""
+    cards = {
+        index: SimulatedCard(Card(index=index, uuid=f"GCU-{node}-{index}", model="S60", memory_bytes=size * GIB))
+        for index, size in enumerate(gigabytes)
+    }
+    return Machine(cards)
+
+
+class SimulatedSource:
+    """The ``CardSource`` of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    @property
+    def name(self) -> str:
+        return "simulated"
+
+    async def list_cards(self) -> CardReport:
+        """List the cards that are there."""
+        await asyncio.sleep(0.002)
+        self._require()
+        return CardReport(cards=tuple(each.card for each in self._machine.cards.values() if not each.is_gone))
+
+    async def health(self, card: Card) -> HealthReading:
+        """Look at one card."""
+        self._require()
+        found = self._machine.cards[card.index]
+        if found.is_gone:
+            return HealthReading(healthy=False, reason="the card fell off the bus", conclusive=True, lost=True)
+        return HealthReading(healthy=not found.is_sick, reason="XID 79" if found.is_sick else "", conclusive=True)
+
+    async def use(self, card: Card) -> CardUse:
+        """Nothing is known of its use."""
+        raise DeviceError("the simulated library does not say")
+
+    async def wait_event(self, timeout_s: float) -> HealthEvent | None:
+        """It has no events."""
+        await asyncio.sleep(timeout_s)
+        return None
+
+    async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
+        """Unknown."""
+        return None
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _require(self) -> None:
+        if self._machine.is_silent:
+            raise DeviceError("the library does not answer")

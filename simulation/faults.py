@@ -1,0 +1,225 @@
+"""Carries out a schedule's actions: people's wishes and faults, each with its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from simulation.programs import Program
+from simulation.schedule import FAULTS, Action
+from simulation.weather import Odds
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+
+class Happenings:
+    """What begins and what ends."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._numbers = 0
+        self._ends: dict[int, Callable[[], None]] = {}
+        """What ends the faults that hold."""
+        self._by_kind: dict[str, Callable[..., None]] = {
+            "create": world.users.create,
+            "delete": world.users.delete_one,
+            "force": world.users.force,
+            "recreate": world.users.recreate,
+            "finish": world.users.finish,
+            "edit": world.users.edit,
+            "cordon card": lambda node, card: world.admins.annotate(node, str(card)),
+            "uncordon cards": lambda node: world.admins.annotate(node, None),
+            "cordon node": lambda node: world.admins.patch(node, {"spec": {"unschedulable": True}}),
+            "uncordon node": lambda node: world.admins.patch(node, {"spec": {"unschedulable": None}}),
+            "relabel": lambda node, zone: world.admins.patch(node, {"metadata": {"labels": {"zone": zone}}}),
+            "change unit": self._change_unit,
+            "roll out extender": self._roll_out,
+            "roll out plugin": self._roll_out,
+            "weather": self._weather,
+            "half open": self._half_open,
+            "cut": self._cut,
+            "expire": self._expire,
+            "compact": lambda keep: world.store.compact(world.store.version - keep),
+            "restart api": self._restart_api,
+            "slow view": self._slow_view,
+            "pause": self._pause,
+            "kill": self._kill,
+            "jump": self._jump,
+            "restart kubelet": self._restart_kubelet,
+            "restart scheduler": self._restart_scheduler,
+            "sick card": self._sick_card,
+            "heal card": self._heal_card,
+            "lose card": self._lose_card,
+            "silent library": self._silent_library,
+            "silent podresources": self._silent_podresources,
+            "ignore preference": self._ignore_preference,
+        }
+
+    def begin(self, action: Action) -> None:
+        """Do what an action says."""
+        if action.kind in FAULTS:
+            self._world.faults[action.kind] += 1
+        self._by_kind[action.kind](**action.args)
+
+    def end_all(self) -> None:
+        """Calm: every fault ends, and everything runs."""
+        world = self._world
+        world.note("calm")
+        for number in list(self._ends):
+            self._end(number)
+        for weather in world.weathers.values():
+            weather.clear()
+        for view in world.views:
+            view.extra_lag_s = 0.0
+        for program in world.programs():
+            program.process.steps_to_live = None
+            program.start()
+
+    def _until(self, for_s: float, end: Callable[[], None]) -> None:
+        """Have a fault end after a while, or when calm comes."""
+        self._numbers += 1
+        number = self._numbers
+        self._ends[number] = end
+        self._world.loop.call_world(for_s, self._end, number)
+
+    def _end(self, number: int) -> None:
+        end = self._ends.pop(number, None)
+        if end is not None:
+            end()
+
+    def _change_unit(self, node: int, unit: str | None) -> None:
+        plugin = self._world.plugins[f"node-{node}"]
+        plugin.unit = unit
+        plugin.stop()
+        self._until(1.0, plugin.start)
+
+    def _roll_out(self, process: str, for_s: float) -> None:
+        program = self._world.program(process)
+        program.stop()
+
+        def start() -> None:
+            if program.is_up and not program.process.is_paused:
+                # What has not ended by then is killed, as by the kubelet.
+                self._world.loop.call_world(30.0, self._start_again, program, program.process)
+            program.start()
+
+        self._until(for_s, start)
+
+    def _start_again(self, program: Program, process: object) -> None:
+        if program.process is process:
+            program.kill()
+            program.start()
+
+    def _weather(self, process: str, odds: dict[str, float], for_s: float) -> None:
+        weather = self._world.weathers[process]
+        self._numbers += 1
+        number = self._numbers
+        weather.begin(number, Odds(**odds))
+        self._until(for_s, lambda: weather.end(number))
+
+    def _half_open(self, process: str) -> None:
+        for watch, owner in self._world.gateway.watches.items():
+            if owner.name == process:
+                watch.is_half_open = True
+
+    def _cut(self, process: str) -> None:
+        for watch, owner in list(self._world.gateway.watches.items()):
+            if owner.name == process and not watch.is_half_open:
+                watch.end(ConnectionResetError("the stream was cut"))
+
+    def _expire(self, process: str) -> None:
+        """Its streams are cut, and what it missed is gone: it has to list again."""
+        self._cut(process)
+        self._world.store.compact(self._world.store.version)
+
+    def _restart_api(self, for_s: float) -> None:
+        self._world.gateway.stop()
+        self._until(for_s, self._world.gateway.start)
+
+    def _slow_view(self, of: str, lag_s: float, for_s: float) -> None:
+        world = self._world
+        some = [world.scheduler.pods, world.scheduler.nodes]
+        views = [kubelet.view for kubelet in world.kubelets.values() if kubelet.is_up] if of == "kubelet" else some
+        for view in views:
+            view.extra_lag_s = lag_s
+
+        def end() -> None:
+            for view in views:
+                view.extra_lag_s = 0.0
+
+        self._until(for_s, end)
+
+    def _pause(self, process: str, for_s: float) -> None:
+        paused = self._world.program(process).process
+        self._world.loop.pause(paused)
+        self._until(for_s, lambda: self._world.loop.resume(paused))
+
+    def _kill(self, process: str, steps: int, for_s: float) -> None:
+        program = self._world.program(process)
+        if not program.is_up:
+            return
+        killed = program.process
+        killed.steps_to_live = steps or None
+
+        def kill() -> None:
+            if program.process is killed:
+                program.kill()
+
+        if not steps:
+            kill()
+
+        def start() -> None:
+            kill()
+            program.start()
+
+        # At the latest then: a quiet process may not come to its step.
+        self._until(for_s, start)
+
+    def _jump(self, process: str, by_s: float) -> None:
+        self._world.program(process).process.wall_offset_s += by_s
+
+    def _restart_kubelet(self, node: int, for_s: float, *, loses: bool) -> None:
+        kubelet = self._world.kubelets[f"node-{node}"]
+        if not kubelet.is_up:
+            return
+        kubelet.stop()
+        if loses:
+            self._world.invariants.note_lost_checkpoint(kubelet)
+        self._until(for_s, lambda: kubelet.start(loses_checkpoint=loses))
+
+    def _restart_scheduler(self, for_s: float) -> None:
+        scheduler = self._world.scheduler
+        if scheduler.is_up:
+            scheduler.stop()
+            self._until(for_s, scheduler.start)
+
+    def _sick_card(self, node: int, card: int, for_s: float) -> None:
+        self._flag(node, card, "is_sick", for_s)
+
+    def _heal_card(self, node: int, card: int) -> None:
+        self._world.machines[f"node-{node}"].cards[card].is_sick = False
+
+    def _lose_card(self, node: int, card: int, for_s: float) -> None:
+        self._flag(node, card, "is_gone", for_s)
+
+    def _flag(self, node: int, card: int, name: str, for_s: float) -> None:
+        found = self._world.machines[f"node-{node}"].cards[card]
+        setattr(found, name, True)
+        self._until(for_s, lambda: setattr(found, name, False))
+
+    def _silent_library(self, node: int, for_s: float) -> None:
+        machine = self._world.machines[f"node-{node}"]
+        machine.is_silent = True
+        self._until(for_s, lambda: setattr(machine, "is_silent", False))
+
+    def _silent_podresources(self, node: int, for_s: float) -> None:
+        self._flag_kubelet(node, "is_silent", for_s)
+
+    def _ignore_preference(self, node: int, for_s: float) -> None:
+        self._flag_kubelet(node, "ignores_preference", for_s)
+
+    def _flag_kubelet(self, node: int, name: str, for_s: float) -> None:
+        kubelet = self._world.kubelets[f"node-{node}"]
+        setattr(kubelet, name, True)
+        self._until(for_s, lambda: setattr(kubelet, name, False))

@@ -1,0 +1,391 @@
+"""A node's kubelet: admits pods in any order, enforces ids, ends containers, restarts, and may lose its checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gcushare.core.errors import DeviceError, RetryableError
+from gcushare.device_plugin.kubelet.sockets import Identity
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from simulation.device_manager import AdmissionRefused, DeviceManager, Held
+from simulation.loop import Process
+from simulation.sockets import CallFailed, PluginSocket, SocketDirectory
+from simulation.store import Doc, Failure, Stored, merged
+from simulation.views import View
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+SHOWN_AFTER_S = (0.006, 0.025)
+"""podresources shows an allocation this long after Allocate's answer."""
+FINISHED = ("Succeeded", "Failed")
+
+
+class Kubelet:
+    """One node's. ``containers`` are the pods that run on the machine, whatever the kubelet knows of them."""
+
+    def __init__(self, world: World, node: str, rng: random.Random) -> None:
+        self.world = world
+        self.node = node
+        self.rng = rng
+        vendor = world.vendor
+        self.resources = (vendor.memory_resource, vendor.whole_card_resource)
+        self.directory = SocketDirectory()
+        self.devices = DeviceManager(rng)
+        self.checkpoint: Held | None = {}
+        self.containers: dict[str, float] = {}
+        self.endpoints: dict[str, PluginSocket] = {}
+        self.generation = 0
+        self.is_up = False
+        self.ignores_preference = False
+        self.is_silent = False
+        """podresources does not answer."""
+        self.process = Process(f"kubelet/{node}")
+        self._shown_at_s: dict[tuple[str, str, str], float] = {}
+        self._streams: list[asyncio.Task[None]] = []
+
+    # Life
+
+    def start(self, *, loses_checkpoint: bool = False) -> None:
+        """Start, or start again: plugins have to register, and devices are what the checkpoint says."""
+        self.stop()
+        world = self.world
+        self.generation += 1
+        self.is_up = True
+        self.process = Process(f"kubelet/{self.node}")
+        self.directory.clear()
+        if loses_checkpoint:
+            self.checkpoint = None
+        self.devices = DeviceManager(self.rng, dict(self.checkpoint or {}))
+        world.bugs.plant_in_devices(self.devices)
+        self._queue: list[str] = []
+        self._handled: set[str] = set(self.containers)
+        self._ending: set[str] = set()
+        self._wake = asyncio.Event()
+        self._is_status_due = asyncio.Event()
+        self.view = View(
+            world.loop,
+            world.store,
+            "pods",
+            self.rng,
+            matches=lambda doc: doc["spec"].get("nodeName") == self.node,
+            on_change=self._pod_changed,
+        )
+        world.views.append(self.view)
+        self._zero_capacity()
+        context = self.process.context
+        world.loop.create_task(self._admit_all(), context=context)
+        world.loop.create_task(self._report_status(), context=context)
+        for stored in list(self.view.objects.values()):
+            self._pod_changed(None, stored)
+
+    def stop(self) -> None:
+        """Stop at once; containers run on."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        self.world.loop.kill(self.process)
+        self.view.close()
+        self.world.views.remove(self.view)
+        for task in self._streams:
+            task.cancel()
+        self._streams = []
+        self.endpoints = {}
+
+    # The plugin's side
+
+    def socket_identity(self) -> Identity:
+        """Which ``kubelet.sock`` stands there."""
+        return (self.generation, 1) if self.is_up else None
+
+    async def register(self, resource: str, socket_name: str, process: Process) -> str:
+        """Take a registration, and read the plugin's list from now on."""
+        await asyncio.sleep(0.002)
+        socket = self.directory.files.get(socket_name)
+        if not self.is_up or socket is None or not socket.answers:
+            return "it does not answer"
+        self.endpoints[resource] = socket
+        generation = self.generation
+        loop = self.world.loop
+        task = loop.create_task(self._read_list(resource, socket, generation), context=process.context)
+        self._streams.append(task)
+        self._streams = [each for each in self._streams if not each.done()]
+        number = self.world.next_number()
+        process.on_end[number] = lambda: self._lose(resource, socket, generation)
+        return ""
+
+    async def _read_list(self, resource: str, socket: PluginSocket, generation: int) -> None:
+        """In the plugin's process: send its list."""
+        loop = self.world.loop
+        try:
+            async for message in socket.stream("ListAndWatch"):
+                loop.call_world(0.001, self._take_list, resource, socket, generation, message)
+        finally:
+            loop.call_world(0.001, self._lose, resource, socket, generation)
+
+    def _take_list(self, resource: str, socket: PluginSocket, generation: int, message: bytes) -> None:
+        if self.is_up and generation == self.generation and self.endpoints.get(resource) is socket:
+            self.devices.take_list(resource, message)
+            self._is_status_due.set()
+
+    def _lose(self, resource: str, socket: PluginSocket, generation: int) -> None:
+        if self.is_up and generation == self.generation and self.endpoints.get(resource) is socket:
+            del self.endpoints[resource]
+            self.devices.lose_plugin(resource)
+            self._is_status_due.set()
+
+    # Its record, as the plugin reads it
+
+    async def fetch(self) -> KubeletAllocations:
+        """Read podresources, or the checkpoint where it does not answer; a ``RecordReader``."""
+        await asyncio.sleep(0.003)
+        if not self.is_up or self.is_silent:
+            try:
+                return await self.fetch_checkpoint()
+            except DeviceError as error:
+                raise RetryableError(str(error)) from error
+        record = KubeletAllocations("podresources")
+        memory = self.resources[0]
+        names = {stored.uid: stored for stored in self.view.objects.values()}
+        for (uid, container, resource), ids in self.devices.held.items():
+            stored = names.get(uid)
+            if stored is None or container.startswith("init"):
+                continue
+            if self._shown_at_s.get((uid, container, resource), 0.0) > self.world.loop.now_s:
+                continue
+            pod = "/".join(stored.key)
+            if resource == memory:
+                record.add(pod, container, device_ids(sorted(ids)))
+            else:
+                record.add_whole(pod, container, sorted(ids))
+        return record
+
+    async def fetch_checkpoint(self) -> KubeletAllocations:
+        """Read the checkpoint, by uid."""
+        await asyncio.sleep(0.001)
+        if self.checkpoint is None:
+            raise DeviceError("the kubelet's checkpoint is missing")
+        record = KubeletAllocations("checkpoint")
+        for (uid, container, resource), ids in self.checkpoint.items():
+            if resource == self.resources[0]:
+                record.add(uid, container, device_ids(sorted(ids)))
+            else:
+                record.add_whole(uid, container, sorted(ids))
+        return record
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    # Pods
+
+    def _pod_changed(self, before: Stored | None, now: Stored | None) -> None:
+        if now is None:
+            if before is not None:
+                self._gone(before)
+            return
+        if before is not None and before.uid != now.uid:
+            self._gone(before)
+        uid = now.uid
+        if now.doc["metadata"].get("deletionTimestamp"):
+            if uid not in self._ending:
+                self._ending.add(uid)
+                self.world.loop.create_task(self._end(now), context=self.process.context)
+        elif uid not in self._handled and now.doc["status"].get("phase") not in FINISHED:
+            self._handled.add(uid)
+            self._queue.append(uid)
+            self._wake.set()
+
+    def _gone(self, stored: Stored) -> None:
+        """Its object is gone: its ids are free at once, its containers end when they do."""
+        self.devices.end(stored.uid)
+        self._is_status_due.set()
+        if stored.uid in self.containers and stored.uid not in self._ending:
+            grace_s = float(stored.doc["spec"].get("terminationGracePeriodSeconds", 30))
+            self.world.loop.call_world(grace_s * self.rng.random(), self.containers.pop, stored.uid, None)
+
+    async def _admit_all(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                await asyncio.sleep(0.002 + 0.02 * self.rng.random())
+                uid = self._queue.pop(self.rng.randrange(len(self._queue)))
+                stored = next((each for each in self.view.objects.values() if each.uid == uid), None)
+                if stored is not None and uid not in self._ending:
+                    await self._admit(stored)
+
+    async def _admit(self, stored: Stored) -> None:
+        uid, spec = stored.uid, stored.doc["spec"]
+        reusable: dict[str, frozenset[str]] = {}
+        active = {each.uid for each in self.view.objects.values() if each.doc["status"].get("phase") not in FINISHED}
+        self.devices.keep_only(active)
+        try:
+            for container in (*spec.get("initContainers", ()), *spec["containers"]):
+                for resource in self.resources:
+                    size = int(container["resources"]["limits"].get(resource, "0"))
+                    if size:
+                        key = (uid, container["name"], resource)
+                        ids = await self._allocate(key, size, reusable.get(resource, frozenset()))
+                        kept = reusable.get(resource, frozenset())
+                        is_init = container["name"].startswith("init")
+                        reusable[resource] = kept | ids if is_init else kept - ids
+        except (AdmissionRefused, CallFailed) as refused:
+            self.devices.end(uid)
+            self.world.note(f"{self.node} refuses {'/'.join(stored.key)}: {refused}")
+            self.world.counts["pods refused by a kubelet"] += 1
+            await self._write_status(
+                stored, {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": str(refused)}
+            )
+            return
+        self.containers[uid] = self.world.loop.now_s
+        self.world.counts["pods admitted"] += 1
+        self.world.note(f"{self.node} runs {'/'.join(stored.key)} on {self._words(uid)}")
+        await asyncio.sleep(0.05 + self.rng.random())
+        await self._write_status(stored, {"phase": "Running"})
+
+    async def _allocate(self, key: tuple[str, str, str], size: int, reusable: frozenset[str]) -> frozenset[str]:
+        resource = key[2]
+        free = self.devices.check_can(resource, size, reusable)
+        socket = self.endpoints.get(resource)
+        if socket is None:
+            raise AdmissionRefused(f"endpoint not found in cache for a registered resource: {resource}")
+        if len(reusable) >= size:
+            preferred: frozenset[str] = frozenset()
+        else:
+            asked = pb.ContainerPreferredAllocationRequest(
+                available_deviceIDs=sorted(free | reusable), must_include_deviceIDs=sorted(reusable),
+                allocation_size=size,
+            )  # fmt: skip
+            request = pb.PreferredAllocationRequest(container_requests=[asked]).SerializeToString()
+            answer = pb.PreferredAllocationResponse.FromString(
+                await self._call(socket, "GetPreferredAllocation", request)
+            )
+            preferred = frozenset(answer.container_responses[0].deviceIDs)
+        if self.ignores_preference:
+            self.world.counts["preference ignored"] += 1
+            preferred = free - preferred
+        free = self.devices.check_can(resource, size, reusable)
+        ids = frozenset(self.devices.choose(free, preferred, reusable, size))
+        body = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=sorted(ids))])
+        await self._call(socket, "Allocate", body.SerializeToString())
+        if problem := self.devices.grant(key, ids):
+            self.world.fail("an id is given once", f"{self.node}: {problem}")
+        self.checkpoint = dict(self.devices.held)
+        self._shown_at_s[key] = self.world.loop.now_s + self.rng.uniform(*SHOWN_AFTER_S)
+        return ids
+
+    async def _call(self, socket: PluginSocket, method: str, body: bytes) -> bytes:
+        """Call the plugin; raises CallFailed, also where it is killed meanwhile."""
+        loop = self.world.loop
+        answer: asyncio.Future[bytes] = loop.create_future()
+
+        def fail() -> None:
+            if not answer.done():
+                answer.set_exception(CallFailed("rpc error: code = Unavailable desc = connection lost"))
+
+        def arrive() -> None:
+            if not socket.answers:
+                fail()
+            else:
+                loop.create_task(serve(), context=socket.process.context)
+
+        def settle(result: bytes, failure: CallFailed | None) -> None:
+            if answer.done():
+                return
+            if failure is not None:
+                answer.set_exception(failure)
+            else:
+                answer.set_result(result)
+
+        async def serve() -> None:
+            try:
+                result = await socket.call(method, body)
+            except CallFailed as error:
+                loop.call_world(0.001, settle, b"", error)
+            else:
+                loop.call_world(0.001, settle, result, None)
+
+        number = self.world.next_number()
+        socket.process.on_end[number] = fail
+        loop.call_world(0.001, arrive)
+        try:
+            return await answer
+        finally:
+            socket.process.on_end.pop(number, None)
+
+    async def _end(self, stored: Stored) -> None:
+        """End a pod that was asked to: its containers, then its ids, then its object."""
+        uid = stored.uid
+        grace_s = float(stored.doc["metadata"].get("deletionGracePeriodSeconds", 30))
+        if uid in self.containers:
+            await asyncio.sleep(0.1 + grace_s * self.rng.random() ** 2)
+        self.containers.pop(uid, None)
+        self.devices.end(uid)
+        await self._write_status(stored, {"phase": "Succeeded"})
+        await asyncio.sleep(0.05)
+        await self._write(lambda: self.world.store.delete("pods", stored.key, self.process.name, stored.uid))
+
+    async def finish(self, stored: Stored, phase: str) -> None:
+        """Let a pod's containers end by themselves."""
+        if self.containers.pop(stored.uid, None) is not None:
+            self.devices.end(stored.uid)
+            await self._write_status(stored, {"phase": phase})
+
+    async def _write_status(self, stored: Stored, status: Doc) -> None:
+        def change(doc: Doc) -> Doc:
+            # A phase that is final stays, as with the kubelet's: a write of before may come after it.
+            is_over = doc["metadata"]["uid"] != stored.uid or doc["status"].get("phase") in ("Succeeded", "Failed")
+            return doc if is_over else {**doc, "status": {**doc["status"], **status}}
+
+        await self._write(lambda: self.world.store.update("pods", stored.key, change, self.process.name))
+
+    async def _write(self, write: Callable[[], object]) -> None:
+        await asyncio.sleep(0.002)
+        while not self.world.gateway.is_up:  # noqa: ASYNC110 - as the kubelet does: it tries again
+            await asyncio.sleep(1.0)
+        try:
+            write()
+        except Failure as failure:
+            if failure.code not in (404, 409):
+                raise
+
+    # The Node
+
+    def _zero_capacity(self) -> None:
+        vendor = self.world.vendor
+        zero = dict.fromkeys((*self.resources, vendor.count_resource), "0")
+        status = {"capacity": zero, "allocatable": zero}
+        self.world.store.update(
+            "nodes", ("", self.node), lambda doc: merged(doc, {"status": status}), self.process.name
+        )
+
+    async def _report_status(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(60.0):
+                    await self._is_status_due.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(0.1 + 2.0 * self.rng.random())
+            self._is_status_due.clear()
+            counts = {resource: self.devices.capacity(resource) for resource in self.devices.healthy}
+            count = self.world.vendor.count_resource
+
+            def change(doc: Doc, counts: dict[str, tuple[int, int]] = counts, count: str = count) -> Doc:
+                capacity = {**doc["status"]["capacity"], **{name: str(n) for name, (n, _) in counts.items()}}
+                allocatable = {**doc["status"]["allocatable"], **{name: str(n) for name, (_, n) in counts.items()}}
+                allocatable[count] = capacity.get(count, "0")
+                return {**doc, "status": {**doc["status"], "capacity": capacity, "allocatable": allocatable}}
+
+            await self._write(
+                lambda change=change: self.world.store.update("nodes", ("", self.node), change, self.process.name)  # type: ignore[misc]
+            )
+
+    def _words(self, uid: str) -> str:
+        units = self.world.units_held(self, uid)
+        return ", ".join(f"{count} of card {card}" for card, count in sorted(units.items())) or "no card"

@@ -1,0 +1,312 @@
+"""An event loop without sockets on which time passes only when there is nothing to do, shared by simulated processes.
+
+Everything that runs belongs to the process in whose context it was started (or to the world, which is none). A process
+may be paused: what is due waits until it goes on, while its clocks run. It may be killed between any two steps: what it
+had left to do never happens, and what it sent is on its way nevertheless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+START_S = 1000.0
+_SWEEP_AT = 64
+
+
+class Killed(BaseException):
+    """A killed process tried to reach the world, while its code was being unwound."""
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Let coroutines and generators of killed processes be closed, whatever they say to that."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+class Process:
+    """One simulated process: its tasks, its clocks, and whether it runs.
+
+    ``rate`` is how fast its monotonic clock goes, ``wall_offset_s`` how far its wall clock is off.
+    """
+
+    def __init__(self, name: str, *, rate: float = 1.0, offset_s: float = 0.0, wall_offset_s: float = 0.0) -> None:
+        self.name = name
+        self.rate = rate
+        self.offset_s = offset_s
+        self.wall_offset_s = wall_offset_s
+        self.is_alive = True
+        self.is_paused = False
+        self.after_step: Callable[[], None] | None = None
+        self.steps_to_live: int | None = None
+        """How many steps it has left before it is killed; None for any number."""
+        self.context = copy_context()
+        self.context.run(CURRENT.set, self)
+        self.held: deque[asyncio.Handle] = deque()
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.on_end: dict[int, Callable[[], None]] = {}
+        """Called when it is killed, by whoever waits for an answer of it."""
+        self.sweep_at = _SWEEP_AT
+
+    def live_tasks(self) -> int:
+        """Tasks that have not ended."""
+        return sum(not task.done() for task in self.tasks)
+
+    def require_alive(self) -> None:
+        """Let code of this process reach the world.
+
+        Raises:
+            Killed: it was killed.
+        """
+        if not self.is_alive:
+            raise Killed(self.name)
+
+
+CURRENT: ContextVar[Process | None] = ContextVar("simulated process", default=None)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose hash is a number of its own: sets of tasks are walked in the same order in every run."""
+
+    upcoming = 0
+    """The number of the task that is made next: asyncio keeps it in a set before its maker has it."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], *, loop: SimulatedLoop, name: str, context: Context) -> None:
+        self.number = _Task.upcoming
+        super().__init__(coro, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """The loop. ``on_failure`` takes what nothing else caught: a failure of a program, or of the simulation."""
+
+    def __init__(self, on_failure: Callable[[str], None]) -> None:
+        self.now_s = START_S
+        self.steps = 0
+        self._on_failure = on_failure
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._sequence = 0
+        self._numbers = 0
+        self._is_running = False
+        self.is_stopped = False
+        """Set to have ``run`` return after the step under way."""
+        self.world = copy_context()
+
+    def __del__(self) -> None:
+        """Nothing is held that would have to be closed."""
+
+    # Time
+
+    def time(self) -> float:
+        """The monotonic clock of the process that asks."""
+        process = CURRENT.get()
+        return self.now_s if process is None else process.offset_s + process.rate * self.now_s
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run it at a time of the clock of the process that asks."""
+        context = context or copy_context()
+        process = context.get(CURRENT)
+        at_s = when if process is None else (when - process.offset_s) / process.rate
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._sequence += 1
+        heapq.heappush(self._timers, (max(at_s, self.now_s), self._sequence, handle))
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run it after some seconds."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_world(self, delay_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """Have the world do something after some true seconds, whatever becomes of the process that asks."""
+        handle = asyncio.TimerHandle(0.0, callback, args, self, self.world)
+        self._sequence += 1
+        heapq.heappush(self._timers, (self.now_s + delay_s, self._sequence, handle))
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run it next."""
+        handle = asyncio.Handle(callback, args, self, context or copy_context())
+        self._ready.append(handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled ones are dropped when they come up."""
+
+    # Futures and tasks
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
+        """A task of the process in whose context it is."""
+        context = context or copy_context()
+        self._numbers += 1
+        _Task.upcoming = self._numbers
+        task = _Task(coro, loop=self, name=str(name or f"task-{self._numbers}"), context=context)
+        process = context.get(CURRENT)
+        if process is not None:
+            process.tasks.append(task)
+            if len(process.tasks) >= process.sweep_at:
+                process.tasks = [each for each in process.tasks if not each.done()]
+                process.sweep_at = max(_SWEEP_AT, 2 * len(process.tasks))
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
+        """Do at once what a thread would do meanwhile; who waits for it goes on a millisecond later."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            result = func(*args)
+        except Exception as error:
+            self.call_later(0.001, _settle, future, None, error)
+        else:
+            self.call_later(0.001, _settle, future, result, None)
+        return future
+
+    # Running
+
+    def run(self, until_s: float) -> None:
+        """Let things happen until a moment of true time."""
+        with self.entered():
+            self._run_until(until_s)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be the running loop for a while, also within another one's step."""
+        before, was_running = asyncio._get_running_loop(), self._is_running
+        asyncio._set_running_loop(self)
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._is_running = was_running
+            asyncio._set_running_loop(before)
+
+    def _run_until(self, until_s: float) -> None:
+        """Step after step; written flat, for everything passes here."""
+        ready, timers, pop = self._ready, self._timers, heapq.heappop
+        while not self.is_stopped:
+            if not ready:
+                while timers and timers[0][2].cancelled():
+                    pop(timers)
+                if not timers or timers[0][0] > until_s:
+                    self.now_s = until_s
+                    return
+                now_s = self.now_s = max(self.now_s, timers[0][0])
+                while timers and timers[0][0] <= now_s:
+                    ready.append(pop(timers)[2])
+            handle: Any = ready.popleft()
+            if handle._cancelled:
+                continue
+            context = handle._context
+            process: Process | None = context.get(CURRENT)
+            if process is not None:
+                if process.is_paused:
+                    process.held.append(handle)
+                    continue
+                if not process.is_alive:
+                    continue
+            self.steps += 1
+            try:
+                context.run(handle._callback, *handle._args)
+            except Exception as error:
+                who = "world" if process is None else process.name
+                self._on_failure(f"{who}: {handle._callback}: {type(error).__name__}: {error}")
+            if process is not None:
+                if process.after_step is not None:
+                    process.after_step()
+                if process.steps_to_live is not None:
+                    process.steps_to_live -= 1
+                    if process.steps_to_live <= 0:
+                        self.kill(process)
+
+    def pause(self, process: Process) -> None:
+        """Stop a process where it is."""
+        process.is_paused = True
+
+    def resume(self, process: Process) -> None:
+        """Let a process go on: what was due meanwhile happens now."""
+        process.is_paused = False
+        self._ready.extend(process.held)
+        process.held.clear()
+
+    def kill(self, process: Process) -> None:
+        """End a process at once. Its code is unwound so that nothing of it is left; none of that reaches the world."""
+        if not process.is_alive:
+            return
+        process.is_alive, process.is_paused = False, False
+        process.held.clear()
+        ends, process.on_end = list(process.on_end.values()), {}
+        for end in ends:
+            self.call_world(0.0, end)
+        with unwinding():
+            for task in process.tasks:
+                if task.done():
+                    continue
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                try:
+                    task.get_coro().close()
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:
+                    # It waits for something at its end, which does not come, or tried to reach the world.
+                    continue
+        process.tasks = []
+
+    # What asyncio asks of a loop
+
+    def get_debug(self) -> bool:
+        """No."""
+        return False
+
+    def is_running(self) -> bool:
+        """Whether ``run`` is at work."""
+        return self._is_running
+
+    def is_closed(self) -> bool:
+        """Never: nothing is held that has to be closed."""
+        return False
+
+    def get_exception_handler(self) -> None:
+        """There is none but ours."""
+        return
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report what nothing caught."""
+        process = CURRENT.get()
+        if process is not None and not process.is_alive:
+            return
+        error = context.get("exception")
+        who = "world" if process is None else process.name
+        self._on_failure(f"{who}: {context.get('message')}: {type(error).__name__}: {error}")
+
+
+def _settle(future: asyncio.Future[T], result: T | None, error: Exception | None) -> None:
+    if future.cancelled():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""Users and admins: what they do to pods and nodes, straight at the API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from simulation.store import Doc, Failure, Key, Stored, merged
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+NAMESPACE = "default"
+USER, ADMIN = "a user", "an admin"
+
+
+class Users:
+    """They create, delete, force-delete, recreate and edit pods."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._made: dict[str, Doc] = {}
+
+    def create(self, name: str, whole: int, units: list[int], init: int, priority: int, grace: int, zone: str) -> None:
+        """Create a pod; ``units`` are those of each container, ``init`` of an init container."""
+        vendor = self._world.vendor
+        memory = vendor.memory_resource
+        limits: list[Doc] = [{memory: str(each)} for each in units] or [{vendor.whole_card_resource: str(whole)}]
+        containers = [{"name": f"c{n}", "resources": {"limits": each}} for n, each in enumerate(limits)]
+        spec: Doc = {
+            "containers": containers,
+            "priority": priority,
+            "terminationGracePeriodSeconds": grace,
+            "schedulerName": "default-scheduler",
+            "nodeSelector": {"zone": zone} if zone else {},
+        }
+        if init:
+            spec["initContainers"] = [{"name": "init-0", "resources": {"limits": {memory: str(init)}}}]
+        self._create(name, spec)
+
+    def _create(self, name: str, spec: Doc) -> None:
+        meta = {"namespace": NAMESPACE, "name": name, "annotations": {}, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        try:
+            self._world.store.create("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}, USER)
+        except Failure:
+            return
+        self._made[name] = spec
+
+    def _pick(self, which: float) -> Stored | None:
+        pods = self._world.store.all("pods")
+        keys = sorted(pods)
+        return pods[keys[int(which * len(keys))]] if keys else None
+
+    def delete_one(self, which: float) -> None:
+        """Delete a pod."""
+        if (pod := self._pick(which)) is not None:
+            self.delete(pod.key, pod.uid)
+
+    def delete(self, key: Key, uid: str) -> None:
+        """Ask a pod to end; one without a node is gone at once."""
+        store = self._world.store
+        pod = store.find("pods", key)
+        if pod is None or pod.uid != uid:
+            return
+        if not pod.doc["spec"].get("nodeName"):
+            store.delete("pods", key, USER)
+        elif not pod.doc["metadata"].get("deletionTimestamp"):
+            grace_s = pod.doc["spec"]["terminationGracePeriodSeconds"]
+            meta = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace_s}
+            store.update("pods", key, lambda doc: merged(doc, {"metadata": meta}), USER)
+
+    def force(self, which: float) -> None:
+        """Remove a pod's object at once, whatever runs."""
+        if (pod := self._pick(which)) is not None:
+            self._world.store.delete("pods", pod.key, USER)
+
+    def recreate(self, which: float) -> None:
+        """Remove a pod by force and create another of the same name at once."""
+        if (pod := self._pick(which)) is not None:
+            self._world.store.delete("pods", pod.key, USER)
+            spec = {key: value for key, value in pod.doc["spec"].items() if key != "nodeName"}
+            self._create(pod.key[1], spec)
+
+    def finish(self, which: float, phase: str) -> None:
+        """Let a pod's containers end by themselves."""
+        pod = self._pick(which)
+        kubelet = self._world.kubelets.get(pod.doc["spec"].get("nodeName", "")) if pod is not None else None
+        if pod is not None and kubelet is not None and kubelet.is_up:
+            self._world.loop.create_task(kubelet.finish(pod, phase), context=kubelet.process.context)
+
+    def edit(self, which: float, card: str | None) -> None:
+        """Change the record of a pod, or remove it, as no one should."""
+        if (pod := self._pick(which)) is not None:
+            key = self._world.vendor.record.card_index
+            self._world.store.update(
+                "pods", pod.key, lambda doc: merged(doc, {"metadata": {"annotations": {key: card}}}), USER
+            )
+
+    def delete_all(self) -> None:
+        """Everything ends."""
+        for pod in list(self._world.store.all("pods").values()):
+            self.delete(pod.key, pod.uid)
+
+
+class Admins:
+    """They cordon, relabel and roll out."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def annotate(self, node: int, cards: str | None) -> None:
+        """Cordon cards of a node by their annotation; None lifts all."""
+        self.patch(node, {"metadata": {"annotations": {self._world.vendor.cordon_annotation: cards}}})
+
+    def patch(self, node: int, patch: dict[str, Any]) -> None:
+        """Change a Node."""
+        self._world.store.update("nodes", ("", f"node-{node}"), lambda doc: merged(doc, patch), ADMIN)

@@ -1,0 +1,62 @@
+"""One run of one schedule, and what came of it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+from simulation.loop import unwinding
+from simulation.schedule import Schedule
+from simulation.world import Violation, World
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run. ``digest`` is of everything that happened; equal ones mean equal runs."""
+
+    seed: int
+    digest: str
+    hours: float
+    steps: int
+    faults: Counter[str] = field(compare=False)
+    counts: Counter[str] = field(compare=False)
+    violation: Violation | None
+    history: tuple[str, ...] = field(compare=False, default=())
+
+
+def run(schedule: Schedule, *, keeps_history: bool = False) -> Outcome:
+    """Live through a schedule.
+
+    The garbage collector works between runs only: when it works must not decide what happens in one.
+    """
+    was_enabled, was_disabled_for = gc.isenabled(), logging.root.manager.disable
+    gc.disable()
+    logging.disable(logging.ERROR)
+    world = World(schedule, keeps_history=keeps_history)
+    try:
+        world.run()
+    except Exception as error:
+        world.violations.append(
+            Violation("the simulation itself goes on", f"{error!r}\n{traceback.format_exc()}", world.hours * 3600)
+        )
+    finally:
+        logging.disable(was_disabled_for)
+        if was_enabled:
+            gc.enable()
+    outcome = Outcome(
+        seed=schedule.settings.seed,
+        digest=world.digest,
+        hours=world.hours,
+        steps=world.loop.steps,
+        faults=world.faults,
+        counts=world.counts,
+        violation=world.violations[0] if world.violations else None,
+        history=tuple(world.history),
+    )
+    del world
+    with unwinding():
+        gc.collect()
+    return outcome

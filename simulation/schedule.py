@@ -1,0 +1,282 @@
+"""What happens in a run: users, admins and faults, drawn from a seed before it begins, so that any may be left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gcushare.device_plugin.node.inventory import Mode
+
+STORM_S = (60.0, 300.0)
+CALM_S = 130.0
+"""Longer than a half-open watch stays unnoticed, and what follows from it."""
+ROUNDS = 3
+EXTENDERS = 3
+
+USERS = {"create": 10.0, "delete": 5.0, "force": 1.0, "finish": 1.5, "recreate": 1.0, "edit": 0.4}
+ADMINS = {"cordon card": 0.5, "uncordon cards": 0.5, "cordon node": 0.3, "uncordon node": 0.4, "relabel": 0.3,
+          "change unit": 0.15, "roll out extender": 0.2, "roll out plugin": 0.3}  # fmt: skip
+FAULTS = {
+    "weather": 6.0,
+    "half open": 1.5,
+    "cut": 3.0,
+    "expire": 3.0,
+    "compact": 1.0,
+    "restart api": 0.3,
+    "slow view": 1.0,
+    "pause": 2.0,
+    "kill": 3.0,
+    "jump": 0.5,
+    "restart kubelet": 0.8,
+    "restart scheduler": 0.5,
+    "sick card": 1.0,
+    "lose card": 0.6,
+    "silent library": 0.4,
+    "silent podresources": 0.4,
+    "ignore preference": 0.5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that happens. ``args`` are plain values, so that a schedule can be printed and read again."""
+
+    at_s: float
+    kind: str
+    args: dict[str, Any]
+
+    def words(self) -> str:
+        """It on one line."""
+        args = " ".join(f"{key}={value}" for key, value in self.args.items() if value not in (None, ""))
+        return f"{self.at_s:9.3f}  {self.kind} {args}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What stays as it is for a whole run."""
+
+    seed: int
+    nodes: tuple[tuple[int, ...], ...]
+    """Gigabytes of each card of each node."""
+    vendor: str
+    mode: Mode
+    old_scheduler: bool
+    clock_drift: float
+    wall_skew_s: float
+    card_poll_s: float
+    node_policy: str
+    page_size: int
+    best: int | None
+    """How many nodes filter names; None for all that fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A whole run."""
+
+    settings: Settings
+    actions: tuple[Action, ...]
+    rounds: tuple[tuple[float, float], ...]
+    """When each storm ends, and when the calm after it."""
+    planted: str = field(default="")
+    """The bug that was put into it on purpose; empty for none."""
+
+
+def make_schedule(seed: int, *, rounds: int = ROUNDS, planted: str = "") -> Schedule:
+    """Draw a run."""
+    rng = random.Random(seed)
+    sizes = [4, 8, 16]
+    nodes = tuple(tuple(rng.choice(sizes) for _ in range(rng.choice([1, 2, 3]))) for _ in range(rng.choice([1, 2, 3])))
+    settings = Settings(
+        seed=seed,
+        nodes=nodes,
+        vendor=rng.choice(["enflame", "enflame", "aliyun"]),
+        mode=rng.choice([Mode.MEMORY, Mode.MEMORY, Mode.BOTH]),
+        old_scheduler=rng.random() < 0.3,
+        clock_drift=rng.choice([0.0, 0.0005, 0.01]),
+        wall_skew_s=rng.choice([0.0, 5.0, 3600.0]),
+        card_poll_s=rng.choice([1.0, 5.0]),
+        node_policy=rng.choice(["binpack", "spread"]),
+        page_size=rng.choice([2, 10, 250]),
+        best=rng.choice([20, 1, None]),
+    )
+    actions: list[Action] = []
+    ends: list[tuple[float, float]] = []
+    now_s = 20.0
+    drawing = _Drawing(rng, settings)
+    for _ in range(rounds):
+        storm_s = rng.uniform(*STORM_S)
+        actions += sorted(drawing.storm(now_s, now_s + storm_s), key=lambda action: action.at_s)
+        ends.append((now_s + storm_s, now_s + storm_s + CALM_S))
+        now_s += storm_s + CALM_S
+    return Schedule(settings, tuple(actions), tuple(ends), planted)
+
+
+class _Drawing:
+    """Draws actions."""
+
+    def __init__(self, rng: random.Random, settings: Settings) -> None:
+        self._rng = rng
+        self._settings = settings
+        self._names = 0
+        self._processes = [
+            *(f"extender-{n}" for n in range(EXTENDERS)),
+            *(f"plugin/node-{n}" for n in range(len(settings.nodes))),
+        ]
+
+    def storm(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Everything of one stretch: each run has a pace of its own for each kind of trouble."""
+        rng = self._rng
+        if rng.random() < 0.35:
+            yield from self._stale_lists(from_s, until_s)
+        for table, pace_s in (
+            (USERS, rng.choice([0.3, 1.0, 4.0])),
+            (ADMINS, rng.choice([20.0, 60.0, 400.0])),
+            (FAULTS, rng.choice([0.7, 2.0, 6.0, 100.0])),
+        ):
+            # Some kinds only: a fault is met by more states where others are left out.
+            kinds = {kind: weight for kind, weight in table.items() if rng.random() < 0.7} or table
+            at_s = from_s + rng.expovariate(1 / pace_s)
+            while at_s < until_s:
+                kind = rng.choices(list(kinds), list(kinds.values()))[0]
+                yield Action(round(at_s, 3), kind, getattr(self, f"_{kind.replace(' ', '_')}")())
+                at_s += rng.expovariate(1 / pace_s)
+
+    def _stale_lists(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Answers get lost, and lists are begun again and take long: what is read is older than what was known."""
+        rng = self._rng
+        odds = {rng.choice(["lost_after", "reset_after"]): rng.choice([0.1, 0.4]), "page_s": rng.choice([3.0, 10.0]),
+                "lag_s": rng.choice([0.2, 3.0])}  # fmt: skip
+        at_s = from_s
+        while at_s < until_s:
+            process = f"extender-{rng.randrange(EXTENDERS)}"
+            for_s = rng.uniform(5.0, 30.0)
+            yield Action(round(at_s, 3), "weather", {"process": process, "odds": odds, "for_s": round(for_s, 3)})
+            for _ in range(3):
+                yield Action(round(at_s + for_s * rng.random(), 3), "expire", {"process": process})
+            at_s += rng.expovariate(1 / 4.0)
+
+    # Users
+
+    def _create(self) -> dict[str, Any]:
+        rng = self._rng
+        self._names += 1
+        whole = self._settings.mode is Mode.BOTH and rng.random() < 0.3
+        several = not whole and rng.random() < 0.2
+        made = {
+            "name": f"p{self._names}",
+            "whole": rng.choice([1, 1, 2]) if whole else 0,
+            "units": [] if whole else [rng.choice([1, 2, 3, 4, 8])],
+            "init": rng.choice([1, 4]) if not whole and rng.random() < 0.15 else 0,
+            "priority": rng.choice([0, 0, 0, 100]),
+            "grace": rng.choice([0, 1, 5, 30]),
+            "zone": rng.choice(["", "", "", "a"]),
+        }
+        if several:
+            made["units"] = [rng.choice([1, 2, 3]), rng.choice([1, 2, 3])]
+        return made
+
+    def _delete(self) -> dict[str, Any]:
+        return {"which": self._rng.random()}
+
+    _force = _recreate = _delete
+
+    def _edit(self) -> dict[str, Any]:
+        return {"which": self._rng.random(), "card": self._rng.choice(["0", "1", "9", "x", None])}
+
+    def _finish(self) -> dict[str, Any]:
+        return {"which": self._rng.random(), "phase": self._rng.choice(["Succeeded", "Failed"])}
+
+    # Admins
+
+    def _node(self) -> int:
+        return self._rng.randrange(len(self._settings.nodes))
+
+    def _card(self) -> dict[str, Any]:
+        node = self._node()
+        return {"node": node, "card": self._rng.randrange(len(self._settings.nodes[node]))}
+
+    def _cordon_card(self) -> dict[str, Any]:
+        return self._card()
+
+    def _uncordon_cards(self) -> dict[str, Any]:
+        return {"node": self._node()}
+
+    _cordon_node = _uncordon_node = _uncordon_cards
+
+    def _relabel(self) -> dict[str, Any]:
+        return {"node": self._node(), "zone": self._rng.choice(["a", "b"])}
+
+    def _change_unit(self) -> dict[str, Any]:
+        units = ["1", "0.1", None] if self._settings.vendor == "enflame" else ["GiB", None]
+        return {"node": self._node(), "unit": self._rng.choice(units)}
+
+    def _roll_out_extender(self) -> dict[str, Any]:
+        return {"process": f"extender-{self._rng.randrange(EXTENDERS)}", "for_s": self._rng.choice([0.5, 3.0])}
+
+    def _roll_out_plugin(self) -> dict[str, Any]:
+        return {"process": f"plugin/node-{self._node()}", "for_s": self._rng.choice([0.5, 3.0, 20.0])}
+
+    # Faults
+
+    def _any(self) -> str:
+        return self._rng.choice(self._processes)
+
+    def _weather(self) -> dict[str, Any]:
+        rng = self._rng
+        kinds = ["lost_before", "lost_after", "reset_before", "reset_after", "unavailable", "failed_after", "too_many",
+                 "refused", "duplicate", "swap"]  # fmt: skip
+        odds = {kind: rng.choice([0.05, 0.2, 0.5]) for kind in rng.sample(kinds, rng.choice([1, 2, 3]))}
+        if rng.random() < 0.1:
+            odds = {"refused": 1.0}
+        for slow, most_s in (("slow_s", [0.05, 1.0, 5.0]), ("lag_s", [0.2, 3.0, 20.0]), ("page_s", [0.5, 5.0])):
+            if rng.random() < 0.25:
+                odds[slow] = rng.choice(most_s)
+        return {"process": rng.choice([*self._processes, "scheduler"]), "odds": odds, "for_s": self._duration_s()}
+
+    def _duration_s(self) -> float:
+        return round(self._rng.choice([0.5, 3.0, 10.0, 30.0, 90.0]) * self._rng.uniform(0.3, 1.5), 3)
+
+    def _half_open(self) -> dict[str, Any]:
+        return {"process": self._any()}
+
+    _cut = _expire = _half_open
+
+    def _compact(self) -> dict[str, Any]:
+        return {"keep": self._rng.choice([0, 5, 50])}
+
+    def _restart_api(self) -> dict[str, Any]:
+        return {"for_s": self._rng.choice([0.2, 2.0, 20.0])}
+
+    def _slow_view(self) -> dict[str, Any]:
+        return {"of": self._rng.choice(["scheduler", "kubelet"]), "lag_s": self._rng.choice([0.5, 3.0]),
+                "for_s": self._duration_s()}  # fmt: skip
+
+    def _pause(self) -> dict[str, Any]:
+        return {"process": self._any(), "for_s": round(self._rng.choice([0.2, 2.0, 7.0, 12.0, 40.0]), 3)}
+
+    def _kill(self) -> dict[str, Any]:
+        return {"process": self._any(), "steps": self._rng.choice([0, 1, 2, 3, 5, 8, 13, 30, 100]),
+                "for_s": self._rng.choice([0.1, 1.0, 5.0, 15.0])}  # fmt: skip
+
+    def _jump(self) -> dict[str, Any]:
+        return {"process": self._any(), "by_s": self._rng.choice([-86400.0, -3.0, 3.0, 86400.0])}
+
+    def _restart_kubelet(self) -> dict[str, Any]:
+        return {"node": self._node(), "for_s": self._rng.choice([0.1, 2.0, 15.0]),
+                "loses": self._rng.random() < 0.15}  # fmt: skip
+
+    def _restart_scheduler(self) -> dict[str, Any]:
+        return {"for_s": self._rng.choice([0.1, 2.0, 10.0])}
+
+    def _sick_card(self) -> dict[str, Any]:
+        return {**self._card(), "for_s": self._duration_s()}
+
+    _lose_card = _sick_card
+
+    def _silent_library(self) -> dict[str, Any]:
+        return {"node": self._node(), "for_s": self._duration_s()}
+
+    _silent_podresources = _ignore_preference = _silent_library

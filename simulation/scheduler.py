@@ -1,0 +1,296 @@
+"""kube-scheduler: asks, retries, backs off, gives up until something happens, preempts, and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from simulation.loop import Process
+from simulation.store import Failure, Stored, merged
+from simulation.views import View
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+EXTENDER_TIMEOUT_S = 5.0
+FLUSH_S = 300.0
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 10.0
+FINISHED = ("Succeeded", "Failed")
+
+
+class CallError(Exception):
+    """The extender did not answer a call, or with an error."""
+
+
+class Scheduler:
+    """One scheduler; ``start`` it again and it has forgotten everything."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.world = world
+        self.rng = rng
+        self.process = Process("scheduler")
+        self.is_up = False
+
+    def start(self) -> None:
+        """Start, or start again."""
+        self.stop()
+        world = self.world
+        self.is_up = True
+        self.process = Process("scheduler")
+        self._active: dict[str, float] = {}
+        """Pods to try, by uid, and from when."""
+        self._waiting: dict[str, float] = {}
+        """Pods that fit nowhere, and since when."""
+        self._failures: dict[str, int] = {}
+        self._assumed: dict[str, tuple[str, dict[str, int]]] = {}
+        self._by_uid: dict[str, Stored] = {}
+        self._wake = asyncio.Event()
+        self.pods = View(world.loop, world.store, "pods", self.rng, matches=lambda _: True, on_change=self._pod_changed)
+        self.nodes = View(
+            world.loop, world.store, "nodes", self.rng, matches=lambda _: True, on_change=self._node_changed
+        )
+        world.views += [self.pods, self.nodes]
+        for stored in list(self.pods.objects.values()):
+            self._pod_changed(None, stored)
+        world.loop.create_task(self._run(), context=self.process.context)
+
+    def stop(self) -> None:
+        """End at once."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        self.world.loop.kill(self.process)
+        for view in (self.pods, self.nodes):
+            view.close()
+            self.world.views.remove(view)
+
+    # What it hears
+
+    def _pod_changed(self, before: Stored | None, now: Stored | None) -> None:
+        if before is not None and (now is None or now.uid != before.uid):
+            self._forget(before.uid)
+            self._move_all()
+        if now is None:
+            return
+        uid, doc = now.uid, now.doc
+        self._by_uid[uid] = now
+        is_over = doc["status"].get("phase") in FINISHED
+        if doc["spec"].get("nodeName"):
+            self._assumed.pop(uid, None)
+            self._active.pop(uid, None)
+            self._waiting.pop(uid, None)
+            if is_over:
+                self._move_all()
+            return
+        if is_over or doc["metadata"].get("deletionTimestamp"):
+            self._forget(uid)
+        elif uid in self._waiting:
+            self._move(uid)
+        elif uid not in self._active and uid not in self._assumed:
+            self._active[uid] = 0.0
+        self._wake.set()
+
+    def _node_changed(self, before: Stored | None, now: Stored | None) -> None:
+        if now is None or before is None:
+            self._move_all()
+            return
+        old, new = before.doc, now.doc
+        is_old_scheduler = self.world.settings.old_scheduler
+        parts = ("spec", "status") if is_old_scheduler else ("spec", "status", "metadata")
+        if any(old[part] != new[part] for part in parts):
+            self._move_all()
+
+    def _forget(self, uid: str) -> None:
+        for known in (self._active, self._waiting, self._failures, self._assumed, self._by_uid):
+            known.pop(uid, None)
+
+    def _move_all(self) -> None:
+        for uid in list(self._waiting):
+            self._move(uid)
+        self._wake.set()
+
+    def _move(self, uid: str) -> None:
+        since_s = self._waiting.pop(uid)
+        self._active[uid] = since_s + self._backoff_s(uid)
+
+    def _backoff_s(self, uid: str) -> float:
+        return min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** max(0, self._failures.get(uid, 1) - 1))
+
+    # What it does
+
+    async def _run(self) -> None:
+        while True:
+            now_s = self.world.loop.now_s
+            due = [
+                (-self._by_uid[uid].doc["spec"].get("priority", 0), order, uid)
+                for order, (uid, from_s) in enumerate(self._active.items())
+                if from_s <= now_s
+            ]
+            if due:
+                uid = min(due)[2]
+                del self._active[uid]
+                await self._schedule(self._by_uid[uid])
+                continue
+            for uid, since_s in list(self._waiting.items()):
+                if now_s - since_s >= FLUSH_S:
+                    self._move(uid)
+            next_s = min([*self._active.values(), now_s + 30.0]) - now_s
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(max(0.01, next_s)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _schedule(self, pod: Stored) -> None:
+        await asyncio.sleep(0.001)
+        names = [name for name in sorted(key[1] for key in self.nodes.objects) if self._fits(pod, name)]
+        try:
+            best = await self._ask(pod, names) if names else ""
+        except CallError as error:
+            self.world.note(f"scheduler: {'/'.join(pod.key)}: {error}")
+            self._fail(pod.uid, is_error=True)
+            return
+        if pod.uid not in self._by_uid:
+            return
+        if not best:
+            await self._preempt(pod)
+            self._fail(pod.uid, is_error=False)
+            return
+        self._assumed[pod.uid] = (best, self._asks(pod))
+        self.world.loop.create_task(self._bind(pod, best), context=self.process.context)
+
+    def _fail(self, uid: str, *, is_error: bool) -> None:
+        pod = self._by_uid.get(uid)
+        if pod is None or pod.doc["spec"].get("nodeName"):
+            return
+        self._failures[uid] = self._failures.get(uid, 0) + 1
+        if is_error and not self.world.settings.old_scheduler:
+            self._active[uid] = self.world.loop.now_s + self._backoff_s(uid)
+        else:
+            self._waiting[uid] = self.world.loop.now_s
+
+    def _asks(self, pod: Stored) -> dict[str, int]:
+        """What a pod asks for of each resource: the sum of its containers, or its largest init container."""
+        spec = pod.doc["spec"]
+        asked: dict[str, int] = {}
+        for container in spec["containers"]:
+            for name, amount in container["resources"]["limits"].items():
+                asked[name] = asked.get(name, 0) + int(amount)
+        for container in spec.get("initContainers", ()):
+            for name, amount in container["resources"]["limits"].items():
+                asked[name] = max(asked.get(name, 0), int(amount))
+        return asked
+
+    def _fits(self, pod: Stored, name: str) -> bool:
+        """kube-scheduler's own filters: labels, cordons, and the sums of extended resources."""
+        node = self.nodes.objects[("", name)].doc
+        selector = pod.doc["spec"].get("nodeSelector", {})
+        labels = node["metadata"].get("labels", {})
+        if node["spec"].get("unschedulable") or any(labels.get(key) != value for key, value in selector.items()):
+            return False
+        used: dict[str, int] = {}
+        on_node = [
+            each
+            for each in self._by_uid.values()
+            if each.doc["spec"].get("nodeName") == name and each.doc["status"].get("phase") not in FINISHED
+        ]
+        asks = [*map(self._asks, on_node), *(asked for node_name, asked in self._assumed.values() if node_name == name)]
+        for asked in asks:
+            for resource, amount in asked.items():
+                used[resource] = used.get(resource, 0) + amount
+        allocatable = node["status"]["allocatable"]
+        return all(
+            used.get(resource, 0) + amount <= int(allocatable.get(resource, "0"))
+            for resource, amount in self._asks(pod).items()
+        )
+
+    async def _ask(self, pod: Stored, names: list[str]) -> str:
+        """Filter and prioritize; returns the node, or nothing where none fits."""
+        body = b'{"Pod":%s,"Nodes":null,"NodeNames":%s}' % (pod.raw, msgspec.json.encode(names))
+        answer = await self._call("filter", body)
+        if answer.get("Error"):
+            raise CallError(f"filter: {answer['Error']}")
+        found = answer["NodeNames"] or []
+        if not found:
+            self.world.invariants.check_reasons(pod, names, answer)
+            return ""
+        if len(found) == 1:
+            return str(found[0])
+        body = b'{"Pod":%s,"Nodes":null,"NodeNames":%s}' % (pod.raw, msgspec.json.encode(found))
+        scores = {each["Host"]: each["Score"] for each in await self._call("prioritize", body)}
+        best = max(scores.values())
+        return str(self.rng.choice(sorted(name for name, score in scores.items() if score == best)))
+
+    async def _bind(self, pod: Stored, node: str) -> None:
+        meta = pod.doc["metadata"]
+        names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": pod.uid, "Node": node}
+        try:
+            answer = await self._call("bind", msgspec.json.encode(names))
+            problem = answer.get("Error", "")
+        except CallError as error:
+            problem = str(error)
+        if problem:
+            self.world.note(f"scheduler: bind of {'/'.join(pod.key)} to {node}: {problem}")
+            self._assumed.pop(pod.uid, None)
+            if pod.uid in self._by_uid:
+                self._fail(pod.uid, is_error=True)
+            self._wake.set()
+
+    async def _preempt(self, pod: Stored) -> None:
+        """Let pods of a lower priority end on one node, where the extender agrees."""
+        priority = pod.doc["spec"].get("priority", 0)
+        if not priority or pod.doc["status"].get("nominatedNodeName"):
+            return
+        memory = self.world.vendor.memory_resource
+        proposals: dict[str, Any] = {}
+        for key in sorted(self.nodes.objects):
+            lower = [
+                each
+                for each in self._by_uid.values()
+                if each.doc["spec"].get("nodeName") == key[1]
+                and each.doc["spec"].get("priority", 0) < priority
+                and each.doc["status"].get("phase") not in FINISHED
+                and not each.doc["metadata"].get("deletionTimestamp")
+                and memory in self._asks(each)
+            ]
+            if lower:
+                proposals[key[1]] = {"Pods": [{"UID": each.uid} for each in lower], "NumPDBViolations": 0}
+        if not proposals:
+            return
+        body = b'{"Pod":%s,"NodeNameToMetaVictims":%s}' % (pod.raw, msgspec.json.encode(proposals))
+        try:
+            answer = (await self._call("preempt", body)).get("NodeNameToMetaVictims") or {}
+        except CallError:
+            return
+        if not answer or pod.uid not in self._by_uid:
+            return
+        node = min(answer, key=lambda name: (len(answer[name]["Pods"] or ()), name))
+        self.world.counts["preemptions"] += 1
+        self.world.note(f"scheduler: {'/'.join(pod.key)} preempts {len(answer[node]['Pods'] or ())} pods on {node}")
+        try:
+            self.world.store.update(
+                "pods", pod.key, lambda doc: merged(doc, {"status": {"nominatedNodeName": node}}), "scheduler"
+            )
+        except Failure:
+            return
+        for victim in answer[node]["Pods"] or ():
+            found = self._by_uid.get(victim["UID"])
+            if found is not None:
+                self.world.users.delete(found.key, found.uid)
+
+    async def _call(self, verb: str, body: bytes) -> Any:
+        """Call the extender through its Service."""
+        path = f"{self.world.vendor.url_prefix}/{verb}"
+        self.world.counts[f"{verb} calls"] += 1
+        try:
+            async with asyncio.timeout(EXTENDER_TIMEOUT_S):
+                code, answer = await self.world.service.call(path, body)
+        except (TimeoutError, OSError) as error:
+            raise CallError(f"{verb}: {type(error).__name__} {error}") from error
+        if code != 200:
+            raise CallError(f"{verb}: {code} {answer[:200].decode()}")
+        return msgspec.json.decode(answer)

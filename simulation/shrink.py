@@ -1,0 +1,74 @@
+"""From a schedule that fails to a short one that fails in the same way: actions are left out while it still does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from simulation.run import Outcome, run
+from simulation.schedule import Action, Schedule
+from simulation.world import Violation
+
+Say = Callable[[str], None]
+
+
+def shrink(
+    schedule: Schedule, violation: Violation, *, most_runs: int = 400, say: Say = lambda _: None
+) -> tuple[Schedule, int]:
+    """Leave out what the violation does not need; returns the schedule and how many runs that took.
+
+    Args:
+        schedule: one that fails.
+        violation: what it fails with; another invariant's does not count.
+        most_runs: after so many the shortest found so far is the answer.
+        say: hears of the progress.
+    """
+    return _Shrinking(schedule, violation, most_runs, say).shrink()
+
+
+class _Shrinking:
+    def __init__(self, schedule: Schedule, violation: Violation, most_runs: int, say: Say) -> None:
+        self._best = schedule
+        self._violation = violation
+        self._left = most_runs
+        self._most = most_runs
+        self._say = say
+
+    def shrink(self) -> tuple[Schedule, int]:
+        """Cut off what comes after, then halves, quarters and so on down to single actions."""
+        self._drop_later_rounds()
+        size = max(1, len(self._best.actions) // 2)
+        while size >= 1 and self._left > 0:
+            if not self._pass(size) and size == 1:
+                break
+            size = max(1, size // 2) if size > 1 else 1
+        return self._best, self._most - self._left
+
+    def _drop_later_rounds(self) -> None:
+        at_s = self._violation.at_s
+        rounds = tuple(each for number, each in enumerate(self._best.rounds) if not number or
+                       self._best.rounds[number - 1][1] < at_s)  # fmt: skip
+        actions = tuple(action for action in self._best.actions if action.at_s <= at_s)
+        self._try(replace(self._best, actions=actions, rounds=rounds))
+
+    def _pass(self, size: int) -> bool:
+        """Leave out each stretch of so many actions, where that keeps the failure; whether any could be."""
+        has_shrunk = False
+        start = 0
+        while start < len(self._best.actions) and self._left > 0:
+            actions: tuple[Action, ...] = self._best.actions
+            if self._try(replace(self._best, actions=actions[:start] + actions[start + size :])):
+                has_shrunk = True
+            else:
+                start += size
+        return has_shrunk
+
+    def _try(self, candidate: Schedule) -> bool:
+        self._left -= 1
+        outcome: Outcome = run(candidate)
+        found = outcome.violation
+        if found is None or found.invariant != self._violation.invariant:
+            return False
+        self._best = candidate
+        self._say(f"{len(candidate.actions)} actions still fail")
+        return True

@@ -1,0 +1,140 @@
+"""``make soak``: runs on every core until the time is over; a seed that fails is shrunk and shown as a history."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from simulation.bugs import BUGS
+from simulation.run import Outcome, run
+from simulation.schedule import Schedule, make_schedule
+from simulation.shrink import shrink
+
+REPORT_S = 30.0
+_LINES = 120
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run as the command line says; returns 1 where an invariant was violated."""
+    options = _parse(arguments)
+    seeds: Iterable[int] = range(options.first, options.first + options.seeds) if options.seeds else itertools.count(
+        options.first
+    )  # fmt: skip
+    deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
+    tasks = ((seed, options.rounds, options.bug) for seed in _until(seeds, deadline))
+    total = Totals()
+    with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=200) as pool:
+        for outcome in pool.imap_unordered(_run_one, _throttled(tasks, options.processes, total)):
+            total.add(outcome)
+            if outcome.violation is not None:
+                print(f"seed {outcome.seed}: {outcome.violation.invariant}: {outcome.violation.words}", flush=True)
+    total.print()
+    for seed in total.failed[: options.explain]:
+        explain(make_schedule(seed, rounds=options.rounds, planted=options.bug))
+    return 1 if total.failed else 0
+
+
+class Totals:
+    """What all runs came to."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.reported = self.started
+        self.runs, self.hours, self.steps = 0, 0.0, 0
+        self.faults: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.failed: list[int] = []
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a run."""
+        self.runs += 1
+        self.hours += outcome.hours
+        self.steps += outcome.steps
+        self.faults += outcome.faults
+        self.counts += outcome.counts
+        if outcome.violation is not None:
+            self.failed.append(outcome.seed)
+        if time.monotonic() - self.reported > REPORT_S:
+            self.reported = time.monotonic()
+            print(self.line(), flush=True)
+
+    def line(self) -> str:
+        """Where it stands."""
+        minutes = (time.monotonic() - self.started) / 60
+        return (
+            f"{minutes:.1f} min: {self.runs} runs, {self.hours:.1f} simulated hours, {self.steps} steps, "
+            f"{sum(self.faults.values())} faults, {len(self.failed)} violations"
+        )
+
+    def print(self) -> None:
+        """The whole account."""
+        print(self.line())
+        for title, counter in (("faults", self.faults), ("what happened", self.counts)):
+            print(f"{title}:")
+            for kind, count in counter.most_common():
+                print(f"  {count:9d}  {kind}")
+        print(f"violations: {self.failed or 'none'}", flush=True)
+
+
+def explain(schedule: Schedule) -> None:
+    """Show why a schedule fails: the shortest like it, and what happens in it."""
+    outcome = run(schedule)
+    if outcome.violation is None:
+        print(f"seed {schedule.settings.seed} does not fail", flush=True)
+        return
+    print(f"\nseed {schedule.settings.seed}: shrinking {len(schedule.actions)} actions", flush=True)
+    short, runs = shrink(schedule, outcome.violation)
+    again = run(short, keeps_history=True)
+    print(f"{len(short.actions)} of {len(schedule.actions)} actions are left after {runs} runs")
+    print(f"settings: {short.settings}")
+    for action in short.actions:
+        print(f"  {action.words()}")
+    print("what happens:")
+    for line in again.history[-_LINES:]:
+        print(f"  {line}")
+    print(f"digest {again.digest}", flush=True)
+
+
+def _run_one(task: tuple[int, int, str]) -> Outcome:
+    seed, rounds, bug = task
+    return run(make_schedule(seed, rounds=rounds, planted=bug))
+
+
+def _until(seeds: Iterable[int], deadline: float | None) -> Iterator[int]:
+    for seed in seeds:
+        if deadline is not None and time.monotonic() >= deadline:
+            return
+        yield seed
+
+
+def _throttled(tasks: Iterator[tuple[int, int, str]], processes: int, total: Totals) -> Iterator[tuple[int, int, str]]:
+    """Hand out tasks only a few ahead of the answers: a pool would take all of them at once."""
+    for number, task in enumerate(tasks):
+        while number - total.runs >= 3 * processes:
+            time.sleep(0.05)
+        yield task
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m simulation.soak", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=0, help="how many runs; 0 for as many as the time allows")
+    parser.add_argument("--minutes", type=float, default=0.0, help="after so long no run is begun; 0 for no limit")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--rounds", type=int, default=3, help="storms, each followed by calm, in a run")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at once")
+    parser.add_argument("--bug", choices=sorted(BUGS), default="", help="a bug to put in, to see it found")
+    parser.add_argument("--explain", type=int, default=1, help="how many failing seeds to shrink and show")
+    options = parser.parse_args(arguments)
+    if not options.seeds and not options.minutes:
+        parser.error("give --seeds or --minutes: neither would run without an end")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The programs' way to the simulated API server: requests and streams through the weather of now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+from gcushare.kube.connection.transport import TRANSPORT_FAILURES, Request, error_of_transport
+from gcushare.kube.errors import HttpFailure, NotConnectedError, error_of_answer
+from simulation.apiserver import ApiServer, Target
+from simulation.loop import Process, SimulatedLoop
+from simulation.store import Change, Failure
+from simulation.watches import Watch
+from simulation.weather import Fate, Weather
+
+REQUEST_S = 15.0
+_EARLY = {Fate.UNAVAILABLE: (503, "ServiceUnavailable"), Fate.TOO_MANY: (429, "TooManyRequests")}
+
+
+class Gateway:
+    """The API server as all processes reach it: whether it runs, and every open stream."""
+
+    def __init__(self, loop: SimulatedLoop, server: ApiServer) -> None:
+        self.loop = loop
+        self.server = server
+        self.is_up = True
+        self.watches: dict[Watch, Process] = {}
+
+    def publish(self, change: Change) -> None:
+        """Pass a change on to every stream."""
+        for watch in self.watches:
+            watch.take(change)
+
+    def drop(self, process: Process) -> None:
+        """A process was killed: the system closes its connections."""
+        for watch in [watch for watch, owner in self.watches.items() if owner is process]:
+            watch.close()
+            del self.watches[watch]
+
+    def stop(self) -> None:
+        """The API server restarts: nothing is answered and every stream is cut."""
+        self.is_up = False
+        for watch in list(self.watches):
+            watch.end(ConnectionResetError("the API server went away"))
+
+    def start(self) -> None:
+        """It answers again."""
+        self.is_up = True
+
+
+class SimulatedTransport:
+    """One process's requests; an ``ApiTransport``."""
+
+    def __init__(self, gateway: Gateway, process: Process, weather: Weather) -> None:
+        self._gateway = gateway
+        self._process = process
+        self._weather = weather
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def send(self, request: Request) -> bytes:
+        """Send a request and return the body of its success."""
+        code, body = await self._exchange(request)
+        if code != 200:
+            raise error_of_answer(request.attempt, HttpFailure(code, body))
+        return body
+
+    async def send_dated(self, request: Request) -> tuple[bytes, str]:
+        """Send it; the world has no dates."""
+        return await self.send(request), ""
+
+    async def post(self, request: Request) -> None:
+        """Send a POST."""
+        await self.send(request)
+
+    async def _exchange(self, request: Request) -> tuple[int, bytes]:
+        self._process.require_alive()
+        loop, weather = self._gateway.loop, self._weather
+        fate = weather.fate()
+        answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        if fate is Fate.REFUSED or not self._gateway.is_up:
+            loop.call_world(weather.way_s(), self._fail, answer, NotConnectedError("connection refused"))
+        elif fate is Fate.RESET_BEFORE:
+            loop.call_world(weather.way_s(), self._fail, answer, ConnectionResetError("reset"))
+        elif fate is not Fate.LOST_BEFORE:
+            loop.call_world(weather.way_s(), self._arrive, request, fate, answer)
+        try:
+            async with asyncio.timeout(request.timeout_s or REQUEST_S):
+                return await answer
+        except TRANSPORT_FAILURES as error:
+            raise error_of_transport(request.attempt, error) from error
+
+    def _arrive(self, request: Request, fate: Fate, answer: asyncio.Future[tuple[int, bytes]]) -> None:
+        """At the API server; what its sender gave up was dropped with the connection."""
+        if answer.done():
+            return
+        if not self._gateway.is_up:
+            self._fail(answer, ConnectionResetError("reset"))
+            return
+        if fate in _EARLY:
+            code, reason = _EARLY[fate]
+            reply = (code, Failure(code, reason).body())
+        else:
+            try:
+                reply = (200, self._gateway.server.answer(request, self._process.name))
+            except Failure as failure:
+                reply = (failure.code, failure.body())
+        if fate is Fate.LOST_AFTER:
+            return
+        if fate is Fate.FAILED_AFTER:
+            reply = (500, Failure(500, "InternalError", "etcdserver: request timed out").body())
+        # A list that takes long is as old as its beginning when it comes.
+        back_s = self._weather.way_s() + (self._weather.page_s() if request.verb == "list" else 0.0)
+        if fate is Fate.RESET_AFTER:
+            self._gateway.loop.call_world(back_s, self._fail, answer, ConnectionResetError("reset"))
+        else:
+            self._gateway.loop.call_world(back_s, _deliver, answer, reply)
+
+    @staticmethod
+    def _fail(answer: asyncio.Future[tuple[int, bytes]], error: Exception) -> None:
+        if not answer.done():
+            answer.set_exception(error)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch."""
+        code, body = await self._opening(request)
+        if code != 200:
+            raise error_of_answer(request.attempt, HttpFailure(code, body))
+        gateway, target = self._gateway, Target(request.path)
+        watch = Watch(
+            gateway.loop,
+            gateway.server.store,
+            target.plural,
+            target.matches,
+            self._weather,
+            float(target.query["timeoutSeconds"]),
+        )
+        try:
+            watch.replay(int(target.query["resourceVersion"]))
+        except Failure as failure:
+            watch.close()
+            raise error_of_answer(request.attempt, HttpFailure(failure.code, failure.body())) from failure
+        gateway.watches[watch] = self._process
+        try:
+            yield self._chunks(watch, request, stall_s)
+        finally:
+            watch.close()
+            gateway.watches.pop(watch, None)
+
+    async def _opening(self, request: Request) -> tuple[int, bytes]:
+        """Ask for a stream: the weather's fates, without an answer to read."""
+        head = Request("GET", request.path, "watch-head", request.resource)
+        self._process.require_alive()
+        loop, fate = self._gateway.loop, self._weather.fate()
+        answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        if fate in _EARLY:
+            code, reason = _EARLY[fate]
+            loop.call_world(self._weather.way_s(), _deliver, answer, (code, Failure(code, reason).body()))
+        elif fate is not Fate.FINE or not self._gateway.is_up:
+            loop.call_world(self._weather.way_s(), self._fail, answer, NotConnectedError(fate.value))
+        else:
+            loop.call_world(self._weather.way_s(), _deliver, answer, (200, b""))
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                return await answer
+        except TRANSPORT_FAILURES as error:
+            raise error_of_transport(head.attempt, error) from error
+
+    async def _chunks(self, watch: Watch, request: Request, stall_s: float) -> AsyncGenerator[bytes, None]:
+        while True:
+            try:
+                async with asyncio.timeout(stall_s):
+                    chunk = await watch.read()
+            except TRANSPORT_FAILURES as error:
+                raise error_of_transport(request.attempt, error) from error
+            if not chunk:
+                return
+            yield chunk
+
+
+def _deliver(answer: asyncio.Future[tuple[int, bytes]], reply: tuple[int, bytes]) -> None:
+    if not answer.done():
+        answer.set_result(reply)

@@ -1,0 +1,212 @@
+"""The whole world of one run: API server, scheduler, kubelets, cards, people and the real programs, on one loop."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gcushare.vendors import VENDORS_BY_NAME
+from gcushare.wire.kubelet.device_ids import cards_of_ids
+from simulation.apiserver import ApiServer
+from simulation.bugs import Bug, find_bug
+from simulation.cards import Machine, make_machine
+from simulation.faults import Happenings
+from simulation.invariants import Invariants, Picture
+from simulation.kubelet import Kubelet
+from simulation.loop import START_S, SimulatedLoop
+from simulation.people import Admins, Users
+from simulation.programs import ExtenderReplica, PluginReplica, Program, Service
+from simulation.schedule import EXTENDERS, Action, Schedule
+from simulation.scheduler import Scheduler
+from simulation.store import Change, Store
+from simulation.transport import Gateway
+from simulation.views import View
+from simulation.weather import Weather
+
+END_S = 100.0
+"""After everything was deleted, until nothing of it may be left."""
+MOST_LINES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What must not be."""
+
+    invariant: str
+    words: str
+    at_s: float
+
+
+class World:
+    """One run. ``run`` it; ``violations`` says what went wrong, ``digest`` what happened."""
+
+    def __init__(self, schedule: Schedule, *, keeps_history: bool = False, takes_pictures: bool = False) -> None:
+        self._takes_pictures = takes_pictures
+        self.schedule = schedule
+        self.settings = schedule.settings
+        self.vendor = VENDORS_BY_NAME[self.settings.vendor]
+        self.faults: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.violations: list[Violation] = []
+        self.history: list[str] = []
+        self.pictures: list[Picture] = []
+        """How the cluster stood before each action and at the end of the storm."""
+        self._keeps_history = keeps_history
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._numbers = 0
+        self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
+        self.views: list[View] = []
+        self.weathers: dict[str, Weather] = {}
+        self.bugs: Bug = find_bug(schedule.planted)
+        rng = self.rng("api")
+        self.store = Store(self._changed)
+        self.gateway = Gateway(self.loop, ApiServer(self.store, rng.randrange))
+        self.invariants = Invariants(self)
+        self.users, self.admins = Users(self), Admins(self)
+        self.happenings = Happenings(self)
+        self.machines: dict[str, Machine] = {}
+        self.kubelets: dict[str, Kubelet] = {}
+        self.plugins: dict[str, PluginReplica] = {}
+        self.extenders: list[ExtenderReplica] = []
+        self.weathers["scheduler"] = Weather(self.rng("service"), self.faults)
+        self.service = Service(self, self.weathers["scheduler"], self.rng("service"))
+        self.scheduler = Scheduler(self, self.rng("scheduler"))
+
+    # What its parts use
+
+    def rng(self, name: str) -> random.Random:
+        """The chance of one part: leaving out an action changes no other part's."""
+        return random.Random(f"{self.settings.seed}/{name}")
+
+    def next_number(self) -> int:
+        """A number that was not given before."""
+        self._numbers += 1
+        return self._numbers
+
+    def note(self, words: str, *, is_shown: bool = True) -> None:
+        """Write into the history."""
+        line = f"{self.loop.now_s - START_S:9.3f}  {words}"
+        self._digest.update(line.encode())
+        if self._keeps_history and is_shown and len(self.history) < MOST_LINES:
+            self.history.append(line)
+
+    def fail(self, invariant: str, words: str) -> None:
+        """Take note of what must not be, and end the run."""
+        self.note(f"VIOLATION of {invariant!r}: {words}")
+        self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
+        self.loop.is_stopped = True
+
+    def programs(self) -> list[Program]:
+        """The real ones."""
+        return [*self.extenders, *self.plugins.values()]
+
+    def program(self, name: str) -> Program:
+        """One of them."""
+        return next(each for each in self.programs() if each.name == name)
+
+    def units_held(self, kubelet: Kubelet, uid: str) -> dict[int, int]:
+        """What a pod holds at its kubelet: units of memory by card; ids of init containers count once."""
+        memory = self.vendor.memory_resource
+        ids = frozenset[str]().union(
+            *(held for (holder, _, of), held in kubelet.devices.held.items() if holder == uid and of == memory)
+        )
+        return cards_of_ids(ids)
+
+    @property
+    def digest(self) -> str:
+        """What happened, in one number."""
+        return self._digest.hexdigest()
+
+    @property
+    def hours(self) -> float:
+        """How long it has lived."""
+        return (self.loop.now_s - START_S) / 3600
+
+    # Its life
+
+    def run(self) -> None:
+        """Live through the schedule, then let everything end."""
+        try:
+            self._live()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        """Unwind what still runs, so that nothing of it is left to the garbage collector."""
+        with self.loop.entered():
+            for process in [each.process for each in self.programs()]:
+                self.loop.kill(process)
+            for process in [self.scheduler.process, *(each.process for each in self.kubelets.values())]:
+                self.loop.kill(process)
+
+    def _live(self) -> None:
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        self._within(self._build)
+        actions = list(self.schedule.actions)
+        for storm_end_s, calm_end_s in self.schedule.rounds:
+            while actions and actions[0].at_s < storm_end_s:
+                action = actions.pop(0)
+                self._live_until(action.at_s)
+                if self._takes_pictures:
+                    self.pictures.append(self.invariants.picture())
+                self._act(action)
+            self._live_until(storm_end_s)
+            if self._takes_pictures:
+                self.pictures.append(self.invariants.picture())
+            self._within(self.happenings.end_all)
+            self._live_until(calm_end_s)
+            self._within(self.invariants.check_settled)
+        self._within(self.users.delete_all)
+        self._live_until(self.loop.now_s - START_S + END_S)
+        self._within(self.invariants.check_end)
+
+    def _within(self, do: Callable[[], None]) -> None:
+        if not self.loop.is_stopped:
+            with self.loop.entered():
+                do()
+
+    def _live_until(self, at_s: float) -> None:
+        if not self.loop.is_stopped:
+            self.loop.run(START_S + at_s)
+
+    def _act(self, action: Action) -> None:
+        if not self.loop.is_stopped:
+            self.note(f"> {action.words()[11:]}")
+            self._within(lambda: self.happenings.begin(action))
+
+    def _build(self) -> None:
+        for number, sizes in enumerate(self.settings.nodes):
+            name = f"node-{number}"
+            labels = {"zone": "a" if number % 2 == 0 else "b", self.vendor.label_key: "true"}
+            node = {
+                "metadata": {"name": name, "labels": labels, "annotations": {}},
+                "spec": {},
+                "status": {"capacity": {}, "allocatable": {}},
+            }
+            self.store.create("nodes", node, "the world")
+            self.machines[name] = make_machine(name, sizes)
+            self.kubelets[name] = Kubelet(self, name, self.rng(f"kubelet/{name}"))
+            rng = self.rng(f"plugin/{name}")
+            self.plugins[name] = PluginReplica(self, name, self.machines[name], self.kubelets[name], rng)
+        for number in range(EXTENDERS):
+            self.extenders.append(ExtenderReplica(self, f"extender-{number}", self.rng(f"extender-{number}")))
+        for kubelet in self.kubelets.values():
+            kubelet.start()
+        for program in self.programs():
+            program.start()
+        self.scheduler.start()
+        self.service.probe_replicas()
+
+    def _changed(self, change: Change) -> None:
+        plural = change.new.plural
+        is_shown = plural in ("pods", "nodes")
+        where = "/".join(change.new.key).strip("/")
+        self.note(f"api: {change.kind.lower()} {plural} {where} at {change.version} by {change.by}", is_shown=is_shown)
+        self.gateway.publish(change)
+        for view in list(self.views):
+            view.take(change)
+        self.invariants.take(change)

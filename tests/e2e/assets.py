@@ -32,6 +32,17 @@ def need_binaries(*names: str) -> dict[str, Path]:
     return found
 
 
+def need_older_scheduler() -> Path:
+    """Find the kube-scheduler of 1.20 in KUBEBUILDER_ASSETS_1_20; skip the test where there is none."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS_1_20")
+    if folder and os.access(Path(folder) / "kube-scheduler", os.X_OK):
+        return Path(folder).absolute() / "kube-scheduler"
+    pytest.skip(
+        "no kube-scheduler of 1.20: name a folder with it in KUBEBUILDER_ASSETS_1_20 (the release archives of 1.20 "
+        "hold it, and tests/README.md says how Debian's sources build it)"
+    )
+
+
 def need_client(name: str) -> Path:
     """Find kubectl or helm, in KUBEBUILDER_ASSETS or on the PATH; skip the test where there is none."""
     found = find_binary(name) or shutil.which(name)

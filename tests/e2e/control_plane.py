@@ -13,6 +13,7 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,7 +21,7 @@ from typing import Self
 import aiohttp
 
 from gcushare.config_manager.host.launch import parse_flags
-from gcushare.config_manager.scheduler_config.document import new_config
+from gcushare.config_manager.scheduler_config.document import ConfigDocument, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_version
 from gcushare.core.errors import GcushareError
@@ -47,6 +48,15 @@ NODE = "node-1"
 NODE_USER = f"system:node:{NODE}"
 
 
+@dataclass(frozen=True, slots=True)
+class OlderScheduler:
+    """A kube-scheduler of another release than the API server's, and the kubeconfig of a server that it understands."""
+
+    binary: Path
+    version: str
+    kubeconfig: Path
+
+
 class ReservedPort:
     """A free port of loopback that stays ours: the program that gets it shares it with our silent socket."""
 
@@ -58,6 +68,10 @@ class ReservedPort:
 
     def close(self) -> None:
         self._socket.close()
+
+
+PATIENT = Limits(request_s=60.0, connections=64)
+"""The tests' own clients wait longer than a program may: kube-apiserver shares its cores with other work."""
 
 
 class ControlPlane:
@@ -99,7 +113,7 @@ class ControlPlane:
             self.write_tokens()
             await self.start_api_server()
             config = load_config(ConfigSources(kubeconfig=self.kubeconfig))
-            client = KubeClient(config, program="gcushare-e2e", limits=Limits(connections=64))
+            client = KubeClient(config, program="gcushare-e2e", limits=PATIENT)
             self.client = await self._stack.enter_async_context(client)
             self.http = await self._stack.enter_async_context(self._open_http())
             await self.wait_ready()
@@ -215,16 +229,25 @@ class ControlPlane:
             return str(error) or repr(error)
         return ""
 
-    async def start_scheduler(self, extender: ExtenderEntry | None, *, name: str = "kube-scheduler") -> None:
-        """Start kube-scheduler, calling ``extender`` as the config manager would have it do, and wait for it.
+    async def start_scheduler(
+        self,
+        extender: ExtenderEntry | ConfigDocument | None,
+        *,
+        name: str = "kube-scheduler",
+        older: OlderScheduler | None = None,
+    ) -> None:
+        """Start kube-scheduler, calling ``extender`` as the config manager, or a document, would have it do.
 
         Its own limit of 50 requests a second is raised: the figures are about what an extender adds, not about that.
         """
-        binary = need_binaries("kube-scheduler")["kube-scheduler"]
-        kubeconfig = self.kubeconfig_of(SCHEDULER)
+        binary = older.binary if older else need_binaries("kube-scheduler")["kube-scheduler"]
+        kubeconfig = older.kubeconfig if older else self.kubeconfig_of(SCHEDULER)
         arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", *_FAST]
         if extender is not None:
-            document = new_config(extender, parse_version(await self.client.version()), parse_flags(arguments))
+            document = extender
+            if isinstance(document, ExtenderEntry):
+                version = older.version if older else await self.client.version()
+                document = new_config(document, parse_version(version), parse_flags(arguments))
             path = self.root / f"{name}.yaml"
             path.write_text(document.text + ("" if document.format is ConfigFormat.POLICY else _SHORT_WAITS))
             arguments.append(f"--{document.flag}={path}")

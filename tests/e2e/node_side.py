@@ -12,7 +12,7 @@ import msgspec
 
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.kubelet.device_ids import cards_of_ids
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
@@ -40,7 +40,7 @@ class NodeSide:
         scheduling: Scheduling,
         node: NodePlan,
         *,
-        unit: str = "1",
+        unit: str = "",
         mode: str = "memory",
         kubeconfig: Path | None = None,
     ) -> None:
@@ -49,12 +49,16 @@ class NodeSide:
         self.node = node
         self._kubeconfig = kubeconfig
         flags = ("--poll-interval", "500ms", "--mode", mode)
-        self._plan = ClusterPlan(nodes=(node,), memory_unit=unit, plugin_flags=flags)
+        self._plan = ClusterPlan(nodes=(node,), vendor=scheduling.vendor, memory_unit=unit, plugin_flags=flags)
         self._name = f"gcushare-device-plugin-{node.name}"
 
     @property
     def plugin(self) -> Child:
         return self.scheduling.control_plane.children[self._name]
+
+    @property
+    def vendor(self) -> Vendor:
+        return self.scheduling.vendor
 
     @property
     def units(self) -> int:
@@ -75,14 +79,14 @@ class NodeSide:
         half.write_bytes(self.node.cards_document(sick))
         half.replace(file)
 
-    async def until_allocatable(self, units: int, *, resource: str = UNITS, deadline_s: float = 30.0) -> None:
-        """Wait until the kubelet offers this many units."""
-        nodes = self.scheduling.nodes
+    async def until_allocatable(self, units: int, *, resource: str = "", deadline_s: float = 30.0) -> None:
+        """Wait until the kubelet offers this many units of the vendor's memory, or of another resource."""
+        nodes, name = self.scheduling.nodes, resource or self.vendor.memory_resource
 
         def offered() -> int:
-            return allocatable_of(nodes.objects.get(NODE, {}), resource)
+            return allocatable_of(nodes.objects.get(NODE, {}), name)
 
-        what = f"{NODE} offers {units} of {resource}"
+        what = f"{NODE} offers {units} of {name}"
         await nodes.until(lambda: offered() == units, what, deadline_s=deadline_s, shown=lambda: str(offered()))
 
     async def annotate(self, key: str, value: str | None) -> None:
@@ -103,7 +107,7 @@ class NodeSide:
             each = found.get(f"default/{name}")
             if each is None:
                 return "missing", False
-            record = decode_record(ENFLAME, each["metadata"].get("annotations") or {})
+            record = decode_record(self.vendor, each["metadata"].get("annotations") or {})
             return phase_of(each), record is not None and record.assigned
 
         await self.scheduling.pods.until(
@@ -115,17 +119,17 @@ class NodeSide:
 
     def recorded(self, name: str) -> tuple[int, ...]:
         """The cards that a pod's annotations name."""
-        record = decode_record(ENFLAME, self.scheduling.pod(name)["metadata"]["annotations"])
+        record = decode_record(self.vendor, self.scheduling.pod(name)["metadata"]["annotations"])
         assert record is not None
         return record.card_indexes
 
     def granted(self, name: str) -> dict[int, int]:
         """The units per card that the kubelet's own record gives a pod."""
-        return dict(cards_of_ids(self._held_ids(name, UNITS)))
+        return dict(cards_of_ids(self._held_ids(name, self.vendor.memory_resource)))
 
     def granted_whole(self, name: str) -> tuple[int, ...]:
         """The whole cards that the kubelet's own record gives a pod."""
-        return tuple(sorted(map(decode_whole_card_id, self._held_ids(name, WHOLE))))
+        return tuple(sorted(map(decode_whole_card_id, self._held_ids(name, self.vendor.whole_card_resource))))
 
     def _held_ids(self, name: str, resource: str) -> list[str]:
         uid = self.scheduling.pod(name)["metadata"]["uid"]
@@ -157,7 +161,9 @@ class NodeSide:
         """Check that record, kubelet and container name the same card, for each of these pods."""
         for name in names:
             (card,) = self.recorded(name)
-            units = int(self.scheduling.pod(name)["spec"]["containers"][0]["resources"]["limits"][UNITS])
+            units = int(
+                self.scheduling.pod(name)["spec"]["containers"][0]["resources"]["limits"][self.vendor.memory_resource]
+            )
             assert self.granted(name) == {card: units}, f"{name}: record says card {card}"
             assert (await self.seen(name))[ENFLAME.environment.visible] == str(card)
             assert node_of(self.scheduling.pod(name)) == NODE
@@ -168,9 +174,11 @@ StartNode = Callable[[NodePlan], Awaitable[NodeSide]]
 
 
 @asynccontextmanager
-async def node_starter(machine: Machine, *, whole_cards: bool = False) -> AsyncIterator[StartNode]:
+async def node_starter(
+    machine: Machine, *, whole_cards: bool = False, vendor: Vendor = ENFLAME
+) -> AsyncIterator[StartNode]:
     """Give one test's node, whose programs end with it; ``whole_cards`` has all of them serve both kinds of pod."""
-    async with Scheduling(machine.control_plane, whole_cards=whole_cards) as scheduling:
+    async with Scheduling(machine.control_plane, whole_cards=whole_cards, vendor=vendor) as scheduling:
 
         async def start(plan: NodePlan) -> NodeSide:
             side = NodeSide(machine, scheduling, plan, mode="both" if whole_cards else "memory")
@@ -192,9 +200,9 @@ def with_kubeconfig(command: Command, path: Path) -> Command:
     return replace(command, arguments=tuple(arguments))
 
 
-def real_pod(name: str, units: int, *, whole: int = 0, **spec: Any) -> JsonObject:
+def real_pod(name: str, units: int, *, whole: int = 0, vendor: Vendor = ENFLAME, **spec: Any) -> JsonObject:
     """Write a pod that this machine can run."""
-    body = pod(name, units, whole=whole, hostNetwork=True, **spec)
+    body = pod(name, units, whole=whole, vendor=vendor, hostNetwork=True, **spec)
     body["spec"]["terminationGracePeriodSeconds"] = 1
     body["spec"]["containers"][0] |= {"image": NAME, "imagePullPolicy": "Never"}
     return body

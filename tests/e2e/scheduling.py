@@ -10,7 +10,7 @@ from typing import Self
 
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.kube.resources import NODES, PODS, Resource
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.commands import extender_command, port_of
 from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, node_of
 from gcushare_playground.plans import ClusterPlan, Place
@@ -34,9 +34,11 @@ class Scheduling:
         extender_flags: Sequence[str] = ("--no-leader-elect",),
         *,
         whole_cards: bool = False,
+        vendor: Vendor = ENFLAME,
     ) -> None:
         self.control_plane = control_plane
         self._whole_cards = whole_cards
+        self.vendor = vendor
         self.client = control_plane.client
         self.pods = Picture(self.client, POD_OBJECTS)
         self.nodes = Picture(self.client, NODE_OBJECTS)
@@ -68,7 +70,7 @@ class Scheduling:
 
     @property
     def settings(self) -> ExtenderEntry:
-        return ExtenderEntry(url=self.extender_url, vendors=(ENFLAME,), whole_cards=self._whole_cards)
+        return ExtenderEntry(url=self.extender_url, vendors=(self.vendor,), whole_cards=self._whole_cards)
 
     @property
     def extender(self) -> Child:
@@ -86,7 +88,9 @@ class Scheduling:
 
     def extender_command(self, flags: Sequence[str], port: int = 0) -> Command:
         """Write the command line of an extender of this cluster."""
-        return extender_command(ClusterPlan(nodes=(), extender_flags=tuple(flags)), self.place, port)
+        return extender_command(
+            ClusterPlan(nodes=(), vendor=self.vendor, extender_flags=tuple(flags)), self.place, port
+        )
 
     @property
     def place(self) -> Place:

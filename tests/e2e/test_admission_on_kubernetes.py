@@ -12,14 +12,15 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.errors import InvalidError
-from gcushare.kube.patches import Patch, PatchKind, PodIdentity
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import POD_OBJECTS
-from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.control_plane import NODE, PATIENT, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
 from tests.e2e.objects import node, pod
 
@@ -57,7 +58,7 @@ async def guarded(control_plane: ControlPlane) -> AsyncIterator[Guarded]:
         ConfigSources(kubeconfig=await account_kubeconfig(control_plane, "gcushare-scheduler-extender"))
     )
     await until_policies_hold(control_plane)
-    async with KubeClient(plugin) as by_plugin, KubeClient(extender) as by_extender:
+    async with KubeClient(plugin, limits=PATIENT) as by_plugin, KubeClient(extender, limits=PATIENT) as by_extender:
         yield Guarded(control_plane, by_plugin, by_extender, made["metadata"]["uid"])
 
 
@@ -110,7 +111,7 @@ async def test_a_plugin_changes_nothing_of_a_pods_spec(guarded: Guarded, spec: d
 
 
 async def test_a_plugin_writes_corrects_and_removes_a_record(guarded: Guarded) -> None:
-    identity = PodIdentity("default", "one", guarded.uid)
+    identity = PodRef(guarded.uid, "default", "one")
     key = ENFLAME.record.card_index
     for value in ("0", "1", None):
         written = await guarded.plugin.patch_pod_annotations(identity, {key: value, "gcushare.io/corrected": value})
@@ -204,7 +205,7 @@ async def test_an_extender_binds_with_nothing_but_a_record(guarded: Guarded, met
 
 async def test_an_extender_binds_with_a_record_and_without_one(guarded: Guarded) -> None:
     for name, record in (("with", RECORD), ("without", {})):
-        identity = PodIdentity("default", name, await _ensure_pod(guarded, name))
+        identity = PodRef(await _ensure_pod(guarded, name), "default", name)
         await guarded.extender.bind_pod(identity, NODE, record)
         bound = await guarded.control_plane.client.get(POD_OBJECTS, name, namespace="default")
         assert bound["spec"]["nodeName"] == NODE

@@ -14,9 +14,10 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ForbiddenError, GcushareError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.kube.patches import Patch, PatchKind, PodIdentity
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.scheduler_extender.ports import KubePods
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND
@@ -24,7 +25,7 @@ from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import NodePlan
 from gcushare_playground.processes import Command
 from tests.e2e.assets import need_client
-from tests.e2e.control_plane import NODE, ControlPlane
+from tests.e2e.control_plane import NODE, PATIENT, ControlPlane
 from tests.e2e.installing import DEPLOY, RECORD, account_kubeconfig, kubectl, until_policies_hold
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod, with_kubeconfig
@@ -99,7 +100,7 @@ async def installed(machine: Machine) -> AsyncIterator[Installed]:
 
 def client_of(kubeconfig: Path) -> KubeClient:
     """Speak as who that file is for."""
-    return KubeClient(load_config(ConfigSources(kubeconfig=kubeconfig)))
+    return KubeClient(load_config(ConfigSources(kubeconfig=kubeconfig)), limits=PATIENT)
 
 
 class AsScheduling(Scheduling):
@@ -132,7 +133,7 @@ async def test_nobody_else_writes_a_record(installed: Installed) -> None:
     with pytest.raises(GcushareError, match="a pod is created without"):
         await client.create(POD_OBJECTS, forged, namespace="default")
     made = await client.create(POD_OBJECTS, pod("honest", 4, schedulerName="nobody"), namespace="default")
-    identity = PodIdentity("default", "honest", made["metadata"]["uid"])
+    identity = PodRef(made["metadata"]["uid"], "default", "honest")
     with pytest.raises(GcushareError, match="only gcushare writes"):
         await client.patch_pod_annotations(identity, RECORD)
     with pytest.raises(GcushareError, match="binds with"):
@@ -152,7 +153,7 @@ async def test_a_plugins_token_reaches_no_other_node_and_no_other_nodes_pods(ins
     elsewhere = await client.create(POD_OBJECTS, pod("elsewhere", 4, nodeName="other"), namespace="default")
     with pytest.raises(GcushareError, match="its own node"):
         await installed.plugin.patch_node_annotations("other", {ENFLAME.inventory_annotation: "{}"})
-    identity = PodIdentity("default", "elsewhere", elsewhere["metadata"]["uid"])
+    identity = PodRef(elsewhere["metadata"]["uid"], "default", "elsewhere")
     with pytest.raises(GcushareError, match="its own node"):
         await installed.plugin.patch_pod_annotations(identity, RECORD)
     with pytest.raises(GcushareError):
@@ -178,7 +179,7 @@ async def test_of_a_waiting_pod_the_extender_may_change_its_note_alone(
     name = f"waiting-{secrets.token_hex(4)}"
     body = pod(name, 4, schedulerName="another")
     made = await installed.scheduling.client.create(POD_OBJECTS, body, namespace="default")
-    identity = PodIdentity("default", name, made["metadata"]["uid"])
+    identity = PodRef(made["metadata"]["uid"], "default", name)
     with pytest.raises(GcushareError, match=r"extender writes only|is a moment|only gcushare writes"):
         await installed.extender.patch(
             POD_OBJECTS, name, Patch(PatchKind.MERGE, change), namespace="default", subresource="status"
@@ -194,6 +195,6 @@ async def test_on_a_pod_that_has_a_node_the_extender_may_write_nothing(installed
     made = await installed.scheduling.client.create(
         POD_OBJECTS, pod("has-a-node", 4, nodeName="nowhere"), namespace="default"
     )
-    identity = PodIdentity("default", "has-a-node", made["metadata"]["uid"])
+    identity = PodRef(made["metadata"]["uid"], "default", "has-a-node")
     with pytest.raises(GcushareError, match="wait for a node"):
         await KubePods(installed.extender).note_room(identity, "2026-01-31T12:00:00.000000Z", timeout_s=5.0)

@@ -15,12 +15,12 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ConflictError, GcushareError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.lease import LeaseTimes
-from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, Selector
 from gcushare.wire.objects import ObjectReference
 from tests.e2e.objects import pod
@@ -42,10 +42,10 @@ class Given:
             return str(error)
         return ""
 
-    async def make_pod(self, name: str) -> PodIdentity:
+    async def make_pod(self, name: str) -> PodRef:
         body = pod(name, 4, schedulerName="gcushare-e2e-nobody")
         made = await self.client.create(PODS, body, namespace=self.namespace)
-        return PodIdentity(self.namespace, name, made.metadata.uid)
+        return PodRef(made.metadata.uid, self.namespace, name)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -77,7 +77,7 @@ async def test_a_pod_is_bound_once_with_its_record(given: Given) -> None:
 
 async def test_another_pod_of_the_same_name_is_never_written(given: Given) -> None:
     identity = await given.make_pod("train")
-    other = PodIdentity(identity.namespace, identity.name, str(uuid.uuid4()))
+    other = PodRef(str(uuid.uuid4()), identity.namespace, identity.name)
     with pytest.raises(ConflictError):
         await given.client.patch_pod_annotations(other, {"a": "1"})
     with pytest.raises(ConflictError):

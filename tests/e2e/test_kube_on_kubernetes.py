@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ConflictError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import GoneError, InvalidError
-from gcushare.kube.patches import Patch, PatchKind, PodIdentity
+from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import EVENTS, LEASES, NODES, PODS, Resource
 from tests.e2e.control_plane import ControlPlane
 from tests.protocol.test_kube_on_apiserver import (  # noqa: F401 - collected here, on this module's fixtures
@@ -115,7 +116,7 @@ async def test_a_pod_that_is_being_deleted_is_not_bound(client: KubeClient) -> N
     made = await client.create(PODS, body, namespace="default")
     await client.delete(PODS, "ends", namespace="default")
     with pytest.raises(ConflictError):
-        await client.bind_pod(PodIdentity("default", "ends", made.metadata.uid), "node-1", {})
+        await client.bind_pod(PodRef(made.metadata.uid, "default", "ends"), "node-1", {})
     await client.patch(PODS, "ends", Patch(PatchKind.MERGE, {"metadata": {"finalizers": None}}), namespace="default")
 
 

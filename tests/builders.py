@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcushare.core.cards import Card, Health, InventoryCard
-from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import GIB, parse_memory_unit
 
@@ -49,3 +50,8 @@ def used_by_card(assignments: Sequence[Assignment]) -> dict[tuple[str, int], int
         for grant in assignment.grants:
             used[assignment.node, grant.index] = used.get((assignment.node, grant.index), 0) + grant.units
     return used
+
+
+def node_score(node: NodeState, request: CardRequest, policy: str) -> int:
+    """A node's score as the scheduler takes it, worked out plainly."""
+    return round(MAX_NODE_SCORE * POLICIES[policy].score_node(node, request)) if node.fits(request) else 0

@@ -13,7 +13,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, Inventor
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Policies
+from gcushare.scheduler_extender.verbs.request import Policies, RejectedRequest
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.annotations.record import PodRecord, encode_record
@@ -132,3 +132,10 @@ def recount(state: VendorState) -> list[Drift | FigureDrift]:
 def filter_body(pod: Document, names: Sequence[str]) -> bytes:
     """A filter request in the order and spacing of kube-scheduler."""
     return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": list(names)}, separators=(",", ":")).encode()
+
+
+def rejected(state: VendorState, uid: str) -> RejectedRequest:
+    """A waiting pod whose request is not granted."""
+    found = state.waiting[uid]
+    assert isinstance(found, RejectedRequest)
+    return found

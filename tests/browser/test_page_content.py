@@ -11,7 +11,7 @@ from gcushare.core.cards import Health, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
-from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations.keys import CORRECTED, OVER_USE
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.objects import Node, Pod
 from tests.browser.canvas import colour_of, find, painted, until_painted, variable
@@ -160,6 +160,19 @@ async def test_room_that_the_scheduler_did_not_ask_about_is_told(rig: PageRig, t
     assert "1 other has room, but a nodeSelector" in words
     assert "keeps the pod from there: node-1" in words
     assert "The scheduler does not end them by itself" in words
+
+
+async def test_a_pod_over_its_grant_is_counted_listed_and_explained(rig: PageRig, tab: Tab) -> None:
+    note = '{"since":"2026-11-22T03:00:00Z","cards":{"0":{"used":5368709120,"granted":4294967296}}}'
+    greedy = a_pod("greedy", 4, node="node-1", record=on_card(0, 4), annotations={OVER_USE: note})
+    rig.see(*small_cluster(), greedy)
+    await tab.show(rig.url)
+
+    await tab.until_text("#attention", "pod over its grant")
+    assert "over its grant" in await tab.text("#legend")
+    await tab.click("#attention [data-kind=overuse]")
+    words = await tab.until_text("#panel-body", "5.00 GiB of card 0 in use, 4.00 GiB granted")
+    assert words.startswith("Pods over their grant")
 
 
 async def test_what_needs_a_look_is_counted_and_listed(rig: PageRig, tab: Tab) -> None:

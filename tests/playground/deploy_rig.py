@@ -23,6 +23,7 @@ from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.charts import HELM, NAMESPACE
 from tests.protocol.config_manager_node import ProcessNode, process_node
+from tests.protocol.doctor_rig import program_pod
 from tests.unit.apiserver_objects import node
 
 KUBECTL = shutil.which("kubectl") or ""
@@ -176,6 +177,18 @@ async def started_site(folder: Path) -> AsyncIterator[Site]:
                 jobs.result()
 
 
+def _show_pod(site: Site, node_name: str, log: Path) -> None:
+    """Show the program as the DaemonSet's pod, whose log the scripts read."""
+
+    async def read(pod: JsonObject, container: str) -> str:
+        return log.read_text()
+
+    pod = program_pod("gcushare-config-manager-x1", "gcushare-config-manager", 32765, node=node_name)
+    pod["metadata"]["labels"] = {"app.kubernetes.io/component": "config-manager"}
+    site.server.registry.put(pod)
+    site.server.register_logs(node_name, read)
+
+
 @asynccontextmanager
 async def config_manager(site: Site, node_name: str) -> AsyncIterator[ProcessNode]:
     """Run the DaemonSet's program on a control-plane node that has real files and a scheduler that really runs."""
@@ -186,7 +199,9 @@ async def config_manager(site: Site, node_name: str) -> AsyncIterator[ProcessNod
             *("--log-dir=", f"--node-name={node_name}", "--namespace", NAMESPACE),
         ]
         environ = site.environment(KUBECONFIG=str(site.token_file("gcushare-config-manager")))
-        log = (site.folder / "config-manager.log").open("wb")
+        file = site.folder / "config-manager.log"
+        log = file.open("wb")
+        _show_pod(site, node_name, file)
         process = await asyncio.create_subprocess_exec(*words, env=environ, stdout=log, stderr=log)
         try:
             yield host

@@ -16,7 +16,7 @@ import pytest
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from gcushare_playground.commands import extender_command
+from gcushare_playground.commands import extender_command, port_of
 from gcushare_playground.plans import ClusterPlan, Place
 from gcushare_playground.processes import Child
 from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, one, rendered
@@ -239,6 +239,13 @@ async def test_the_extender_is_deployed_followed_and_deleted_with_the_scheduler_
             [
                 "deploy gcushare scheduler extender release start...\n",
                 f"NAME: {EXTENDER}\n",
+                "start modify scheduler config...\n",
+                "check current k8s cluster version is v",
+                "copy scheduler extender config file success, for detail, see /etc/kubernetes/",
+                "stat /etc/kubernetes/kube-scheduler.back.yaml: no such file or directory\n",
+                "backup kube-scheduler.yaml success, for detail, see /etc/kubernetes/kube-scheduler.back.yaml\n",
+                "modify scheduler pod yaml template success, for detail, see /etc/kubernetes/kube-scheduler.yaml\n",
+                "modify kube-scheduler config finish, for detail, see /etc/kubernetes/manifests/kube-scheduler.yaml\n",
                 "node n1: kube-scheduler calls the extender\n",
             ],
         ), done
@@ -249,6 +256,14 @@ async def test_the_extender_is_deployed_followed_and_deleted_with_the_scheduler_
         assert in_order(
             deleted.out,
             [
+                "start recover scheduler config...\n",
+                "check current k8s cluster version is v",
+                "recover default scheduler success, for detail, see /etc/kubernetes/manifests/kube-scheduler.yaml\n",
+                "stat /etc/kubernetes/kube-scheduler.back.yaml: no such file or directory\n",
+                "stat /etc/kubernetes/kube-scheduler.yaml: no such file or directory\n",
+                "stat /etc/kubernetes/scheduler-extender-config.json: no such file or directory\n",
+                "stat /etc/kubernetes/scheduler-extender-config-v1.23+.yaml: no such file or directory\n",
+                "delete all scheduler config file success, for detail, see /etc/kubernetes\n",
                 f"uninstall gcushare scheduler extender release in namespace:{NAMESPACE} start...\n",
                 f'release "{EXTENDER}" uninstalled\n',
             ],
@@ -317,6 +332,23 @@ async def test_inspect_shows_the_extenders_ledger(bench: Bench) -> None:
     assert document.startswith("{\n")
     assert unknown.out.startswith("inspect GCU usage of node n9 from scheduler cache\n")
     assert unknown.code == 1
+    assert "error: node 'n9' has no GCU cards that the scheduler extender knows of\n" in unknown.errors
+
+
+async def test_inspect_through_the_api_server_shows_the_document_and_the_extenders_own_words(bench: Bench) -> None:
+    async with extender(bench.site) as url:
+        head = {"apiVersion": "v1", "metadata": {"name": EXTENDER, "namespace": NAMESPACE}}
+        bench.site.server.registry.put(
+            {**head, "kind": "Service", "spec": {"ports": [{"name": "http", "port": 32766}]}}
+        )
+        subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "http", "port": port_of(url)}]}
+        bench.site.server.registry.put({**head, "kind": "Endpoints", "subsets": [subset]})
+        whole = await bench.run(EXTENDER, "inspect.sh")
+        unknown = await bench.run(EXTENDER, "inspect.sh", "n9")
+    assert whole.code == 0, whole
+    assert "nodes" in json.loads(whole.out.partition("\n")[2])
+    assert unknown.code == 1
+    assert unknown.errors.startswith("error: node 'n9' has no GCU cards that the scheduler extender knows of\n")
 
 
 async def test_inspect_without_an_extender_says_what_to_do(bench: Bench) -> None:

@@ -118,7 +118,7 @@ async def test_a_pod_of_which_no_record_can_tell_counts_by_what_its_node_says(ce
     }
     by_api = await inspect_by_api(census)
     assert by_api["nodes"][0]["allocated"] == 28
-    assert by_api["untold"] == []
+    assert by_api["unplaced"] == []
     await until_runs(census, await create(census, "next", 16))
     assert "insufficient" in (await until_refused(census, await create(census, "late", 5))).lower()
     assert "insufficient" in (await until_refused(census, await create(census, "whole", 1, WHOLE))).lower()

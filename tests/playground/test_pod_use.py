@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from gcushare.cli.cards import command
 from gcushare.cli.inspect.__main__ import main_gcushare
+from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.units import GIB
 from gcushare.runtime.entry import Surroundings
@@ -44,11 +44,11 @@ async def test_a_pod_that_uses_more_than_it_was_granted_is_named_by_everything_t
             ("default/modest", 6 * GIB, 2 * GIB, False),
         ]
         assert top["cards"][0]["unattributedBytes"] == GIB
-        cards = json.loads(await run(command.main, "--plugin", url, "-o", "json"))
+        cards = json.loads(await run(SUBCOMMANDS["cards"].run, "--plugin", url, "-o", "json"))
         (card,) = cards["nodes"][0]["cards"]
         holders = {each["pod"]: each["usedBytes"] for each in card["holders"]}
         assert holders == {"default/greedy": 7 * GIB, "default/modest": 2 * GIB}
-        assert "used 7.0 GB, over by 3.0 GB" in await run(command.main, "--plugin", url)
+        assert "used 7.0 GB, over by 3.0 GB" in await run(SUBCOMMANDS["cards"].run, "--plugin", url)
 
 
 def start_processes(census: Census, proc: FakeProc) -> None:

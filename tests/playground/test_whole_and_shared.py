@@ -99,7 +99,7 @@ async def kill_the_extender(census: Census) -> None:
     ("seed", "disturb"),
     [
         pytest.param(1, nothing, id="undisturbed"),
-        pytest.param(2, kill_plugins, id="plugins killed"),
+        pytest.param(2, kill_plugins, id="plugins killed", marks=pytest.mark.slow),
         pytest.param(3, restart_kubelets, id="kubelets restarted", marks=pytest.mark.slow),
         pytest.param(4, kill_the_extender, id="extender killed", marks=pytest.mark.slow),
     ],
@@ -122,6 +122,7 @@ async def test_no_card_is_ever_in_both_uses_and_whoever_waits_has_to(
     assert any(census.units_of(pod) for pod in census.running()), f"{seed=}"
 
 
+@pytest.mark.slow
 async def test_pods_that_share_leave_whole_cards_free_and_those_that_want_them_get_them(census: Census) -> None:
     quarters, free = CARDS * NODES, CARDS * NODES - 3
     for number in range(quarters):

@@ -14,12 +14,15 @@ _NODE = f'{_PLUGIN},vendor="enflame",node="node-1"'
 _CARD = f'{_NODE},card="3",uuid="GCU-3",model="S60"'
 _POD = f'{_NODE},card="3",pod_namespace="ml",pod_name="train-0"'
 
+_CLOSED = f'{_CARD},use="whole",pod_namespace="ml",pod_name="train-0"'
+
 _OF_JOB = {"namespace": "kube-system", "job": "gcushare-scheduler-extender-metrics"}
 _OF_VENDOR = _OF_JOB | {"vendor": "enflame"}
 _OF_PLUGIN = {"namespace": "kube-system", "job": "gcushare-device-plugin-metrics", "instance": "10.0.1.1:32767"}
 _OF_NODE = _OF_PLUGIN | {"vendor": "enflame", "node": "node-1"}
 _OF_CARD = _OF_NODE | {"card": "3", "uuid": "GCU-3", "model": "S60"}
 _OF_POD = _OF_NODE | {"card": "3", "pod_namespace": "ml", "pod_name": "train-0"}
+_OF_CLOSED = {"use": "whole", "pod_namespace": "ml", "pod_name": "train-0"}
 _RESOURCE = "enflame.com/gcu-memory"
 
 _ALWAYS = "x90"
@@ -164,12 +167,9 @@ def _use(used_gib: float) -> Series:
     return {f"gcushare_card_{name}_bytes{{{_CARD}}}": f"{int(gib * _GIB)}{_ALWAYS}" for name, gib in figures.items()}
 
 
-def _pod_use(used_gib: float) -> Series:
-    """A pod that was granted 4 GiB of a card."""
-    figures = {"used": used_gib, "granted": 4}
-    return {
-        f"gcushare_pod_memory_{name}_bytes{{{_POD}}}": f"{int(gib * _GIB)}{_ALWAYS}" for name, gib in figures.items()
-    }
+def _over_use(gib: float) -> Series:
+    """A pod that is reported as over its grant."""
+    return {f"gcushare_pod_over_use_bytes{{{_POD}}}": f"{int(gib * _GIB)}{_ALWAYS}"}
 
 
 _NODES = (
@@ -209,10 +209,33 @@ _NODES = (
     ),
     Case(
         alert="GcusharePodUsesMoreThanGranted",
-        fires=_pod_use(6.5),
-        quiet=_pod_use(4),
+        fires=_over_use(2.5),
+        quiet={f"gcushare_plugin_over_uses_total{{{_NODE}}}": f"1{_ALWAYS}"},
         labels=_OF_POD,
         value="2.5Gi",
+    ),
+    Case(
+        alert="GcushareCardClosed",
+        fires={f"gcushare_card_closed_until_timestamp_seconds{{{_CLOSED}}}": f"0{_ALWAYS}"},
+        quiet={f"gcushare_card_closed_until_timestamp_seconds{{{_CLOSED}}}": "0x5 _x85"},
+        labels=_OF_CARD | _OF_CLOSED,
+    ),
+    Case(
+        alert="GcushareMemoryUnrecorded",
+        fires={f"gcushare_card_unrecorded_units{{{_CARD}}}": f"3{_ALWAYS}"},
+        quiet={f"gcushare_card_unrecorded_units{{{_CARD}}}": f"0{_ALWAYS}"},
+        labels=_OF_CARD,
+        value="3",
+    ),
+    Case(
+        alert="GcushareOverUseEvictionsFail",
+        fires={f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="refused"}}': "0+1x90"},
+        quiet={
+            f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="refused"}}': "5x90",
+            f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="evicted"}}': "0+1x90",
+        },
+        labels={"vendor": "enflame", "node": "node-1"},
+        value="15",
     ),
     # Six in the last hour: of a day that had no other, and of one that had as many in every hour.
     Case(

@@ -20,8 +20,7 @@ import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.cli.doctor import command
-from gcushare.cli.support_bundle import command as bundle_command
+from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.cards import InventoryCard
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.runtime.entry import Surroundings
@@ -249,7 +248,7 @@ class DoctorRig:
     async def run(self, *argv: str, stdin: str | None = None, user: User | None = None, **environ: str) -> Answer:
         """Run ``gcushare doctor``; ``stdin`` is what a person types at a terminal."""
         answers = io.StringIO() if stdin is None else Terminal(stdin)
-        return await self._run(lambda around: command.main(around, stdin=answers), argv, user, environ)
+        return await self._run(lambda around: SUBCOMMANDS["doctor"].run(around, stdin=answers), argv, user, environ)
 
     async def examine(self, *argv: str, user: User | None = None) -> Answer:
         """Run it for programs."""
@@ -257,7 +256,7 @@ class DoctorRig:
 
     async def bundle(self, *argv: str, user: User | None = None) -> Answer:
         """Run ``gcushare support-bundle``."""
-        return await self._run(bundle_command.main, argv, user, {})
+        return await self._run(SUBCOMMANDS["support-bundle"].run, argv, user, {})
 
     async def _run(
         self, main: Callable[[Surroundings], int], argv: Sequence[str], user: User | None, environ: Mapping[str, str]

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from gcushare.cli.inspect.command_line import GCUSHARE, run_command
+from gcushare.cli.inspect.command_line import NAMES, main
 from gcushare.cli.inspect.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.runtime.entry import Surroundings
@@ -127,7 +127,7 @@ class Cluster:
 
     front: Front
     kubeconfig: Path
-    names: Names = GCUSHARE
+    names: Names = NAMES["gcushare"]
 
     @property
     def api(self) -> ApiServer:
@@ -163,13 +163,13 @@ class Cluster:
         if columns:
             given = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **given}
         around = Surroundings(argv=argv, environ=given, stdout=out, stderr=err)
-        code = await asyncio.to_thread(run_command, self.names, around)
+        code = await asyncio.to_thread(main, self.names.word, around)
         return Ran(code, out.getvalue(), err.getvalue())
 
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, *, names: Names = GCUSHARE, authorizer: Authorizer | None = None, token_of: Any = None
+    folder: Path, *, names: Names = NAMES["gcushare"], authorizer: Authorizer | None = None, token_of: Any = None
 ) -> AsyncIterator[Cluster]:
     """An empty cluster; ``token_of`` is the user whose token the kubeconfig carries."""
     config = ApiServerConfig(runs_controllers=False, authorizer=authorizer)

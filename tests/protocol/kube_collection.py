@@ -45,6 +45,8 @@ class CollectionServer:
     """Lists tell versions that are no numbers; watches from there begin now."""
     gone_after_page: bool = False
     """Every continue token has expired by the time it comes back."""
+    _snapshots: dict[str, tuple[str, list[JsonObject]]] = field(default_factory=dict)
+    """What a list holds by its continue token's number: the version that all its pages tell, and its objects."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _streams: set[asyncio.Transport] = field(default_factory=set)
     _ended: int = 0
@@ -119,18 +121,22 @@ class CollectionServer:
         return await self._list(request, query)
 
     async def _list(self, request: web.Request, query: dict[str, str]) -> web.StreamResponse:
-        limit = int(query.get("limit") or len(self.objects) or 1)
-        start = int(query.get("continue") or 0)
-        if start and self.gone_after_page:
-            return await status(410, "Expired")(request)
-        names = sorted(self.objects)
-        more = start + limit < len(names)
-        told = f"list-{len(self.lists)}" if self.opaque else str(self.version)
+        """Answer a page of the collection as it stood when the first page was asked for, whatever changed since."""
+        number, start = str(len(self.lists)), 0
+        if token := query.get("continue"):
+            if self.gone_after_page:
+                return await status(410, "Expired")(request)
+            number, _, position = token.partition(":")
+            start = int(position)
+        else:
+            told = f"list-{number}" if self.opaque else str(self.version)
+            self._snapshots[number] = told, [self.objects[name] for name in sorted(self.objects)]
+        told, objects = self._snapshots[number]
+        end = start + int(query.get("limit") or len(objects) or 1)
         metadata: dict[str, Any] = {"resourceVersion": told}
-        if more:
-            metadata["continue"] = str(start + limit)
-        items = [self.objects[name] for name in names[start : start + limit]]
-        return web.json_response({"kind": "PodList", "metadata": metadata, "items": items or None})
+        if end < len(objects):
+            metadata["continue"] = f"{number}:{end}"
+        return web.json_response({"kind": "PodList", "metadata": metadata, "items": objects[start:end] or None})
 
     async def _watch(self, request: web.Request, version: int) -> web.StreamResponse:
         if self.refuse_watches:

@@ -1,9 +1,9 @@
-"""One kubelet double, an API in memory and a reference plugin, on a short temporary folder."""
+"""One kubelet double, an API server double and a reference plugin, on a short temporary folder."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,11 @@ import grpc.aio
 
 from gcushare.wire.protos import podresources_pb2 as prpb
 from gcushare.wire.protos import services
-from gcushare_playground.kubelet import Kubelet, KubeletSettings, MemoryNodeApi, by_creation
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings, by_creation
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 RESOURCE = "enflame.com/gcu-memory"
@@ -53,11 +57,70 @@ def pod(
     }
 
 
+PODS = BY_NAME["pods"]
+
+
+class Cluster:
+    """What a cluster does to the pods of the node, on an API server double that the kubelet speaks to over HTTP."""
+
+    def __init__(self) -> None:
+        self.server = ApiServer(ApiServerConfig(runs_controllers=False))
+
+    def pod(self, name: str) -> JsonObject:
+        found = self.server.store.get("pods", name)
+        assert found is not None, name
+        return found
+
+    def node(self) -> JsonObject:
+        return self.server.store.get("nodes", NODE, "") or {}
+
+    def events(self) -> list[JsonObject]:
+        return self.server.store.list("events")
+
+    def lease(self) -> str:
+        """When the node's lease was renewed last; empty before."""
+        found = self.server.store.get("leases.coordination.k8s.io", NODE, "kube-node-lease")
+        return found["spec"]["renewTime"] if found else ""
+
+    def annotate_pod(self, name: str, annotations: dict[str, str]) -> None:
+        patch = {"metadata": {"annotations": annotations}}
+        self.server.registry.update(PODS, Key("default", name), lambda obj: merge(obj, patch))
+
+    def patch_node_status(self, status: JsonObject) -> None:
+        patch = {"status": status}
+        self.server.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, patch), status_only=True)
+
+    def request_deletion(self, name: str) -> None:
+        """Mark the pod as a user's delete does; its kubelet removes it."""
+        self.server.registry.delete(PODS, Key("default", name), Deletion())
+
+    def drop_pod(self, name: str) -> None:
+        """Remove a pod's object as a forced deletion does, also while the server is away for the kubelet."""
+        self.server.registry.delete(PODS, Key("default", name), Deletion(grace_s=0))
+
+    async def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until something holds, looking again whenever an object changes."""
+        try:
+            await self.server.store.until(holds, timeout_s=10.0)
+        except TimeoutError as error:
+            raise TimeoutError(f"not within 10s: {what}") from error
+
+    async def wait_for_pod(self, name: str, phase: str | None) -> JsonObject:
+        """Wait until the pod is in the phase, or gone where ``phase`` is None, and return it as it is then."""
+
+        def is_there() -> bool:
+            found = self.server.store.get("pods", name)
+            return (found is None) if phase is None else bool(found and found["status"].get("phase") == phase)
+
+        await self.wait_until(is_there, f"pod {name} in phase {phase!r}")
+        return self.server.store.get("pods", name) or {}
+
+
 class Rig:
     """Started parts: ``api``, ``kubelet`` and, registered with its ids, ``plugin``."""
 
     def __init__(self, *, units: int = 16, register: bool = True, **settings: Any) -> None:
-        self.api = MemoryNodeApi()
+        self.api = Cluster()
         self.clock = ManualClock()
         self.units = units
         self._register = register
@@ -77,7 +140,9 @@ class Rig:
             "start_retry_s": 0.01,
         }
         settings = KubeletSettings(node_name=NODE, root_dir=self.root, **(defaults | self._settings))
-        self.kubelet = await self._stack.enter_async_context(Kubelet(settings, self.api, clock=self.clock))
+        await self._stack.enter_async_context(self.api.server)
+        node_api = await self._stack.enter_async_context(HttpNodeApi(self.api.server.url))
+        self.kubelet = await self._stack.enter_async_context(Kubelet(settings, node_api, clock=self.clock))
         self.kubelet.faults.podresources_delay_s = (0.0, 0.0)
         self.plugin = ReferencePlugin(self.plugin_dir, RESOURCE, devices(unit_ids(self.units)))
         await self._stack.enter_async_context(self.plugin)
@@ -111,7 +176,7 @@ class Rig:
         await self.register()
 
     def node_resources(self, part: str) -> dict[str, str]:
-        resources: dict[str, str] = self.api.nodes.get(NODE, {}).get("status", {}).get(part, {})
+        resources: dict[str, str] = self.api.node().get("status", {}).get(part, {})
         return resources
 
     async def wait_for_units(self, capacity: int, allocatable: int, *, resource: str = RESOURCE) -> None:
@@ -130,20 +195,21 @@ class Rig:
 
     async def bind(self, spec: dict[str, Any]) -> str:
         """Bind a pod to the node and return its uid."""
-        created = await self.api.add_pod(spec, node=NODE)
+        bound = {**spec, "spec": {**spec["spec"], "nodeName": NODE}}
+        created = self.api.server.registry.put(bound)
         uid: str = created["metadata"]["uid"]
         return uid
 
     async def run(self, spec: dict[str, Any]) -> str:
         """Bind a pod, wait until it runs and return its uid."""
         uid = await self.bind(spec)
-        await self.api.wait_for_pod("default", spec["metadata"]["name"], "Running")
+        await self.api.wait_for_pod(spec["metadata"]["name"], "Running")
         return uid
 
     async def fail(self, spec: dict[str, Any]) -> tuple[str, str]:
         """Bind a pod, wait until it failed and return reason and message of its status."""
         await self.bind(spec)
-        failed = await self.api.wait_for_pod("default", spec["metadata"]["name"], "Failed")
+        failed = await self.api.wait_for_pod(spec["metadata"]["name"], "Failed")
         return failed["status"]["reason"], failed["status"]["message"]
 
     def ids(self, uid: str, name: str = "main") -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.groups import ServeSettings
 
@@ -42,7 +43,7 @@ class Work:
         return web.Response(body=b"x" * (64 << 20))
 
     async def echo(self, request: web.Request) -> web.Response:
-        return web.Response(body=await request.read())
+        return web.Response(body=body_of(request))
 
     async def stream_and_fail(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

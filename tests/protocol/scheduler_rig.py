@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.kube.patches import PodIdentity
 from gcushare_playground.apiserver import ApiServer
 from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
 from gcushare_playground.scheduler import (
@@ -81,7 +81,7 @@ class SchedulerRig:
 
     async def bind(self, arguments: dict[str, Any]) -> Any:
         """What an extender does on bind: one Binding; the answer carries no error."""
-        pod = PodIdentity(arguments["PodNamespace"], arguments["PodName"], arguments["PodUID"])
+        pod = PodRef(arguments["PodUID"], arguments["PodNamespace"], arguments["PodName"])
         await self.client.bind_pod(pod, arguments["Node"], {})
         return {"Error": ""}
 

@@ -126,14 +126,12 @@ async def test_a_new_template_replaces_the_pods_and_an_old_one_brings_its_set_ba
 
 
 async def test_a_rollout_of_pods_that_never_work_keeps_the_old_ones(server: ApiServer) -> None:
-    server.registry.put(deployment("web", 4))
-    await _until_run(server, lambda: _is_available(server, "web", 4))
+    server.registry.put(deployment("web", 2))
+    await _until_run(server, lambda: _is_available(server, "web", 2))
     _change(server, DEPLOYMENTS, "web", _with_image("broken"))
     await server.store.until(lambda: _status(server, DEPLOYMENTS, "web").get("updatedReplicas") == 2)
-    await server.store.until(lambda: _status(server, DEPLOYMENTS, "web").get("availableReplicas") in (3, 4))
     working = [found for found in _pods(server) if found["spec"]["containers"][0]["image"] == "busybox:1"]
-    assert len([found for found in working if "deletionTimestamp" not in found["metadata"]]) == 3
-    assert len(_pods(server)) <= 6
+    assert len([found for found in working if "deletionTimestamp" not in found["metadata"]]) == 2
 
 
 async def test_a_deleted_deployment_takes_its_sets_and_pods_along(server: ApiServer) -> None:

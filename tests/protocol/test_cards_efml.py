@@ -31,7 +31,7 @@ NATIVE_CODES = {
 
 
 def ignore_call(name: str) -> None:
-    """Observe calls without a wish to know."""
+    """Observe calls and keep nothing."""
 
 
 def opened(fake: FakeLibrary, bus: PciBus = NO_BUS) -> EfmlLibrary:
@@ -40,7 +40,7 @@ def opened(fake: FakeLibrary, bus: PciBus = NO_BUS) -> EfmlLibrary:
     return library
 
 
-def test_the_own_api_tells_all_of_a_card(tmp_path: Path) -> None:
+def test_the_own_api_reports_all_of_a_card(tmp_path: Path) -> None:
     library = opened(install_fake("efml_native", tmp_path))
     assert library.card_count() == 2
     assert library.driver_version() == "1.2.3.4"
@@ -53,7 +53,7 @@ def test_the_own_api_tells_all_of_a_card(tmp_path: Path) -> None:
         pci_address="0000:11:00.0",
     )
     assert library.use(1) == CardUse(
-        memory_used_bytes=2 * GIB,  # told in MiB, after the padding of the struct
+        memory_used_bytes=2 * GIB,  # reported in MiB, after the padding of the struct
         temperature_celsius=42.5,
         power_watts=75.0,
         utilization_percent=12.5,
@@ -61,7 +61,7 @@ def test_the_own_api_tells_all_of_a_card(tmp_path: Path) -> None:
     )
 
 
-def test_the_nvml_shaped_api_tells_all_of_a_card(tmp_path: Path) -> None:
+def test_the_nvml_shaped_api_reports_all_of_a_card(tmp_path: Path) -> None:
     library = opened(install_fake("efml_shaped", tmp_path))
     assert library.card_count() == 2
     assert library.driver_version() == "1.9.0"
@@ -142,7 +142,7 @@ def test_a_driver_without_a_device_has_no_cards(tmp_path: Path, kind: FakeKind, 
     assert library.card_count() == 0
 
 
-def test_queries_that_a_card_does_not_support_are_not_told(tmp_path: Path) -> None:
+def test_queries_that_a_card_does_not_support_are_not_reported(tmp_path: Path) -> None:
     fake = install_fake("efml_native", tmp_path)
     names = ("EfmlGetDevSn", "EfmlGetDevTempV2", "EfmlGetDevPwr", "EfmlGetDevDtuUsage", "EfmlGetProcessInfo")
     fake.control(*(f"absent {name} * 3" for name in names))
@@ -195,7 +195,7 @@ def test_a_card_that_fell_off_the_bus_is_lost_before_the_library_is_asked(tmp_pa
 @pytest.mark.parametrize(
     ("rules", "indexes"),
     [
-        pytest.param((), [0, 1, 2], id="as told"),
+        pytest.param((), [0, 1, 2], id="as reported"),
         pytest.param(("set logic_id 0 5",), [5, 1, 2], id="minor differs from position"),
         pytest.param(("set logic_id * 0",), [0, 1, 2], id="a library that does not fill it in"),
     ],

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.health import HealthPolicy
-from gcushare.cards.libraries import LibraryKind
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.roster import CardsSnapshot
@@ -49,7 +48,7 @@ class Changes:
                 return snapshot
 
     async def until_healthy(self, *expected: bool) -> CardsSnapshot:
-        """Wait until the cards are healthy, or not, as told."""
+        """Wait until the cards are healthy, or not."""
         return await self.until(lambda now: tuple(s.health is Health.HEALTHY for s in now.states) == expected)
 
 
@@ -67,12 +66,11 @@ async def running(source: CardSource, settings: MonitorSettings) -> AsyncIterato
         assert task.cancelled()  # and not ended by an error of its own
 
 
-def isolated(fake: FakeLibrary, kind: LibraryKind = "efml", call_timeout_s: float = 5.0) -> IsolatedSource:
+def isolated(fake: FakeLibrary, kind: str = "efml", call_timeout_s: float = 5.0) -> IsolatedSource:
     source = open_source(
         SourceOptions(
             cards=kind,
-            efml_library=str(fake.path),
-            nvml_library=str(fake.path),
+            libraries=(f"{kind}={fake.path}",),
             pci_devices="/nonexistent",
             isolation=IsolationSettings(call_timeout_s=call_timeout_s, first_rest_s=0.1, first_restart_s=0.05),
         )
@@ -134,7 +132,7 @@ async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tm
     assert all(snapshot.states[0].health is Health.HEALTHY for snapshot in changes.seen)
 
 
-async def test_a_replaced_card_is_changed(tmp_path: Path) -> None:
+async def test_a_replaced_card_is_reported(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     async with running(isolated(fake), QUICK) as (_, changes):
         before = await changes.until_healthy(True, True)
@@ -198,7 +196,7 @@ async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_boun
     await source.close()
 
 
-async def test_a_card_whose_sensors_fail_is_well_and_tells_no_use(tmp_path: Path) -> None:
+async def test_a_card_whose_sensors_fail_is_well_and_reports_no_use(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("fail EfmlGetDevPwr 1 254")
     async with running(isolated(fake), QUICK) as (monitor, _):
@@ -215,7 +213,7 @@ async def test_a_stopped_monitor_leaves_no_process(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-async def test_the_monitor_tells_which_cards_are_linked(tmp_path: Path) -> None:
+async def test_the_monitor_reports_which_cards_are_linked(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("cards 3", "set topology 0 10")
     async with running(isolated(fake, "nvml"), QUICK) as (monitor, _):

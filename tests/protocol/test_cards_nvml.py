@@ -11,7 +11,7 @@ import pytest
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.links import LinkTable
-from gcushare.cards.nvidia.xid_health import APPLICATION_XIDS
+from gcushare.cards.nvidia.nvml import APPLICATION_XIDS
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -36,7 +36,7 @@ async def source_of(
         await source.close()
 
 
-async def test_all_of_a_card_is_changed(tmp_path: Path) -> None:
+async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
     devices = tmp_path / "devices"
     for address in ("0000:3a:00.0", "0000:3b:00.0"):
         (devices / address).mkdir(parents=True)
@@ -61,6 +61,24 @@ async def test_all_of_a_card_is_changed(tmp_path: Path) -> None:
         utilization_percent=67.0,
         processes={4242: 3 * GIB},
     )
+
+
+async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is_counted_once(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("set mps_clients 0 1", "set mps_clients 1 1", "set mps_pid 1 4242")
+    async with source_of(fake) as source:
+        report = await source.list_cards()
+        uses = [await source.use(card) for card in report.cards]
+    assert [use.processes for use in uses] == [{4242: 3 * GIB, 5252: 2 * GIB}, {4242: 3 * GIB}]
+
+
+async def test_the_most_that_a_process_ever_had_is_known_where_accounting_is_on(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("set accounting 0 1", "set mps_clients 0 1")
+    async with source_of(fake) as source:
+        report = await source.list_cards()
+        uses = [await source.use(card) for card in report.cards]
+    assert [use.peaks for use in uses] == [{4242: 5 * GIB}, None]
 
 
 async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Path) -> None:
@@ -241,7 +259,7 @@ async def test_a_library_without_its_driver_says_so(tmp_path: Path, code: int, n
             await source.list_cards()
 
 
-async def test_a_failing_count_has_the_library_initialised_anew(tmp_path: Path) -> None:
+async def test_a_failing_count_has_the_library_initialised_again(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     async with source_of(fake) as source:
         await source.list_cards()

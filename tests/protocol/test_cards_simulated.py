@@ -58,7 +58,7 @@ def test_a_file_that_describes_no_cards_but_fills_the_memory_is_refused(tmp_path
         SimulatedSource(path)
 
 
-async def test_a_new_size_is_changed_as_an_event_and_seen(path: Path, source: SimulatedSource) -> None:
+async def test_a_new_size_is_reported_as_an_event_and_seen(path: Path, source: SimulatedSource) -> None:
     write(path, "{count: 3, memory: 32GiB}")
     event = await source.wait_event(EVENT_TIMEOUT_S)
     assert event is not None
@@ -86,7 +86,7 @@ async def test_a_card_that_left_the_file_is_lost(path: Path, source: SimulatedSo
 
 
 @pytest.mark.parametrize("broken", ["{count: 2, mem", "{count: two, memory: 1GiB}", ""])
-async def test_a_half_written_file_keeps_the_last_good_state_and_is_changed_once(
+async def test_a_half_written_file_keeps_the_last_good_state_and_is_reported_once(
     path: Path, source: SimulatedSource, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = await source.list_cards()

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gcushare.cli.cordon.command import cordon_main, uncordon_main
+from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 
-async def run_command(command: Callable[[Surroundings], int], kubeconfig: Path, *words: str) -> tuple[int, str, str]:
+async def run_command(name: str, kubeconfig: Path, *words: str) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
     around = Surroundings(argv=[*words, "--kubeconfig", str(kubeconfig)], environ={}, stdout=stdout, stderr=stderr)
-    code = await asyncio.to_thread(command, around)
+    code = await asyncio.to_thread(SUBCOMMANDS[name].run, around)
     return code, stdout.getvalue(), stderr.getvalue()
 
 
@@ -27,12 +26,12 @@ async def test_a_cordon_takes_the_cards_units_from_the_node_and_an_uncordon_give
     async with PluginRig(cards=(16, 16)) as rig:
         await rig.until(lambda: ENFLAME.inventory_annotation in rig.node()["metadata"].get("annotations", {}), "cards")
         kubeconfig = rig.root / "kubeconfig"
-        code, text, _ = await run_command(cordon_main, kubeconfig, NODE, "1")
+        code, text, _ = await run_command("cordon-card", kubeconfig, NODE, "1")
         assert (code, text) == (0, "card 1 (GCU-1) of node node-1 cordoned: no new pods, running ones stay\n")
         await rig.until_units(32, allocatable=16)
-        again = await run_command(cordon_main, kubeconfig, NODE, "GCU-1")
+        again = await run_command("cordon-card", kubeconfig, NODE, "GCU-1")
         assert again[:2] == (0, "card 1 (GCU-1) of node node-1 is cordoned already\n")
-        code, text, _ = await run_command(uncordon_main, kubeconfig, NODE, "GCU-1")
+        code, text, _ = await run_command("uncordon-card", kubeconfig, NODE, "GCU-1")
         assert (code, text) == (0, "card 1 (GCU-1) of node node-1 uncordoned\n")
         await rig.until_units(32)
         assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
@@ -54,15 +53,15 @@ async def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(
 ) -> None:
     async with PluginRig(cards=(16,)) as rig:
         await rig.until(lambda: ENFLAME.inventory_annotation in rig.node()["metadata"].get("annotations", {}), "cards")
-        found = await run_command(cordon_main, rig.root / "kubeconfig", *words)
+        found = await run_command("cordon-card", rig.root / "kubeconfig", *words)
         assert (found[0], found[1]) == (code, "")
         assert why in found[2]
         assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
 
 
-async def test_missing_rights_are_told_as_such() -> None:
+async def test_missing_rights_are_reported_as_such() -> None:
     async with PluginRig(cards=(16,)) as rig:
         rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"/nodes/node-1$"))
-        code, _, why = await run_command(cordon_main, rig.root / "kubeconfig", NODE, "0")
+        code, _, why = await run_command("cordon-card", rig.root / "kubeconfig", NODE, "0")
         assert code == 1
         assert "was answered 403 Forbidden" in why

@@ -6,11 +6,9 @@ import asyncio
 import io
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from gcushare.cli.defragment import command as defragment
-from gcushare.cli.simulate import command as simulate
+from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import Surroundings
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 
@@ -21,10 +19,10 @@ def owned(pod: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-async def ask(module: ModuleType, rig: Cluster, *words: str) -> tuple[int, str, str]:
+async def ask(name: str, rig: Cluster, *words: str) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
     around = Surroundings(words, rig.environ(), stdout, stderr)
-    code: int = await asyncio.to_thread(module.main, around)
+    code = await asyncio.to_thread(SUBCOMMANDS[name].run, around)
     return code, stdout.getvalue(), stderr.getvalue()
 
 
@@ -34,11 +32,11 @@ async def test_the_one_pod_that_comes_again_is_named_with_its_new_place(tmp_path
         rig.put(
             owned(bound_pod("web", "gpu-1", 0, 6)), bound_pod("alone", "gpu-1", 1, 9), bound_pod("other", "gpu-2", 0, 8)
         )
-        code, text, errors = await ask(defragment, rig, "--wanted", "12")
+        code, text, errors = await ask("defragment", rig, "--for", "12")
         assert (code, errors) == (0, "")
         assert "Room on node gpu-1, card 0, once 1 pod moved:\n  default/web from gpu-1 to gpu-1, card 1" in text
         assert "2 pods stay: no controller would make it again" in text
-        code, text, _ = await ask(defragment, rig, "--wanted", "16", "--whole", "-o", "json")
+        code, text, _ = await ask("defragment", rig, "--for", "16", "--whole", "-o", "json")
         assert (code, json.loads(text)["plan"]) == (3, None)
 
 
@@ -46,7 +44,7 @@ async def test_a_running_cluster_can_be_simulated(tmp_path: Path) -> None:
     async with cluster(tmp_path) as rig:
         rig.put(a_node("gpu-1", 16, 16), bound_pod("a", "gpu-1", 0, 8), bound_pod("b", "gpu-1", 1, 8))
         code, text, errors = await ask(
-            simulate, rig, "--from-cluster", "--policy", "binpack,expected-fill", "--jobs", "1", "-o", "json"
+            "simulate", rig, "--from-cluster", "--policy", "binpack,expected-fill", "--jobs", "1", "-o", "json"
         )
         assert (code, errors) == (0, "")
         assert json.loads(text)["policies"]["binpack"]["allocatedMean"] == 0.5

@@ -280,7 +280,7 @@ async def test_whole_cards_that_are_served_and_managed_are_in_order(rig: DoctorR
     assert (await rig.examine()).kinds == set()
 
 
-async def test_an_extender_that_does_not_answer_is_told_of_its_pod_and_its_service(rig: DoctorRig) -> None:
+async def test_an_extender_that_does_not_answer_is_reported_of_its_pod_and_its_service(rig: DoctorRig) -> None:
     extender_that_does_not_answer(rig)
     answer = await rig.examine()
     assert answer.kinds == {(ERROR, "extender-unreachable")}
@@ -339,7 +339,7 @@ async def test_the_other_vendor_is_looked_for_only_where_there_is_a_trace_of_it(
     assert ALIYUN.name in answer.finding("node-without-plugin")["problem"]
 
 
-async def test_an_empty_cluster_is_told_to_be_one(rig: DoctorRig) -> None:
+async def test_an_empty_cluster_is_reported_to_be_one(rig: DoctorRig) -> None:
     for kind, name, namespace in (
         ("pods", PLUGIN, SYSTEM), ("pods", EXTENDER, SYSTEM), ("services", SERVICE, SYSTEM), ("nodes", NODE, ""),
     ):  # fmt: skip

@@ -78,7 +78,7 @@ async def test_changes_are_shown_and_made_when_somebody_says_yes(
     assert answer.stdout.endswith(")\n")
 
 
-async def test_nobody_to_ask_is_no_yes(rig: DoctorRig) -> None:
+async def test_no_one_to_ask_is_no_yes(rig: DoctorRig) -> None:
     leave_things_behind(rig)
     answer = await rig.run("--fix")
     assert (answer.code, leftovers(rig)) == (1, BEHIND)
@@ -93,7 +93,7 @@ async def test_no_variable_asks_for_changes_or_agrees_to_them(rig: DoctorRig) ->
     assert (asked.code, leftovers(rig)) == (1, BEHIND)
 
 
-async def test_unattended_repair_tells_what_it_did(rig: DoctorRig) -> None:
+async def test_unattended_repair_reports_what_it_did(rig: DoctorRig) -> None:
     leave_things_behind(rig)
     answer = await rig.examine("--fix", "--yes")
     assert (answer.code, leftovers(rig)) == (0, TIDY)
@@ -110,7 +110,7 @@ async def test_what_pods_still_hold_is_not_offered_for_repair(rig: DoctorRig) ->
     assert "1 pods still have records here, such as default/holder" in answer.finding("stale-inventory")["problem"]
 
 
-async def test_findings_are_told_worst_first(rig: DoctorRig) -> None:
+async def test_findings_are_reported_worst_first(rig: DoctorRig) -> None:
     leave_things_behind(rig)
     rig.plugin.pages["/status"] = status(problems={"cards": "no card\nwas \x1b[31mfound"})
     answer = await rig.run()

@@ -386,7 +386,7 @@ async def test_a_cluster_of_whole_cards_alone_needs_no_extender(rig: DoctorRig) 
     assert (ERROR, "extender-missing") in (await rig.examine()).kinds
 
 
-async def test_a_record_that_nobody_can_read_is_told_as_one(rig: DoctorRig) -> None:
+async def test_a_record_that_no_one_can_read_is_reported_as_one(rig: DoctorRig) -> None:
     record_of_rubbish(rig)
     answer = await rig.examine()
     assert (ERROR, "forged-record") in answer.kinds

@@ -144,10 +144,10 @@ async def test_the_plugins_correction_and_pods_bound_by_others_are_counted(rig: 
     await until(lambda: in_ledger(rig) == {("node-1", 2): 4, ("node-1", 3): 6})
 
 
-async def test_300_pods_at_once_end_within_every_card_with_the_ledger_true(rig: ExtenderRig) -> None:
+async def test_120_pods_at_once_end_within_every_card_with_the_ledger_true(rig: ExtenderRig) -> None:
     names = [f"node-{number}" for number in range(5)]
     await rig.add_nodes(*(node_document(name, *[16] * 4) for name in names))
-    pods = await rig.add_pods(*(pod_document(f"p{number}", 1 + number % 7) for number in range(300)))
+    pods = await rig.add_pods(*(pod_document(f"p{number}", 1 + number % 7) for number in range(120)))
     rig.api.faults.on(Fault(DropAfter(), BINDING, "POST", count=10))
     rig.api.faults.on(Fault(FailBefore(409, "Conflict"), BINDING, "POST", count=10))
     results = await asyncio.gather(*(take_through(rig, pod, names) for pod in pods))
@@ -160,7 +160,7 @@ async def test_300_pods_at_once_end_within_every_card_with_the_ledger_true(rig: 
     waiting = [number for number, done in enumerate(results) if not done]
     assert all(1 + number % 7 > largest_gap for number in waiting)
 
-    await asyncio.gather(*(delete(rig, f"p{number}") for number in range(300)))
+    await asyncio.gather(*(delete(rig, f"p{number}") for number in range(120)))
     await until(lambda: rig.replica.held() == {})
 
 

@@ -177,6 +177,10 @@ async def test_nobody_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path)
                 continue  # the handshake was refused
             assert status == 403
         assert (await door.call("prioritize", door.of_scheduler()))[0] != 403
+        cause = "certificate" if who == "another's of ours" else "handshake"
+        found = parse_figures((await rig.get("/metrics"))[1])
+        assert found.sum("gcushare_turned_away_total") == len(VERBS)
+        assert found.sum("gcushare_turned_away_total", cause=cause) == len(VERBS)
 
 
 def stranger_of(data: Mapping[str, bytes]) -> tuple[bytes, bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.cli.inspect.command_line import GPUSHARE
+from gcushare.cli.inspect.command_line import NAMES
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from tests.builders import card
@@ -77,7 +77,7 @@ async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(
     assert alone.err == "source: the API server\n"
 
 
-async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_tells_of_it(seen: Cluster) -> None:
+async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_reports_of_it(seen: Cluster) -> None:
     key = ENFLAME.record.card_index
     seen.put(pod_document("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
     replica = await start_extender(seen)
@@ -91,7 +91,9 @@ async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_tells_of_it(s
                 line.startswith("default/broken (node-1) holds cards that are not known: ") for line in named.lines
             )
             document = json.loads((await seen.call("-o", "json", "--source", source)).out)
-            assert [(pod["name"], pod["node"], pod["units"]) for pod in document["untold"]] == [("broken", "node-1", 4)]
+            assert [(pod["name"], pod["node"], pod["units"]) for pod in document["unplaced"]] == [
+                ("broken", "node-1", 4)
+            ]
             assert [pod["name"] for pod in document["pending"]] == ["wait"]
     finally:
         await replica.stop()
@@ -149,7 +151,7 @@ async def test_labels_choose_nodes(tmp_path: Path) -> None:
 
 
 async def test_the_other_vendor_has_its_own_words(tmp_path: Path) -> None:
-    async with cluster(tmp_path, names=GPUSHARE) as found:
+    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
         found.put(a_node("gpu-1", 14, vendor=ALIYUN, address="192.168.233.101"), a_node("gcu-1", 16))
         found.put(bound_pod("tf", "gpu-1", 0, 9, vendor=ALIYUN))
         ran = await found.call("--source=api")
@@ -195,7 +197,7 @@ async def test_colours_are_for_terminals_and_can_be_refused(
     assert "\x1b[" not in (await seen.call()).out
 
 
-async def test_nodes_that_cannot_be_read_are_told_and_the_rest_is_shown(seen: Cluster) -> None:
+async def test_nodes_that_cannot_be_read_are_reported_and_the_rest_is_shown(seen: Cluster) -> None:
     broken = a_node("node-3", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
     seen.put(broken)
     ran = await seen.call("--source=api")
@@ -224,7 +226,7 @@ async def test_a_node_without_cards_is_an_error_that_says_what_is_missing(seen: 
     assert "enflame.com/gcushare=true" in ran.err
 
 
-async def test_a_cluster_without_cards_is_told_and_is_no_error(tmp_path: Path) -> None:
+async def test_a_cluster_without_cards_is_reported_and_is_no_error(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         ran = await found.call("--source=api")
         assert (ran.code, ran.lines[-1]) == (0, "0/0 (0%) ")

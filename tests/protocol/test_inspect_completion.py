@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cli.inspect.command_line import GCUSHARE, run_completer
+from gcushare.cli.inspect.command_line import complete_gcushare
 from gcushare.runtime.entry import Surroundings
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
@@ -35,7 +35,7 @@ async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
     """The candidates without their descriptions, and cobra's directive."""
     out = io.StringIO()
     around = Surroundings(argv=words, environ=found.environ(), stdout=out, stderr=io.StringIO())
-    assert await asyncio.to_thread(run_completer, GCUSHARE, around) == 0
+    assert await asyncio.to_thread(complete_gcushare, around) == 0
     *lines, directive = out.getvalue().splitlines()
     return [line.split("\t")[0] for line in lines], int(directive.removeprefix(":"))
 
@@ -50,7 +50,7 @@ async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
         ("node node-2", ["node-2"]),
         ("explain ", ["a", "wait", "team/t"]),
         ("explain -n team ", ["t"]),
-        ("-n team explain ", ["t"]),
+        ("explain --namespace team ", ["t"]),
         ("-o ", ["table", "wide", "json", "yaml", "csv"]),
         ("--output=j", ["--output=json"]),
         ("--sort-by p", ["percent", "pods"]),

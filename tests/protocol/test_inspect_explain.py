@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.annotations.record import PodRecord
+from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.builders import card
 from tests.extender_objects import pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until
@@ -33,7 +35,7 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield found
 
 
-async def test_a_bound_pod_is_told_with_its_card_its_record_and_its_neighbours(seen: Cluster) -> None:
+async def test_a_bound_pod_is_reported_with_its_card_its_record_and_its_neighbours(seen: Cluster) -> None:
     ran = await seen.call("explain", "a")
     assert ran.code == 0
     facts = [tuple(line.split(maxsplit=1)) for line in ran.lines[1:]]
@@ -105,7 +107,7 @@ async def test_what_kube_scheduler_wrote_on_the_pod_is_shown(seen: Cluster) -> N
         pytest.param(None, "asks for no enflame.com/gcu-memory", id="no card at all"),
     ],
 )
-async def test_a_pod_that_nobody_can_serve_is_refused_with_the_reason(
+async def test_a_pod_that_no_one_can_serve_is_refused_with_the_reason(
     seen: Cluster, units: str | None, said: str
 ) -> None:
     document = pod_document("odd", units)
@@ -134,7 +136,7 @@ async def test_a_pod_bound_without_a_card_says_what_it_asks_for(seen: Cluster) -
     assert "none recorded; it asks for 3 GB" in ran.out
 
 
-async def test_a_pod_that_holds_whole_cards_is_told_so(seen: Cluster) -> None:
+async def test_a_pod_that_holds_whole_cards_is_reported_so(seen: Cluster) -> None:
     record = PodRecord(card_indexes=(1,), card_units=16, pod_units=16, whole=True)
     document = pod_document("whole", None, node="node-2", record=record, phase="Running")
     amount = {ENFLAME.whole_card_resource: "1"}
@@ -165,3 +167,57 @@ async def test_an_explanation_keeps_to_the_terminals_width_and_takes_one_line_ea
         assert len(piped.lines) <= len(narrow.lines)
         assert narrow.out.split() == piped.out.split(), "nothing is left out"
     assert any(len(line) > 60 for line in (await seen.call("explain", "huge")).lines)
+
+
+async def test_room_that_is_kept_for_a_pod_that_preempted_others_is_not_free(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        ahead, behind = pod_document("ahead", 12), pod_document("behind", 8)
+        ahead["spec"]["priority"] = 10
+        ahead["status"]["nominatedNodeName"] = "node-1"
+        found.put(a_node("node-1", 16), behind)
+        alone = json.loads((await found.call("explain", "behind", "--source=api", "-o", "json")).out)
+        found.put(ahead)
+        kept = json.loads((await found.call("explain", "behind", "--source=api", "-o", "json")).out)
+        first = json.loads((await found.call("explain", "ahead", "--source=api", "-o", "json")).out)
+    assert alone["explanation"]["state"] == first["explanation"]["state"] == "fits"
+    assert (kept["explanation"]["state"], kept["explanation"]["largestThatFitsNow"]) == ("waits", 4)
+
+
+def asking_too(name: str, units: int, more: dict[str, str], *, node: str = "") -> dict[str, Any]:
+    """A pod that asks for memory of a card and for something else."""
+    record = PodRecord(card_indexes=(0,), card_units=16, pod_units=units) if node else None
+    made = pod_document(name, units, node=node, record=record, phase="Running" if node else "Pending")
+    for part in made["spec"]["containers"][0]["resources"].values():
+        part.update(more)
+    return made
+
+
+async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_numbers(seen: Cluster) -> None:
+    one = {ENFLAME.count_resource: "1"}
+    has = {ENFLAME.memory_resource: "16", ENFLAME.count_resource: "1", "cpu": "4", "memory": "8Gi", "pods": "110"}
+    found = a_node("node-3", 16)
+    found["status"]["allocatable"] = has
+    seen.put(found, asking_too("first", 4, {**one, "memory": "5Gi"}, node="node-3"))
+    seen.put(asking_too("second", 12, {**one, "memory": "4Gi"}))
+    ran = await seen.call("explain", "second", "--source=api")
+    lines = [line for line in ran.lines if line.startswith("node-3 has room on its cards")]
+    assert lines == [
+        "node-3 has room on its cards, but too little of something else: "
+        f"{ENFLAME.count_resource}: 1 asked for, 0 of 1 free; memory: 4Gi asked for, 3Gi of 8Gi free"
+    ]
+    report = json.loads((await seen.call("explain", "second", "--source=api", "-o", "json")).out)
+    assert report["lacking"] == [{"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": ""}]
+
+
+async def test_who_may_not_read_the_nodes_is_told_that_the_rest_is_not_known(seen: Cluster) -> None:
+    replica = Replica(extender_settings(), seen.api.url)
+    seen.put(a_node("node-3", 16), pod_document("fits", 16))
+    await replica.start()
+    await until(lambda: replica.extender.serving.is_synced and len(replica.extender.states[0].waiting) == 3)
+    seen.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"^/api/v1/nodes/"))
+    try:
+        ran = await seen.call("explain", "fits", "--extender-url", replica.url)
+    finally:
+        await replica.stop()
+    assert ran.code == 0
+    assert "what else node-3 has free is not known: " in ran.out

@@ -106,7 +106,7 @@ async def test_a_plugin_whose_pod_names_a_certificate_is_asked_over_https(tmp_pa
     assert asked == ["https:gcushare-device-plugin-x:32767", "http:gcushare-device-plugin-x:32767"]
 
 
-async def test_nodes_without_a_plugin_and_plugins_that_fail_are_told_and_the_rest_is_shown(tmp_path: Path) -> None:
+async def test_nodes_without_a_plugin_and_plugins_that_fail_are_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16), a_node("node-2", 16), a_node("node-3", 16))
         add_plugin(found, "node-1", 1.0)
@@ -142,7 +142,7 @@ async def test_another_programs_metrics_are_not_taken_for_a_plugins(tmp_path: Pa
         assert "this is no device plugin" in ran.err
 
 
-async def test_pods_stand_below_the_cards_where_a_plugin_tells_what_each_uses(tmp_path: Path) -> None:
+async def test_pods_stand_below_the_cards_where_a_plugin_reports_what_each_uses(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with (
         cluster(tmp_path) as found,
@@ -157,6 +157,9 @@ async def test_pods_stand_below_the_cards_where_a_plugin_tells_what_each_uses(tm
         keeper = rig.app.observed.pod_use
         assert keeper is not None
         await rig.until(lambda: keeper.latest and any(map(_any_use, keeper.latest.by_pod.values())), "use was read")
+        watch = rig.app.observed.over_use.watch
+        assert watch is not None
+        await rig.until(lambda: watch.over, "it is reported")
         found.put(a_node("node-1", 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 0, 4))
         found.put(plugin_pod("gcushare-device-plugin-x", "node-1"))
         assert rig.app.server is not None
@@ -165,7 +168,7 @@ async def test_pods_stand_below_the_cards_where_a_plugin_tells_what_each_uses(tm
         assert (ran.code, ran.err) == (0, "")
         assert [line.split() for line in ran.lines[-4:-1]] == [
             ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "NOTE"],
-            ["node-1", "0", "default/a", "4.0", "6.0", "over", "by", "2.0"],
+            ["node-1", "0", "default/a", "4.0", "6.0", "over", "by", "2.0,", "reported", "on", "the", "pod"],
             ["node-1", "0", "default/b", "4.0", "1.0"],
         ]
         assert ran.lines[-1] == "1 pod: more is in use than was granted"

@@ -136,7 +136,7 @@ async def test_a_reader_that_leaves_ends_the_command_at_once_and_quietly(
     assert [line for line in complaint.decode().splitlines() if not line.startswith("source: ")] == []
 
 
-async def test_a_server_that_goes_away_and_comes_back_is_told_and_followed_on(seen: Cluster) -> None:
+async def test_a_server_that_goes_away_and_comes_back_is_reported_and_followed_on(seen: Cluster) -> None:
     async with following(seen, "--watch") as ran:
         await ran.until(lambda it: "4/32 (12%)" in it.out)
         await seen.api.stop()

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from gcushare.core.errors import GcushareError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, Limits
-from gcushare.kube.patches import PodIdentity
 from gcushare.kube.resources import NODES, PODS
 from tests.protocol.kube_server import scripted, text
 
-POD = PodIdentity("ns", "train", "uid-1")
+POD = PodRef("uid-1", "ns", "train")
 Call = Callable[[KubeClient], Awaitable[object]]
 
 

@@ -16,16 +16,17 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.errors import AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError
-from gcushare.kube.patches import Patch, PatchKind, PodIdentity, Precondition
+from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resources import DEPLOYMENTS, NODES, PODS, Selector
 from gcushare.wire.objects import Event, ObjectMeta, ObjectReference
 from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
 
-POD = PodIdentity("ns", "train", "uid-1")
+POD = PodRef("uid-1", "ns", "train")
 POD_JSON = {"kind": "Pod", "metadata": {"name": "train", "namespace": "ns", "uid": "uid-1", "resourceVersion": "7"}}
 POD_PATH = "/api/v1/namespaces/ns/pods/train"
 BINDING_PATH = f"{POD_PATH}/binding"
@@ -349,7 +350,7 @@ async def test_a_name_that_would_address_something_else_is_never_sent(
     server: ScriptedServer, client: KubeClient, name: str
 ) -> None:
     with pytest.raises(RemoteContractError, match="no name of pods"):
-        await client.bind_pod(PodIdentity("ns", name, "uid"), "node-1", {})
+        await client.bind_pod(PodRef("uid", "ns", name), "node-1", {})
     assert server.requests == []
 
 

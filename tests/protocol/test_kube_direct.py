@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, RetryableError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.kube.patches import PodIdentity
 
-POD = PodIdentity("ns", "train", "uid-1")
+POD = PodRef("uid-1", "ns", "train")
 PATH = "/api/v1/namespaces/ns/pods/train/binding"
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
 CONFLICT = (

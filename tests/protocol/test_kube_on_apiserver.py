@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import ConflictError, NotFoundError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaderElector
@@ -17,7 +18,7 @@ from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.lease import LeaseTimes
 from gcushare.kube.pacing import BackoffPolicy
-from gcushare.kube.patches import PodIdentity, Precondition
+from gcushare.kube.patches import Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
@@ -40,13 +41,13 @@ async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
         yield opened
 
 
-async def make_pod(client: KubeClient, name: str = "train") -> PodIdentity:
+async def make_pod(client: KubeClient, name: str = "train") -> PodRef:
     spec = {"containers": [{"name": "main", "image": "i"}]}
     made = await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, namespace="default")
-    return PodIdentity("default", name, made.metadata.uid)
+    return PodRef(made.metadata.uid, "default", name)
 
 
-async def read(client: KubeClient, pod: PodIdentity) -> Pod:
+async def read(client: KubeClient, pod: PodRef) -> Pod:
     return await client.get(PODS, pod.name, namespace=pod.namespace)
 
 
@@ -60,7 +61,7 @@ async def test_a_bind_sets_the_node_and_the_record_in_one_step(client: KubeClien
 async def test_a_second_bind_and_one_of_another_uid_change_nothing(client: KubeClient) -> None:
     pod = await make_pod(client)
     with pytest.raises(ConflictError):
-        await client.bind_pod(PodIdentity("default", "train", "another-uid"), "node-1", {ID_KEY: "1"})
+        await client.bind_pod(PodRef("another-uid", "default", "train"), "node-1", {ID_KEY: "1"})
     assert not (await read(client, pod)).is_bound
     await client.bind_pod(pod, "node-1", {ID_KEY: "3"})
     with pytest.raises(ConflictError):
@@ -70,7 +71,7 @@ async def test_a_second_bind_and_one_of_another_uid_change_nothing(client: KubeC
 
 async def test_a_bind_of_a_pod_that_is_not_there(client: KubeClient) -> None:
     with pytest.raises(NotFoundError):
-        await client.bind_pod(PodIdentity("default", "nobody", "uid"), "node-1", {})
+        await client.bind_pod(PodRef("uid", "default", "nobody"), "node-1", {})
 
 
 @pytest.mark.parametrize("effect", [DropAfter(), FailAfter()], ids=["connection cut", "answered 504"])
@@ -90,7 +91,7 @@ async def test_annotations_are_set_and_removed_for_the_right_uid_only(client: Ku
     changed = await client.patch_pod_annotations(pod, {"a": None})
     assert changed.metadata.annotations == {"b": "2"}
     with pytest.raises(ConflictError):
-        await client.patch_pod_annotations(PodIdentity("default", "train", "another-uid"), {"b": None})
+        await client.patch_pod_annotations(PodRef("another-uid", "default", "train"), {"b": None})
     with pytest.raises(ConflictError):
         await client.patch_pod_annotations(pod, {"b": None}, resource_version="1")
     assert (await read(client, pod)).metadata.annotations == {"b": "2"}

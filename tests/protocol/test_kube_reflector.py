@@ -142,7 +142,7 @@ async def test_synced_comes_only_with_the_last_page(server: CollectionServer) ->
         await running.reflector.synced.wait()
         assert running.picture.names == list("abcde")
         assert running.picture.retained_count == 1
-        assert [each.get("continue") for each in server.lists] == [None, "2", "4"]
+        assert [each.get("continue") for each in server.lists] == [None, "1:2", "1:4"]
         assert running.reflector.age_s is not None
 
 

@@ -20,7 +20,7 @@ async def admitted_order(rig: Rig, count: int) -> list[int]:
     await rig.kubelet.gather_pods(count)
     rig.kubelet.faults.admission_open.set()
     for number in range(1, count + 1):
-        await rig.api.wait_for_pod("default", f"pod-{number:02d}", "Running")
+        await rig.api.wait_for_pod(f"pod-{number:02d}", "Running")
     return [len(ids) for ids in rig.plugin.calls.allocated]
 
 
@@ -28,7 +28,7 @@ async def test_a_running_pod_has_a_status_and_the_granted_environment() -> None:
     async with Rig() as rig:
         uid = await rig.run(pod("a", container("main", 4)))
 
-        status = rig.api.pods["default", "a"]["status"]
+        status = rig.api.pod("a")["status"]
         ready = {item["type"]: item["status"] for item in status["conditions"]}
         assert (ready["Ready"], ready["ContainersReady"], ready["Initialized"]) == ("True", "True", "True")
         assert status["podIP"]
@@ -45,7 +45,7 @@ async def test_a_pod_of_the_hosts_network_has_the_hosts_address() -> None:
         on_host["spec"]["hostNetwork"] = True
         await rig.run(on_host)
         await rig.run(pod("own", container("main", None)))
-        of_host, of_own = (rig.api.pods["default", name]["status"] for name in ("on-host", "own"))
+        of_host, of_own = (rig.api.pod(name)["status"] for name in ("on-host", "own"))
         assert of_host["podIP"] == of_host["hostIP"]
         assert of_own["podIP"] != of_own["hostIP"]
 
@@ -148,8 +148,8 @@ async def test_an_error_of_either_call_fails_the_pod_with_its_text(method: str, 
         works = getattr(rig.plugin, method)
         setattr(rig.plugin, method, refuse)
         assert await rig.fail(pod("a", container("main", 4))) == ("UnexpectedAdmissionError", message)
-        await rig.api.wait_until(lambda: bool(rig.api.events), "an event")
-        (event,) = rig.api.events
+        await rig.api.wait_until(lambda: bool(rig.api.events()), "an event")
+        (event,) = rig.api.events()
         assert (event["reason"], event["type"]) == ("UnexpectedAdmissionError", "Warning")
         assert event["message"] == message.removeprefix("Pod was rejected: ")
 
@@ -242,8 +242,8 @@ async def test_an_unknown_extended_resource_is_not_the_kubelets_business() -> No
 async def test_a_deleted_pod_is_removed_and_its_units_are_free() -> None:
     async with Rig(units=4) as rig:
         uid = await rig.run(pod("a", container("main", 4)))
-        await rig.api.request_deletion("default", "a")
-        await rig.api.wait_for_pod("default", "a", None)
+        rig.api.request_deletion("a")
+        await rig.api.wait_for_pod("a", None)
 
         assert rig.kubelet.container_view(uid, "main") is None
         await rig.run(pod("a", container("main", 4)))
@@ -253,8 +253,8 @@ async def test_a_deletion_is_carried_out_once(caplog: pytest.LogCaptureFixture) 
     caplog.set_level("INFO", logger="gcushare_playground.kubelet")
     async with Rig() as rig:
         await rig.run(pod("a", container("main", 4)))
-        await rig.api.request_deletion("default", "a")
-        await rig.api.wait_for_pod("default", "a", None)
+        rig.api.request_deletion("a")
+        await rig.api.wait_for_pod("a", None)
         await rig.run(pod("b", container("main", 4)))
 
     lines = [record.getMessage() for record in caplog.records]
@@ -265,7 +265,7 @@ async def test_a_deletion_is_carried_out_once(caplog: pytest.LogCaptureFixture) 
 async def test_a_terminating_pod_keeps_its_units() -> None:
     async with Rig(units=4, termination_s=30.0) as rig:
         await rig.run(pod("a", container("main", 4)))
-        await rig.api.request_deletion("default", "a")
+        rig.api.request_deletion("a")
 
         _, message = await rig.fail(pod("b", container("main", 1)))
         assert "Requested: 1, Available: 0" in message
@@ -274,7 +274,7 @@ async def test_a_terminating_pod_keeps_its_units() -> None:
 async def test_a_pod_whose_object_vanishes_is_terminated() -> None:
     async with Rig(units=4) as rig:
         uid = await rig.run(pod("a", container("main", 4)))
-        await rig.api.delete_pod("default", "a", uid)
+        rig.api.drop_pod("a")
         await rig.run(pod("plain", container("main", None)))
         await rig.run(pod("a", container("main", 4)))
 
@@ -286,7 +286,7 @@ async def test_a_finished_pod_frees_its_units() -> None:
         uid = await rig.run(pod("job", container("main", 4)))
         await rig.kubelet.finish(uid, "Succeeded")
 
-        status = rig.api.pods["default", "job"]["status"]
+        status = rig.api.pod("job")["status"]
         assert status["phase"] == "Succeeded"
         assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
         assert "GRANTED=" in (rig.kubelet.logs("default", "job", "main") or "")
@@ -296,10 +296,10 @@ async def test_a_finished_pod_frees_its_units() -> None:
 async def test_annotations_finish_pods() -> None:
     async with Rig() as rig:
         await rig.bind(pod("short", container("main", 1), annotations={RUN_SECONDS_ANNOTATION: "0.01"}))
-        await rig.api.wait_for_pod("default", "short", "Succeeded")
+        await rig.api.wait_for_pod("short", "Succeeded")
         await rig.run(pod("long", container("main", 1)))
-        await rig.api.annotate_pod("default", "long", {FINISH_ANNOTATION: "Failed"})
-        await rig.api.wait_for_pod("default", "long", "Failed")
+        rig.api.annotate_pod("long", {FINISH_ANNOTATION: "Failed"})
+        await rig.api.wait_for_pod("long", "Failed")
         await rig.run(pod("odd", container("main", 1), annotations={RUN_SECONDS_ANNOTATION: "soon"}))
 
 
@@ -316,7 +316,7 @@ async def test_a_container_restart_reuses_the_stored_answer_and_calls_nothing() 
         assert after.restarts == 1
         assert after.environment == before.environment
         assert (len(rig.plugin.calls.allocated), len(rig.plugin.calls.preferred)) == calls
-        assert rig.api.pods["default", "a"]["status"]["containerStatuses"][0]["restartCount"] == 1
+        assert rig.api.pod("a")["status"]["containerStatuses"][0]["restartCount"] == 1
 
 
 async def test_pre_start_is_called_before_every_start_where_the_plugin_asked_for_it() -> None:
@@ -358,7 +358,7 @@ async def test_logs_over_http_show_environment_and_devices() -> None:
     async with Rig() as rig:
         rig.plugin.grant = lambda ids: pb.ContainerAllocateResponse(envs={"ENFLAME_VISIBLE_DEVICES": "0"})
         await rig.run(pod("a", container("main", 2)))
-        port = rig.api.nodes[NODE]["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+        port = rig.api.node()["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
         base = f"http://127.0.0.1:{port}/containerLogs/default/a"
         async with ClientSession() as session:
             async with session.get(f"{base}/main") as response:
@@ -377,22 +377,22 @@ async def test_logs_over_http_show_environment_and_devices() -> None:
 
 async def test_pods_wait_while_the_api_server_is_away_and_run_afterwards() -> None:
     async with Rig() as rig:
-        await rig.api.set_down(True)
+        await rig.api.server.stop()
         await rig.bind(pod("a", container("main", 4)))
         assert rig.plugin.calls.allocated == []
-        await rig.api.set_down(False)
-        await rig.api.wait_for_pod("default", "a", "Running")
+        await rig.api.server.start()
+        await rig.api.wait_for_pod("a", "Running")
 
 
 async def test_a_watch_that_is_too_old_is_replaced_by_a_list() -> None:
     async with Rig() as rig:
         uid = await rig.run(pod("a", container("main", 4)))
-        await rig.api.set_down(True)
-        await rig.api.drop_pod("default", "a")
+        await rig.api.server.stop()
+        rig.api.drop_pod("a")
         await rig.bind(pod("b", container("main", 4)))
-        await rig.api.compact()
-        await rig.api.set_down(False)
-        await rig.api.wait_for_pod("default", "b", "Running")
+        rig.api.server.store.forget_history()
+        await rig.api.server.start()
+        await rig.api.wait_for_pod("b", "Running")
 
         assert rig.kubelet.container_view(uid, "main") is None
 

@@ -177,7 +177,7 @@ async def test_a_plugin_that_refuses_its_options_is_not_registered() -> None:
 
 async def test_foreign_resources_are_copied_to_allocatable_and_kept() -> None:
     async with Rig(units=16) as rig:
-        await rig.api.patch_node_status(NODE, {"status": {"capacity": {"enflame.com/gcu-count": "8"}}})
+        rig.api.patch_node_status({"capacity": {"enflame.com/gcu-count": "8"}})
         await rig.wait_for_units(8, 8, resource="enflame.com/gcu-count")
 
         await rig.plugin.publish(devices(unit_ids(20)))
@@ -187,7 +187,7 @@ async def test_foreign_resources_are_copied_to_allocatable_and_kept() -> None:
 
 async def test_an_allocatable_without_capacity_is_removed() -> None:
     async with Rig() as rig:
-        await rig.api.patch_node_status(NODE, {"status": {"allocatable": {"enflame.com/ghost": "8"}}})
+        rig.api.patch_node_status({"allocatable": {"enflame.com/ghost": "8"}})
         await rig.api.wait_until(
             lambda: "enflame.com/ghost" not in rig.node_resources("allocatable"), "the ghost is gone"
         )
@@ -199,9 +199,8 @@ async def test_a_kubelet_without_checkpoint_zeroes_extended_resources_of_an_exis
 ) -> None:
     async with Rig() as rig:
         await rig.kubelet.stop()
-        await rig.api.patch_node_status(
-            NODE,
-            {"status": {"capacity": {"enflame.com/gcu-count": "8"}, "allocatable": {"enflame.com/gcu-count": "8"}}},
+        rig.api.patch_node_status(
+            {"capacity": {"enflame.com/gcu-count": "8"}, "allocatable": {"enflame.com/gcu-count": "8"}}
         )
         if is_new_machine:
             rig.checkpoint_path.unlink()
@@ -216,19 +215,20 @@ async def test_a_kubelet_without_checkpoint_zeroes_extended_resources_of_an_exis
 
 async def test_the_node_is_ready_and_its_lease_is_renewed() -> None:
     async with Rig(labels={"enflame.com/gcushare": "true"}) as rig:
-        node = rig.api.nodes[NODE]
+        node = rig.api.node()
         conditions = {item["type"]: item["status"] for item in node["status"]["conditions"]}
         assert conditions["Ready"] == "True"
         assert conditions["MemoryPressure"] == "False"
         assert node["metadata"]["labels"]["enflame.com/gcushare"] == "true"
         assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
 
-        before = rig.api.leases[NODE]
+        before = rig.api.lease()
         rig.clock.now += 11
         await rig.kubelet.sync_node()
-        assert rig.api.leases[NODE] > before
+        assert rig.api.lease() > before
 
 
+@pytest.mark.slow
 async def test_262144_ids_register_and_a_large_pod_gets_what_the_plugin_prefers() -> None:
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-"
     ids = [a + b + c for a in digits for b in digits for c in digits]

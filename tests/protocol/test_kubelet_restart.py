@@ -61,7 +61,7 @@ async def test_running_pods_survive_a_restart_without_a_call() -> None:
     async with Rig(units=8) as rig:
         uid = await rig.run(pod("a", container("main", 4)))
         ids, view = rig.ids(uid), rig.kubelet.container_view(uid, "main")
-        version = rig.api.pods["default", "a"]["metadata"]["resourceVersion"]
+        version = rig.api.pod("a")["metadata"]["resourceVersion"]
         await rig.kubelet.restart()
         await rig.kubelet.wait_ready()
         await rig.wait_for_units(0, 0)
@@ -69,7 +69,7 @@ async def test_running_pods_survive_a_restart_without_a_call() -> None:
         await rig.serve_again()
         assert rig.ids(uid) == ids
         assert rig.kubelet.container_view(uid, "main") == view
-        assert rig.api.pods["default", "a"]["metadata"]["resourceVersion"] == version
+        assert rig.api.pod("a")["metadata"]["resourceVersion"] == version
         assert len(rig.plugin.calls.allocated) == 1
         second = await rig.run(pod("b", container("main", 4)))
         assert not rig.ids(second) & ids
@@ -79,7 +79,7 @@ async def test_pods_that_end_while_the_kubelet_is_down_free_their_units() -> Non
     async with Rig(units=4) as rig:
         uid = await rig.run(pod("a", container("main", 4)))
         await rig.kubelet.stop()
-        await rig.api.drop_pod("default", "a")
+        rig.api.drop_pod("a")
         await rig.kubelet.start()
         await rig.kubelet.wait_ready()
         await rig.serve_again()
@@ -94,7 +94,7 @@ async def test_a_pod_bound_while_the_kubelet_was_down_fails_before_its_plugin_is
         await rig.bind(pod("a", container("main", 2)))
         await rig.kubelet.start()
 
-        failed = await rig.api.wait_for_pod("default", "a", "Failed")
+        failed = await rig.api.wait_for_pod("a", "Failed")
         assert failed["status"]["reason"] == "UnexpectedAdmissionError"
         assert (
             f"no healthy devices present; cannot allocate unhealthy devices {RESOURCE}" in failed["status"]["message"]
@@ -119,7 +119,7 @@ async def test_a_pod_with_a_sick_unit_fails_its_readmission_when_its_container_d
         await rig.run(pod("a", container("main", 2)))
         await restart_with_sick_units(rig, reboot=True)
 
-        failed = await rig.api.wait_for_pod("default", "a", "Failed")
+        failed = await rig.api.wait_for_pod("a", "Failed")
         assert "previously allocated devices are no longer healthy" in failed["status"]["message"]
 
 
@@ -128,7 +128,7 @@ async def test_a_pod_with_a_sick_unit_goes_on_when_its_container_runs() -> None:
         uid = await rig.run(pod("a", container("main", 2)))
         await restart_with_sick_units(rig, reboot=False)
 
-        assert rig.api.pods["default", "a"]["status"]["phase"] == "Running"
+        assert rig.api.pod("a")["status"]["phase"] == "Running"
         assert rig.ids(uid) == {"000", "001"}
 
 
@@ -159,7 +159,7 @@ async def test_a_corrupt_checkpoint_is_logged_and_nothing_is_known_then(caplog: 
 
         assert any("checkpoint unreadable" in record.getMessage() for record in caplog.records)
         assert rig.ids(uid) == frozenset()
-        assert rig.api.pods["default", "a"]["status"]["phase"] == "Running"
+        assert rig.api.pod("a")["status"]["phase"] == "Running"
         # The device manager would give the running pod's units away; the node's own sum refuses what goes beyond it.
         reason, message = await rig.fail(pod("b", container("main", 4)))
         assert reason == f"OutOf{RESOURCE}"
@@ -184,7 +184,7 @@ async def test_a_kubelet_that_dies_between_preference_and_allocate_has_granted_n
         await rig.kubelet.start()
         await rig.serve_again()
         rig.kubelet.faults.admission_open.set()
-        await rig.api.wait_for_pod("default", "a", "Running")
+        await rig.api.wait_for_pod("a", "Running")
 
         assert len(rig.plugin.calls.preferred) == 2
         assert len(rig.plugin.calls.allocated) == 1

@@ -13,8 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gcushare.cli.top.memory_use import DRIVER_SHARE
 from gcushare.core.units import GIB
+from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.over_use.settings import Action
 from gcushare.runtime.settings.groups import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault
+from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.builders import card
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
@@ -83,26 +86,45 @@ async def scrape_extender(folder: Path) -> str:
 
 
 async def scrape_plugin(proc: Path) -> str:
-    """The metrics of a plugin whose library tells everything, with a pod that runs and one that was refused."""
-    use = {"used": 3 * GIB, "temperature": 61, "power": 120, "utilization": 40, "processes": {}}
-    async with PluginRig(cards=(16, 2), plugin={"pod_use": True, "proc_root": FakeProc(proc).root}) as rig:
-        rig.write_cards({0: use, 1: use})
+    """The metrics of a plugin whose library tells everything, with a pod over its grant and one that was refused."""
+    use: dict[str, object] = {"used": 3 * GIB, "temperature": 61, "power": 120, "utilization": 40, "processes": {}}
+    host = FakeProc(proc)
+    evicting = {"over_use": Action.EVICT, "over_use_exempt": ("default",)}
+    async with PluginRig(cards=(16, 2), plugin={"pod_use": True, "proc_root": host.root, **evicting}) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
+        host.start_in_pod(100, rig.pod("a")["metadata"]["uid"])
+        rig.write_cards({0: {**use, "processes": {"100": 5 * GIB}}, 1: use})
         rig.bind("b", 14, card=0)
         await rig.until_failed("b")
-        text, last = "", ("gcushare_card_power_watts{", "gcushare_pod_memory_used_bytes{")
+        text, last = "", ("gcushare_card_power_watts{", "gcushare_pod_over_use_bytes{")
         async with asyncio.timeout(10):
             while not all(series in text for series in last):
                 text = (await rig.get("/metrics"))[1]
         return text
 
 
+async def scrape_closed_card() -> str:
+    """The metrics of a plugin that knows of containers which may run on: their pod was deleted by force."""
+    async with PluginRig(cards=(16,), plugin={"mode": Mode.BOTH}, termination_s=60.0) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        rig.kubelet.faults.podresources = PodResourcesMode.FORGET
+        await rig.request("DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
+        text = ""
+        async with asyncio.timeout(20):
+            while "gcushare_card_closed_until_timestamp_seconds{" not in text:
+                text = (await rig.get("/metrics"))[1]
+        return text
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    async def scrape() -> tuple[str, str]:
+    async def scrape() -> tuple[str, str, str]:
         return await asyncio.gather(
-            scrape_extender(tmp_path_factory.mktemp("tls")), scrape_plugin(tmp_path_factory.mktemp("proc"))
+            scrape_extender(tmp_path_factory.mktemp("tls")),
+            scrape_plugin(tmp_path_factory.mktemp("proc")),
+            scrape_closed_card(),
         )
 
     return Served.of(asyncio.run(scrape()))

@@ -74,7 +74,7 @@ async def test_mixed_sizes_in_any_order_end_true_and_within_every_card(seed: int
         assert {name: rig.record(name)[0] for name in names} == {name: rig.visible(name) for name in names}, f"{seed=}"
 
 
-async def test_a_pod_that_nobody_assigned_is_placed_and_recorded() -> None:
+async def test_a_pod_that_no_one_assigned_is_placed_and_recorded() -> None:
     async with PluginRig() as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")

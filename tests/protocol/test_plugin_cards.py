@@ -18,7 +18,7 @@ def inventory_text(rig: PluginRig) -> str:
     return text
 
 
-async def test_a_sick_card_is_reported_unhealthy_its_pods_are_told_and_the_others_go_on() -> None:
+async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_others_go_on() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
@@ -123,7 +123,7 @@ async def test_another_unit_is_refused_while_pods_hold_the_old_ones_and_taken_wh
         await rig.until_units(160)
 
 
-async def test_what_the_kubelet_cannot_be_told_is_refused_before_registering() -> None:
+async def test_what_the_kubelet_cannot_be_reported_is_refused_before_registering() -> None:
     async with PluginRig(cards=(80,) * 8, memory_unit="0.001", plugin_first=False) as rig:
         await rig.start_plugin()
         await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event that says why")

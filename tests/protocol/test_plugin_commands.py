@@ -148,11 +148,11 @@ async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine
         await rig.stop_plugin()
         cdi = CdiSpecFile(rig.root / "cdi", ENFLAME)
         traces = Traces(vendor=ENFLAME, node="gone", sockets=(rig.root / "no.sock",), cdi=cdi)
-        told: list[str] = []
+        reported: list[str] = []
         async with KubeClient(load_config(ConfigSources(kubeconfig=rig.root / "kubeconfig", environ={}))) as client:
-            await remove_from_node(traces, ApiPatcher(client, "gone"), told.append)
+            await remove_from_node(traces, ApiPatcher(client, "gone"), reported.append)
         assert not cdi.path.exists()
-        assert told[-1] == "node gone is not in the cluster any more: nothing to remove from it"
+        assert reported[-1] == "node gone is not in the cluster any more: nothing to remove from it"
 
 
 async def test_the_removal_does_the_local_part_when_the_api_server_is_away() -> None:

@@ -60,7 +60,7 @@ async def test_a_start_without_the_api_server_is_bounded_and_pods_that_come_late
         assert (rig.visible("b", "c0"), rig.visible("b", "c1")) == ("1", "1")
 
 
-async def test_a_running_pod_whose_record_was_broken_and_mended_is_taken_for_no_other() -> None:
+async def test_a_running_pod_whose_record_was_broken_and_repaired_is_taken_for_no_other() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
@@ -98,7 +98,7 @@ async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_noth
             assert "'zzz' is not a whole number" in rig.events("RecordRepaired")[0]
 
 
-async def test_a_record_spoilt_while_the_plugin_was_away_is_put_right_by_the_next() -> None:
+async def test_a_record_corrupt_while_the_plugin_was_away_is_put_right_by_the_next() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=1)
         await rig.until_recorded("a")

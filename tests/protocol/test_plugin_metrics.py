@@ -20,7 +20,7 @@ async def figures(rig: PluginRig) -> Figures:
     return parse_figures((await rig.get("/metrics"))[1])
 
 
-async def test_every_pod_is_changed_with_its_bytes_of_each_card_until_it_ends() -> None:
+async def test_every_pod_is_reported_with_its_bytes_of_each_card_until_it_ends() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         rig.bind("b", 2, 1, card=1)
@@ -35,7 +35,7 @@ async def test_every_pod_is_changed_with_its_bytes_of_each_card_until_it_ends() 
         assert (await figures(rig)).sum(name) == 4 * GIB
 
 
-async def test_a_cards_memory_and_what_is_kept_back_of_it_are_told_in_bytes() -> None:
+async def test_a_cards_memory_and_what_is_kept_back_of_it_are_reported_in_bytes() -> None:
     async with PluginRig(cards=(16,), plugin_first=False, plugin={"reserve": Reserve(bytes=GIB)}) as rig:
         await rig.start_plugin()
         await rig.until_units(15)
@@ -58,7 +58,7 @@ async def _told(rig: PluginRig, wanted: Callable[[Figures], bool]) -> Figures:
     return found
 
 
-async def test_what_pods_use_is_changed_by_pod_and_card_beside_what_belongs_to_nobody(tmp_path: Path) -> None:
+async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_no_one(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root, "mode": Mode.BOTH}) as rig:
         rig.bind("a", 4, card=0)
@@ -104,7 +104,7 @@ async def test_a_pod_that_uses_a_card_that_it_does_not_hold_was_granted_nothing_
         assert f'{granted}{{card="1"' in (await rig.get("/metrics"))[1]
 
 
-async def test_without_the_hosts_process_ids_nothing_is_changed_and_the_status_says_why(tmp_path: Path) -> None:
+async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_says_why(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc", namespace="pid:[4026532000]")
     async with PluginRig(cards=(16,), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
         _used(rig, {0: {11: GIB}})
@@ -120,7 +120,7 @@ async def test_without_the_hosts_process_ids_nothing_is_changed_and_the_status_s
         assert "\nUse per pod is not known: process ids are" in render_status(describe_node(rig.app.observed))
 
 
-async def test_without_the_flag_nothing_is_changed_of_what_pods_use() -> None:
+async def test_without_the_flag_nothing_is_reported_of_what_pods_use() -> None:
     async with PluginRig(cards=(16,)) as rig:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")

@@ -108,7 +108,7 @@ async def _identity(rig: PluginRig) -> int:
     return (rig.root / "device-plugins" / "enflamegcushare.sock").stat().st_ino
 
 
-async def test_what_was_to_be_told_before_a_stop_is_changed() -> None:
+async def test_what_was_to_be_reported_before_a_stop_is_reported() -> None:
     async with PluginRig(cards=(16,) * 4) as rig:
         names = [f"p{index}" for index in range(4)]
         for index, name in enumerate(names):
@@ -163,7 +163,7 @@ async def test_another_unit_that_is_found_out_late_takes_no_new_pod_and_harms_no
         await rig.until_units(320)
         await rig.until(
             lambda: '"unit":"0.1"' in rig.node()["metadata"]["annotations"]["gcushare.io/enflame-inventory"],
-            "the new unit is published once nobody holds the old one",
+            "the new unit is published once no one holds the old one",
         )
 
 

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from gcushare.core.errors import Refused, RetryableError
 from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler, read_head
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.groups import ServeSettings
@@ -86,7 +87,7 @@ async def serving(
 
 def ordinary(handler: ExpressHandler):  # type: ignore[no-untyped-def]  # aiohttp's type of handlers is not public
     async def handle(request: web.Request) -> web.Response:
-        answer: bytes | Awaitable[bytes] = handler(await request.read())
+        answer: bytes | Awaitable[bytes] = handler(body_of(request))
         body = answer if isinstance(answer, bytes) else await answer
         return web.Response(body=body, content_type="application/json")
 

@@ -157,7 +157,7 @@ def test_a_root_task_that_ends_too_early_ends_the_program(caplog: pytest.LogCapt
         return 0
 
     assert run(main, signals=()) == 1
-    assert "'watch pods' ended although nobody asked it to" in caplog.text
+    assert "'watch pods' ended although the program was not asked to stop" in caplog.text
 
 
 def test_draining_tasks_finish_before_the_others_are_cancelled() -> None:

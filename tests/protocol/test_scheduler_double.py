@@ -192,7 +192,7 @@ async def test_one_feasible_node_is_not_scored_and_several_are() -> None:
 
 
 async def test_the_weight_multiplies_the_extenders_scores() -> None:
-    # Beside plain scores of about 200 that prefer the empty node by some 10, a tenth of 100 decides.
+    # NodeContext plain scores of about 200 that prefer the empty node by some 10, a tenth of 100 decides.
     async with SchedulerRig(weight=5) as rig:
         await rig.add_node("full")
         await rig.wait_bound(await rig.add_pod("filler"))

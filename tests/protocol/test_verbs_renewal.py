@@ -17,6 +17,7 @@ from aiohttp import web
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
+from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
@@ -66,7 +67,7 @@ async def serving(client: KubeClient, keeper: CertificateKeeper) -> AsyncIterato
     files = keeper.files
 
     async def answer(request: web.Request) -> web.Response:
-        return web.json_response({"size": len(await request.read())})
+        return web.json_response({"size": len(body_of(request))})
 
     app = web.Application()
     app.add_routes([web.post("/filter", answer)])

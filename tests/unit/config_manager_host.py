@@ -19,13 +19,14 @@ from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
 from gcushare.config_manager.host.probe import Running, Sighting
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
-from gcushare.config_manager.manager import Manager, Place
+from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import WaitLimits
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
+from gcushare.config_manager.settings import PlaceSettings
 from gcushare.core.errors import GcushareError
 from gcushare.kube.clock import Clock
-from gcushare.vendors.enflame import ENFLAME
+from gcushare.vendors import ENFLAME
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CORPUS = tuple(sorted(path.name for path in MANIFESTS.iterdir()))
@@ -308,9 +309,9 @@ class Host:
             limits=WaitLimits(),
         )
         place = (
-            Place(directory=self.directory, unit=self.target)
+            PlaceSettings(files_dir=self.directory, unit=self.target)
             if is_unit
-            else Place(directory=self.directory, manifest=self.manifest)
+            else PlaceSettings(files_dir=self.directory, manifest=self.manifest)
         )
         return Manager(place=place, executor=executor, find_version=no_version, restart=self.restart)
 

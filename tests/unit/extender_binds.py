@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
@@ -50,7 +51,7 @@ class Rig:
         )
 
     async def bind(self, name: str = "a", node: str = "node-1", uid: str | None = None) -> None:
-        await self.service.bind(BindArguments(name, "default", uid or f"uid-{name}", node))
+        await self.service.bind(BindArguments(PodRef(uid or f"uid-{name}", "default", name), node))
 
     def used(self, node: str = "node-1") -> list[int]:
         return [card.used for card in self.state.ledger.nodes[node].cards.values()]

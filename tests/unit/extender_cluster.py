@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.kube.patches import PodIdentity
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import VENDORS
 from gcushare.wire.objects import Pod
@@ -45,11 +45,11 @@ class Cluster:
             self.put(pod)
         self.mishaps: deque[Mishap] = deque()
         self.read_mishaps: deque[Mishap] = deque()
-        self.bindings: list[tuple[PodIdentity, str]] = []
+        self.bindings: list[tuple[PodRef, str]] = []
         self.noted: list[str] = []
         """The pods that note_room was called for."""
         self.reads = 0
-        self.late: list[tuple[PodIdentity, str, Mapping[str, str], str]] = []
+        self.late: list[tuple[PodRef, str, Mapping[str, str], str]] = []
         """Bindings that were lost to their sender and may still arrive."""
         self.bindings_travel: asyncio.Event | None = None
         """Set aside until this is set: Bindings, as when whoever sends them stands still."""
@@ -58,7 +58,7 @@ class Cluster:
 
     async def bind_pod(
         self,
-        pod: PodIdentity,
+        pod: PodRef,
         node: str,
         annotations: Mapping[str, str],
         *,
@@ -95,7 +95,7 @@ class Cluster:
         await asyncio.sleep(timeout_s or 0.0)
         raise UnknownOutcomeError("no answer in time; it may have taken effect")
 
-    def accept(self, identity: PodIdentity, node: str, annotations: Mapping[str, str], version: str) -> None:
+    def accept(self, identity: PodRef, node: str, annotations: Mapping[str, str], version: str) -> None:
         """Bind, or refuse as the API server does."""
         pod = self.pods.get((identity.namespace, identity.name))
         if pod is None:
@@ -106,7 +106,7 @@ class Cluster:
             raise ConflictError(f"pod {identity.name} is not at version {version} any more")
         self.put(self._bound(pod, node, annotations))
 
-    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
         """Note on a pod as the API server does; ``noted`` keeps the order."""
         found = self.pods.get((pod.namespace, pod.name))
         if found is None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from gcushare.kube.patches import PodIdentity
+from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.scheduler_extender.waking.waker import RoomWaker
@@ -26,7 +26,7 @@ class Written:
         self.moments: list[str] = []
         self.error: Exception | None = None
 
-    async def note_room(self, pod: PodIdentity, moment: str, *, timeout_s: float) -> None:
+    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
         assert timeout_s > 0
         if self.error is not None:
             raise self.error
@@ -76,7 +76,7 @@ class Bench:
         pod = a_pod(name, units, **options)
         if f"uid-{name}" not in self.state.waiting:
             self.state.see_pod(pod)
-        known = self.state.find_asking(f"uid-{name}") or read_scheduling_request(pod, ENFLAME, self.state.policies)
+        known = self.state.find_request(f"uid-{name}") or read_scheduling_request(pod, ENFLAME, self.state.policies)
         body = filter_body(pod_document(name, units, **options), among or self.names)
         return self.filters.filter(FilterDecoder().decode(body), known).result
 

@@ -18,14 +18,15 @@ from gcushare.cli.doctor.schedulers import parse_extenders
 from gcushare.cli.support_bundle.answers import INSPECT as PLAIN_INSPECT
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.cutting import LOG_LINE
-from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY
+from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.top.memory_use import parse_metrics
-from gcushare.cluster.extender_document import INSPECT, decode_document
+from gcushare.cluster.extender import INSPECT, decode_document
 from gcushare.config_manager.host.record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
 from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_DOOR, read_checkpoint, read_registered
+from gcushare.device_plugin.mps.state import MPS_STATE
 from gcushare.kube.client import PAGE, object_door
 from gcushare.kube.connection.credentials import CLAIMS, token_expiry
 from gcushare.kube.connection.exec_plugin import CREDENTIAL
@@ -37,9 +38,11 @@ from gcushare.runtime.settings.file import parse_settings_file
 from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import INVENTORY, decode_inventory
+from gcushare.wire.annotations.over_use import OVER_USE_NOTE, decode_over_use
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.certificates import first_end
 from gcushare.wire.control_groups import find_pod_uid
+from gcushare.wire.demands import POD_DEMAND
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.node_status import NODE_STATUS
@@ -50,7 +53,7 @@ from gcushare.wire.extender_api import (
     decode_node_items,
     decode_preempt_arguments,
 )
-from gcushare.wire.foreign import JsonDoor
+from gcushare.wire.foreign import BoundedJsonDecoder
 from gcushare.wire.foreign_yaml import load_yaml
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
 from gcushare.wire.kubelet.pod_resources import decode_holdings
@@ -190,17 +193,17 @@ def _checkpoint(body: bytes) -> object:
         path = Path(folder) / "kubelet_internal_checkpoint"
         path.write_bytes(body)
         record = read_checkpoint(path, "r", "r-whole")
-        return record.holders, record.held_ids(0), record.whole_cards, read_registered(path, "r")
+        return record.pods, record.held_ids(0), record.whole_cards, read_registered(path, "r")
 
 
 def _holdings(body: bytes) -> object:
-    from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+    from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 
-    record = KubeletRecord("podresources")
+    record = KubeletAllocations("podresources")
     for found in decode_holdings(body, "r", "r-whole"):
         record.add(found.pod, found.container, found.ids)
         record.add_whole(found.pod, found.container, found.whole_ids)
-    return record.held_ids(0), record.holdings, record.foreign
+    return record.held_ids(0), record.memory, record.foreign
 
 
 def _pod_resources(*ids: str) -> bytes:
@@ -232,7 +235,7 @@ def _filtered(body: bytes) -> object:
 
 
 def _preempt(body: bytes) -> object:
-    found = {name: each.read() for name, each in decode_preempt_arguments(body, 100).proposals().items()}
+    found = {name: each.read() for name, each in decode_preempt_arguments(body, 100).proposals.items()}
     return msgspec.json.encode({name: each.violations for name, each in found.items()})
 
 
@@ -241,14 +244,21 @@ def _manifest(text: str) -> object:
 
 
 def _settings(text: str) -> object:
-    return parse_settings_file("f", text, ("vendor", "log-level"))
+    problems: list[str] = []
+    found = parse_settings_file("f", text, ("vendor", "log-level"), problems)
+    if problems:
+        raise ConfigError(*problems)
+    return found
 
 
-JSON_DOORS: dict[JsonDoor[Any], bytes] = {
+AN_OVER_USE = {"since": "2026-11-22T03:00:00Z", "cards": {"0": {"used": 2, "granted": 1, "peak": 3}}}
+
+JSON_DOORS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
     NODE_STATUS: encoded(A_STATUS),
     NODE: encoded(A_NODE),
     POD: encoded(A_POD),
+    POD_DEMAND: encoded(A_POD),
     HEAD: encoded(A_NODE),
     STATUS: encoded({"code": 409, "reason": "Conflict", "details": {"retryAfterSeconds": 1}}),
     EVENT: encoded({"type": "ADDED", "object": A_POD}),
@@ -264,6 +274,9 @@ JSON_DOORS: dict[JsonDoor[Any], bytes] = {
     NODE_REPORT: b'{"state": "applied", "reason": "", "calls": "mutual-tls"}',
     LOG_LINE: b'{"time": "t", "level": "INFO", "message": "started"}',
     PLAIN_INVENTORY: encoded(CARDS),
+    PLAIN_OVER_USE: encoded(AN_OVER_USE),
+    OVER_USE_NOTE: encoded(AN_OVER_USE),
+    MPS_STATE: encoded({"instance": "0a1b", "problem": "x"}),
     PLAIN_INSPECT: encoded(A_DOCUMENT),
     OBJECT: encoded(A_POD),
     SEEN_POD: encoded(A_POD),
@@ -273,9 +286,10 @@ JSON_DOORS: dict[JsonDoor[Any], bytes] = {
     object_door(TokenReview): b'{"status": {"authenticated": true, "user": {"username": "a", "groups": ["g"]}}}',
     object_door(AccessReview): b'{"status": {"allowed": true}}',
 }
-"""Every ``JsonDoor`` of the programs, with a document that it reads."""
+"""Every ``BoundedJsonDecoder`` of the programs, with a document that it reads."""
 
 DOORS: dict[str, Door] = {
+    "over-use annotation": Door(_surrogates(decode_over_use), (encoded(AN_OVER_USE),)),
     "inventory annotation": Door(_surrogates(decode_inventory), (encoded(CARDS),)),
     "node of the watch": Door(_node_whole, (encoded(A_NODE),)),
     "pod of the watch": Door(_pod_whole, (encoded(A_POD),)),

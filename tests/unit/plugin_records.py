@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
@@ -27,23 +28,26 @@ class World:
     """The kubelet's record, the API server and the clock, as a test sets them; ``failures`` are by the pod's name."""
 
     now_s: float = 100.0
-    record: KubeletRecord | None = field(default_factory=lambda: KubeletRecord("podresources"))
-    checkpoint: KubeletRecord | None = None
+    record: KubeletAllocations | None = field(default_factory=lambda: KubeletAllocations("podresources"))
+    checkpoint: KubeletAllocations | None = None
+    read: KubeletAllocations = field(default_factory=KubeletAllocations)
+    """The answer that was given last, as the reconciler has completed it."""
     failures: dict[str, GcushareError] = field(default_factory=dict)
     stuck: dict[str, asyncio.Event] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     patched: list[tuple[str, str]] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
-    async def fetch(self) -> KubeletRecord:
+    async def fetch(self) -> KubeletAllocations:
         if self.record is None:
             raise RetryableError("neither podresources nor a checkpoint")
-        return self.record
+        self.read = copy.deepcopy(self.record)
+        return self.read
 
-    async def fetch_checkpoint(self) -> KubeletRecord:
+    async def fetch_checkpoint(self) -> KubeletAllocations:
         if self.checkpoint is None:
             raise DeviceError("no checkpoint")
-        return self.checkpoint
+        return copy.deepcopy(self.checkpoint)
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         self.asked.append(pod.name)
@@ -56,13 +60,13 @@ class World:
     def hold(self, name: str, card: int, units: int = 4) -> None:
         """Have the kubelet's record show that a pod holds units of a card."""
         assert self.record is not None
-        self.record.holdings[f"d/{name}"] = {"c0": {card: units}}
+        self.record.memory[f"d/{name}"] = {"c0": {card: units}}
 
 
 def reconciler_of(world: World, store: PodStore) -> AllocationReconciler:
     reconciler = AllocationReconciler(store, world, world, clock=lambda: world.now_s, wall_clock_ns=lambda: 7)
-    reconciler.on_read = lambda record: world.told.append(record.source)
-    reconciler.writer.on_written = lambda write: world.told.append(write.pod.name)
+    reconciler.on_read = lambda record: world.reported.append(record.source)
+    reconciler.writer.on_written = lambda write: world.reported.append(write.pod.name)
     reconciler.writer.set_inventory(CARDS)
     return reconciler
 

@@ -50,6 +50,25 @@ def test_every_module_of_a_journey_exists(document: Path) -> None:
         assert any(each == name or each.endswith(f"/{name}") for each in everything), f"no module {name}"
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=["en", "zh"])
+def test_a_journey_passes_few_modules(document: Path) -> None:
+    """A request, a sick card, and inspect; both languages name the same modules."""
+    first = DOCUMENTS[0].read_text()
+    assert journeys(document.read_text()) == journeys(first)
+    request, *others = journeys(first)
+    assert len(request) <= 25
+    assert len(request[: request.index("device_plugin/kubernetes")]) <= 15, "the extender's side"
+    assert [len(each) <= most for each, most in zip(others, (14, 18), strict=True)] == [True, True]
+
+
+def journeys(text: str) -> list[list[str]]:
+    """The modules that each of the three paragraphs names, in its order."""
+    start = text.index("`scheduler_extender/http/routes`")
+    paragraphs = text[start:].split("\n## ")[0].split("\n\n")
+    found = [list(dict.fromkeys(re.findall(r"`([a-z_]+(?:/[a-z_]+)+)`", each))) for each in paragraphs]
+    return [each for each in found if each]
+
+
 @pytest.mark.parametrize("package", list(packages(HOUSE)), ids=lambda each: str(each.relative_to(HOUSE)))
 def test_no_folder_holds_more_modules_than_a_reader_can_see(package: Path) -> None:
     modules = [each.name for each in package.glob("*.py") if each.name != "__init__.py" and "_pb2" not in each.name]

@@ -54,7 +54,7 @@ def test_every_result_survives_the_way(value: object) -> None:
     assert decode_answer(body_of(encode_result(value)), type(value)) == value
 
 
-def test_a_number_that_is_none_arrives_as_not_told() -> None:
+def test_a_number_that_is_none_arrives_as_not_reported() -> None:
     sent = CardUse(temperature_celsius=math.nan)
     assert decode_answer(body_of(encode_result(sent)), CardUse).temperature_celsius is None
 

@@ -78,7 +78,7 @@ async def test_every_pair_is_asked_once_also_one_that_is_not_answered() -> None:
     assert len(source.asked) == 6
 
 
-async def test_a_card_that_is_replaced_is_asked_about_anew() -> None:
+async def test_a_card_that_is_replaced_is_asked_about_again() -> None:
     source = Wired(_0_1=LinkLevel.FABRIC)
     table = LinkTable(source)
     await groups_of(source, table)

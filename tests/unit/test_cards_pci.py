@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.pci import PciBus, parse_pci_address, pci_address
-from gcushare.cards.ports import LinkLevel
+from gcushare.cards.ports import HealthReading, LinkLevel
 
 FIRST, SECOND = "0000:3d:00.0", "0000:3e:00.0"
+
+LOST = "the card fell off the bus: PCI device {} is gone"
 
 
 def bus_of(folder: Path, **cards: tuple[str, int]) -> PciBus:
@@ -42,15 +44,16 @@ def test_an_address_is_written_from_its_parts() -> None:
     assert pci_address(0, 0x3D, 0, 0) == FIRST
 
 
-def test_a_card_on_the_bus_is_changed_from_one_that_fell_off(tmp_path: Path) -> None:
+def test_only_a_card_that_fell_off_the_bus_is_lost(tmp_path: Path) -> None:
     bus = bus_of(tmp_path, **{FIRST: ("pci0000:3a/0000:3a:00.0", 0)})
-    assert bus.has_card(FIRST) is True
-    assert bus.has_card(SECOND) is False
+    assert bus.find_lost(FIRST) is None
+    lost = bus.find_lost(SECOND)
+    assert lost == HealthReading(healthy=False, reason=LOST.format(SECOND), conclusive=True, lost=True)
 
 
 @pytest.mark.parametrize("address", [FIRST, ""])
 def test_a_machine_that_shows_no_bus_condemns_no_card(tmp_path: Path, address: str) -> None:
-    assert PciBus(tmp_path / "missing").has_card(address) is None
+    assert PciBus(tmp_path / "missing").find_lost(address) is None
 
 
 def test_the_numa_node_is_none_where_the_firmware_does_not_say(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_the_numa_node_is_none_where_the_firmware_does_not_say(tmp_path: Path) -
         ),
         pytest.param(("pci0000:3a/0000:3a:00.0", 1), ("pci0000:5a/0000:5a:00.0", 1), LinkLevel.NUMA, id="one node"),
         pytest.param(("pci0000:3a/0000:3a:00.0", 0), ("pci0000:5a/0000:5a:00.0", 1), LinkLevel.SYSTEM, id="two nodes"),
-        pytest.param(("pci0000:3a/0000:3a:00.0", -1), ("pci0000:5a/0000:5a:00.0", 1), None, id="nobody tells"),
+        pytest.param(("pci0000:3a/0000:3a:00.0", -1), ("pci0000:5a/0000:5a:00.0", 1), None, id="no one reports"),
     ],
 )
 def test_two_cards_are_as_near_as_the_bridges_they_share(

@@ -56,7 +56,7 @@ def test_a_sick_card_leaves_the_others_untouched() -> None:
     assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
 
 
-def test_a_recovered_card_is_changed_once() -> None:
+def test_a_recovered_card_is_reported_once() -> None:
     roster = roster_of(FIRST)
     roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
     changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 25.0, 41.0, 46.0)]

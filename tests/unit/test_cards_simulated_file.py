@@ -142,7 +142,7 @@ def test_a_wrong_file_is_refused_with_file_key_and_value(text: str, problem: str
     assert problem in str(caught.value)
 
 
-def test_every_problem_is_changed_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_simulated_cards("cards: [{memory: x, health: ok}, {memory: 1, numa: a}]", "f")
     assert len(caught.value.problems) == 3

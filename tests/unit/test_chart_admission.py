@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, ROOM_FOUND
+from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, OVER_USE, ROOM_FOUND
 from gcushare.wire.annotations.record import record_keys
 from tests.charts import (
     EXTENDER_CHART,
@@ -45,7 +45,7 @@ def variable(found: Object, name: str) -> str:
 @pytest.mark.parametrize("name", BY_VENDOR)
 def test_the_reserved_keys_of_pods_are_those_of_the_vendors_in_use(name: str) -> None:
     vendors = BY_VENDOR[name]
-    wanted = {key for vendor in vendors for key in record_keys(vendor)} | {CARD_UUID, CORRECTED}
+    wanted = {key for vendor in vendors for key in record_keys(vendor)} | {CARD_UUID, CORRECTED, OVER_USE}
     assert quoted(variable(policy("pod-records", f"vendor={name}"), "changed")) == wanted
     assert quoted(variable(policy("bindings", f"vendor={name}"), "recorded")) == wanted
     assert quoted(variable(policy("plugin-pods", f"vendor={name}"), "own")) == wanted

@@ -85,12 +85,21 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
             (
                 "cards.reserve=5%",
                 "podUse=true",
+                "overUse.action=evict",
+                "overUse.dryRun=true",
+                "overUse.exempt={kube-system,team-a/train-*}",
                 "logs.hostPath=",
                 "cleanup.removeNodeLabel=true",
                 "cleanup.waitForKubelet=6m",
             ),
             2,
             id="plugin-options",
+        ),
+        pytest.param(
+            PLUGIN_CHART,
+            ("vendor=both", "memoryUnit=auto", "memoryLimit=mps", "mps.fallback=unlimited"),
+            4,
+            id="mps",
         ),
         pytest.param(EXTENDER_CHART, (), 3, id="extender"),
         pytest.param(EXTENDER_CHART, ("vendor=both", "tls.mode=own", "logs.hostPath="), 3, id="tls"),
@@ -127,8 +136,8 @@ def test_the_plugins_values_arrive() -> None:
     enflame, aliyun = settings_of(gcu), settings_of(gpu)
     assert (enflame.cards.vendor.name, enflame.cards.memory_unit) == ("enflame", "1")
     assert (aliyun.cards.vendor.name, aliyun.cards.memory_unit) == ("aliyun", "GiB")
-    assert enflame.cards.efml_library == Path("/usr/lib/libefml.so")
-    assert aliyun.cards.nvml_library is None
+    assert enflame.cards.card_library == ("efml=/usr/lib/libefml.so",)
+    assert aliyun.cards.card_library == ()
     assert enflame.cards.reserve.percent == 5
     assert enflame.serve.listen_port == 40000
 
@@ -346,3 +355,15 @@ def test_nothing_is_put_back_where_nothing_was_changed(mode: str) -> None:
     objects = rendered(EXTENDER_CHART, f"scheduler.mode={mode}")
     assert not [each for each in objects if is_hook(each, "pre-delete")]
     assert of_kind(objects, "DaemonSet") == []
+
+
+@needs_helm
+@pytest.mark.parametrize("vendor", ["enflame", "aliyun"])
+def test_the_plugins_pods_are_guaranteed(vendor: str) -> None:
+    """As upstream's: every container's requests are its limits, of CPU and memory."""
+    (daemonset,) = (each for each in rendered(PLUGIN_CHART, f"vendor={vendor}") if each["kind"] == "DaemonSet")
+    spec = daemonset["spec"]["template"]["spec"]
+    for container in (*spec["containers"], *spec.get("initContainers", ())):
+        resources = container["resources"]
+        assert resources["requests"] == resources["limits"]
+        assert resources["limits"].keys() == {"cpu", "memory"}

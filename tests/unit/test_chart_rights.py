@@ -60,6 +60,37 @@ def test_the_table_of_rights_is_what_the_charts_grant() -> None:
     assert both == documented()
 
 
+EVICTIONS = ("ClusterRole gcushare-device-plugin", "", "pods/eviction", frozenset({"create"}), frozenset[str]())
+
+
+@pytest.mark.parametrize(
+    ("values", "is_given"),
+    [
+        pytest.param(("podUse=true",), False, id="reported"),
+        pytest.param(("podUse=true", "overUse.action=evict"), True, id="evicted"),
+        pytest.param(("podUse=true", "overUse.action=evict", "overUse.dryRun=true"), False, id="rehearsed"),
+    ],
+)
+def test_the_right_to_evict_is_given_only_where_an_admin_turned_evictions_on(
+    values: tuple[str, ...], is_given: bool
+) -> None:
+    before, now = {*granted(rendered(PLUGIN_CHART))}, {*granted(rendered(PLUGIN_CHART, *values))}
+    assert now - before == ({EVICTIONS} if is_given else set())
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        pytest.param(("overUse.action=evict",), "needs podUse=true", id="evictions without figures"),
+        pytest.param(("podUse=true", "overUse.dryRun=true"), "set that too", id="a rehearsal of nothing"),
+        pytest.param(("memoryLimit=mps",), "NVIDIA", id="a limit for no card"),
+    ],
+)
+def test_values_that_cannot_work_together_are_refused(values: tuple[str, ...], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        rendered(PLUGIN_CHART, *values)
+
+
 def test_no_rule_has_a_wildcard_or_reaches_what_is_secret_but_the_extenders_own_certificates() -> None:
     for name, group, resource, verbs, names in documented():
         assert "*" not in f"{group}{resource}{''.join(verbs)}", name

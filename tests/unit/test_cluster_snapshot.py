@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gcushare.cli.inspect.summary import summarise
-from gcushare.cluster.extender_document import adopt_document, decode_document
+from gcushare.cluster.extender import adopt_document, decode_document
 from gcushare.cluster.reading import asking_words, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
@@ -51,7 +51,7 @@ def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_
     assert figures(snapshot)["node-1", 0] == (0, 16)
 
 
-def test_a_pod_whose_request_cannot_be_read_either_is_told_without_an_amount() -> None:
+def test_a_pod_whose_request_cannot_be_read_either_is_reported_without_an_amount() -> None:
     snapshot = seen()
     snapshot.see_pod(a_pod("broken", "many", node="node-1", phase="Running"))
     assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 0)]
@@ -61,7 +61,7 @@ def test_a_pod_whose_request_cannot_be_read_either_is_told_without_an_amount() -
 
 
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
-def test_a_pod_whose_cards_cannot_be_told_is_known_from_the_extenders_document_alone(vendor: Vendor) -> None:
+def test_a_pod_whose_cards_are_unknown_is_known_from_the_extenders_document_alone(vendor: Vendor) -> None:
     """For whoever may not read pods."""
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), None)
@@ -128,7 +128,7 @@ def test_what_is_no_document_is_refused(body: bytes) -> None:
         decode_document(body)
 
 
-def test_a_node_that_the_extender_does_not_show_is_left_out_and_told() -> None:
+def test_a_node_that_the_extender_does_not_show_is_left_out_and_reported() -> None:
     snapshot = seen()
     snapshot.see_node(a_node("new", 16))
     ledger = Ledger()

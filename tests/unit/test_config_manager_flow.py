@@ -416,11 +416,28 @@ async def test_another_systems_change_under_our_file_name_is_not_overwritten(tmp
     assert host.tree() == before
 
 
-async def test_a_configuration_that_the_version_cannot_read_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("running", "api_version", "accepted"),
+    [
+        (
+            "1.20.2",
+            "v1beta2",
+            "Policy v1 or {0}v1alpha2 or {0}v1beta1",
+        ),
+        ("1.28.4", "v1beta1", "{0}v1beta3 or {0}v1"),
+    ],
+)
+async def test_a_configuration_that_the_version_cannot_read_is_refused_with_those_it_reads(
+    tmp_path: Path, running: str, api_version: str, accepted: str
+) -> None:
     host = host_with(tmp_path, "existing-config-1.28.yaml")
-    host.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG.replace("k8s.io/v1", "k8s.io/v1beta1"))
-    with pytest.raises(ConfigError, match=r"v1\.28\.4 does not read KubeSchedulerConfiguration"):
+    host.put(MANIFEST, corpus_text("existing-config-1.28.yaml").replace(b":v1.28.4", f":v{running}".encode()))
+    words = "KubeSchedulerConfiguration kubescheduler.config.k8s.io/"
+    host.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG.replace("k8s.io/v1", f"k8s.io/{api_version}"))
+    with pytest.raises(ConfigError) as refused:
         await host.apply()
+    reason = f"kube-scheduler v{running} does not read {words}{api_version}"
+    assert str(refused.value) == f"/srv/scheduler/scheduler.yaml: {reason}: write it as {accepted.format(words)}"
 
 
 async def test_recovering_works_also_when_the_admins_configuration_is_gone(tmp_path: Path) -> None:

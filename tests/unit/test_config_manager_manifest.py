@@ -66,7 +66,7 @@ def test_taking_the_edit_out_again_restores_every_byte(name: str) -> None:
     assert edited.without_trace(OWN, was[-1] if was else None).text == manifest.text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     name=st.sampled_from(CORPUS),
     flag=st.sampled_from(["config", "policy-config-file"]),

@@ -14,8 +14,7 @@ from gcushare.config_manager.scheduler_config.document import calls_of, existing
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.vendors.aliyun import ALIYUN
-from gcushare.vendors.enflame import ENFLAME
+from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.contracts import Calls
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,11 @@ from gcushare.cli.cordon.write import ATTEMPTS, set_cordon
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit
+from gcushare.kube.patches import Patch
+from gcushare.kube.resources import Resource
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations.inventory import encode_inventory
-from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.objects import Node, ObjectMeta
 
 CORDONED = ENFLAME.cordon_annotation
 
@@ -108,25 +111,28 @@ class BusyNode:
         self.version = 1
         self._collisions = collisions
 
-    async def fetch_metadata(self, node: str) -> ObjectMeta:
-        if node != "n":
-            raise NotFoundError(f"{node} is not there")
-        return ObjectMeta(name="n", resource_version=str(self.version), annotations=dict(self.annotations))
+    async def get(self, resource: Resource[Any], name: str) -> Node:
+        if name != "n":
+            raise NotFoundError(f"{name} is not there")
+        version = str(self.version)
+        return Node(metadata=ObjectMeta(name="n", resource_version=version, annotations=dict(self.annotations)))
 
-    async def patch_annotations(self, seen: ObjectMeta, annotations: Mapping[str, str | None]) -> None:
+    async def patch(self, resource: Resource[Any], name: str, patch: Patch) -> None:
+        assert isinstance(patch.body, dict)
+        meta = patch.body["metadata"]
         if self._collisions:
             self._collisions -= 1
             self.version += 1
             self.annotations[CORDONED] = str(self._collisions % 2)
-        if seen.resource_version != str(self.version):
+        if meta["resourceVersion"] != str(self.version):
             raise ConflictError("written meanwhile")
-        self.annotations |= {key: value for key, value in annotations.items() if value is not None}
+        self.annotations |= {key: value for key, value in meta["annotations"].items() if value is not None}
 
 
-def test_a_collision_is_decided_anew_on_what_the_other_wrote() -> None:
+def test_a_collision_is_decided_again_on_what_the_other_wrote() -> None:
     node = BusyNode(collisions=3)
-    told = asyncio.run(set_cordon(cordon("2"), node))
-    assert told.startswith("card 2 (GCU-c) of node n cordoned")
+    said = asyncio.run(set_cordon(cordon("2"), node))
+    assert said.startswith("card 2 (GCU-c) of node n cordoned")
     assert node.annotations[CORDONED] == "0,2"
 
 

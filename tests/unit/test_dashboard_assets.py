@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from gcushare.core.explanations import Verdict
+from gcushare.core.explain.reasons import Verdict
 from gcushare.scheduler_extender.dashboard.assets import (
     CONTENT_SECURITY_POLICY,
     PAGE,
@@ -140,7 +140,7 @@ def test_every_word_that_the_page_uses_exists_and_the_other_way_round() -> None:
         literal | own | {key for key in known for head, tail in made if key.startswith(head) and key.endswith(tail)}
     )
     states = {"live", "connecting", "reconnecting", "syncing"}
-    kinds = {"waiting", "sick", "unready", "uncounted", "unreadable", "cordoned", "corrected"}
+    kinds = {"waiting", "sick", "unready", "uncounted", "unreadable", "cordoned", "corrected", "overuse"}
     assert {key for key in known - reached - states - kinds if not key.startswith("reason-")} == set()
 
 

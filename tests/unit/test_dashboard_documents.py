@@ -12,11 +12,11 @@ from gcushare.core.cards import Health
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.dashboard.documents import (
-    NO_NODE_NOTE,
-    NO_POD_NOTE,
-    Beside,
-    NodeNote,
-    PodNote,
+    NO_NODE_METADATA,
+    NO_POD_METADATA,
+    NodeContext,
+    NodeMetadata,
+    PodMetadata,
     node_document,
     waiting_document,
 )
@@ -24,10 +24,10 @@ from gcushare.vendors import ENFLAME
 from tests.builders import GIB_UNIT, card, cards, held
 from tests.extender_objects import a_node, a_pod, state_of
 
-ALONE = Beside(NO_NODE_NOTE, "", {}, {}, frozenset())
+ALONE = NodeContext(NO_NODE_METADATA, "", {}, {}, frozenset())
 
 
-def written(node: NodeState, beside: Beside = ALONE) -> Any:
+def written(node: NodeState, beside: NodeContext = ALONE) -> Any:
     return msgspec.json.decode(msgspec.json.encode(node_document(ENFLAME, node, beside)))
 
 
@@ -122,10 +122,10 @@ def test_what_is_known_beside_the_ledger_is_added() -> None:
     ledger = Ledger()
     ledger.set_node("n", cards(16), GIB_UNIT)
     ledger.apply(held("a", "n", (0, 4)))
-    beside = Beside(
-        NodeNote(labels={"zone": "a"}, unready=True, address="10.0.0.1"),
+    beside = NodeContext(
+        NodeMetadata(labels={"zone": "a"}, unready=True, address="10.0.0.1"),
         "the inventory cannot be read",
-        {"uid-a": PodNote(labels={"app": "x"}, corrected="1->0", owner="Job j", ending=True)},
+        {"uid-a": PodMetadata(labels={"app": "x"}, corrected="1->0", owner="Job j", ending=True)},
         {"uid-a": "damaged"},
         frozenset({"uid-a"}),
     )
@@ -153,7 +153,7 @@ def test_a_waiting_pod_says_what_it_asks_for() -> None:
     state = state_of()
     state.see_pod(a_pod("p", 12))
 
-    document = waiting_document(ENFLAME, state.waiting["uid-p"], PodNote(scheduler="0/1 nodes are available"))
+    document = waiting_document(ENFLAME, state.waiting["uid-p"], PodMetadata(scheduler="0/1 nodes are available"))
     assert msgspec.to_builtins(document) == {
         "vendor": "enflame",
         "uid": "uid-p",
@@ -169,6 +169,6 @@ def test_a_waiting_pod_that_nobody_can_serve_says_why() -> None:
     state = state_of()
     state.see_pod(a_pod("p", "1.5"))
 
-    document = waiting_document(ENFLAME, state.waiting["uid-p"], NO_POD_NOTE)
+    document = waiting_document(ENFLAME, state.waiting["uid-p"], NO_POD_METADATA)
     assert "1.5" in document.problem
     assert document.units == 0

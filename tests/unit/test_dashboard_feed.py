@@ -14,6 +14,7 @@ from gcushare.scheduler_extender.dashboard.feed import SLICE_BYTES, Feed, Mark, 
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod
@@ -28,7 +29,7 @@ class Watched:
     def __init__(self, *states: VendorState) -> None:
         self.states = states or (state_of(),)
         self.feed = Feed(self.states)
-        observers: list[VendorState | MetadataCache] = [*self.states, self.feed.notes]
+        observers: list[VendorState | MetadataCache] = [*self.states, self.feed.metadata]
         self.nodes = NodeHandler(observers)
         self.pods = PodHandler(observers)
 
@@ -162,9 +163,9 @@ def test_a_confirmed_reservation_is_told_although_no_figure_changes() -> None:
     watched = Watched()
     (state,) = watched.states
     watched.see(a_node("a", 16), a_pod("x", 4))
-    asking = state.waiting["uid-x"].asking
-    assert asking is not None
-    reserved = state.ledger.reserve(asking.pod, "a", asking.shape.request, asking.card_policy)
+    asking = state.waiting["uid-x"]
+    assert isinstance(asking, SchedulingRequest)
+    reserved = state.ledger.reserve(asking.pod, "a", asking.cards, asking.card_rank)
     state.ledger.stamp("uid-x", 1)
     mark = watched.feed.mark
     assert reserved.node == "a"
@@ -226,7 +227,7 @@ def test_a_node_without_cards_leaves_no_trace() -> None:
     bare = {"metadata": {"name": "cpu", "uid": "u", "labels": {"a": "b"}}, "status": {}}
     watched.see(msgspec.convert(bare, Node))
 
-    assert watched.feed.notes.nodes == {}
+    assert watched.feed.metadata.nodes == {}
     assert watched.feed.mark.position == 0
 
 
@@ -235,14 +236,14 @@ def test_labels_that_controllers_write_for_themselves_are_left_out() -> None:
     labels = {"app": "x", "pod-template-hash": "abc", "controller-uid": "u"}
     watched.see(a_node("a", 16), a_pod("x", 4, node="a", record=on_card(0, 4), labels=labels))
 
-    assert watched.feed.notes.pods["uid-x"].labels == {"app": "x"}
+    assert watched.feed.metadata.pods["uid-x"].labels == {"app": "x"}
 
 
 def test_pods_that_ask_for_nothing_leave_no_trace() -> None:
     watched = Watched()
     watched.see(a_pod("x", None, labels={"a": "b"}))
 
-    assert watched.feed.notes.pods == {}
+    assert watched.feed.metadata.pods == {}
 
 
 def test_many_changes_come_in_several_pieces_and_all_of_them() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.cli.defragment.movable import sort_pods
+from gcushare.cli.defragment.movable import find_movable
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
@@ -118,5 +118,5 @@ def test_only_pods_that_come_again_and_are_not_exempt_move(
         metadata=ObjectMeta(name="p", uid="p", annotations=annotations, owner_references=owners),
         spec=PodSpec(node_name="n", priority=priority, containers=(container,)),
     )
-    found = sort_pods([pod], ALIYUN, most_priority=10)
+    found = find_movable([pod], ALIYUN, most_priority=10)
     assert (set(found.movable), sum(found.kept.values())) == (({"p"}, 0) if is_movable else (set(), 1))

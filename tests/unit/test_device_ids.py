@@ -17,7 +17,7 @@ from gcushare.wire.kubelet.device_ids import (
     fits_kubelet,
     is_device_id,
 )
-from gcushare.wire.kubelet.device_lists import encode_device_list
+from gcushare.wire.kubelet.device_lists import encode_devices, must_be_brief
 
 UNITS = st.integers(0, MAX_CARDS - 1).flatmap(
     lambda index: st.tuples(st.just(index), st.integers(0, UNITS_PER_CARD[index] - 1))
@@ -35,7 +35,7 @@ def test_an_id_names_its_card_and_unit_and_nothing_else(named: tuple[int, int]) 
     assert is_device_id(device_id)
 
 
-def test_ids_are_fixed_for_ever() -> None:
+def test_ids_are_fixed_permanently() -> None:
     """They stand in kubelets' checkpoints: a change here orphans running pods."""
     named = [(0, 0), (0, 15), (1, 0), (7, 32_767), (15, 0)]
     assert [encode_device_id(*pair) for pair in named] == ["000", "00F", "L00", ",%t", "}00"]
@@ -46,14 +46,16 @@ def test_a_full_node_has_distinct_ids_in_one_message_the_kubelet_accepts(cards: 
     check_fits_kubelet(dict.fromkeys(range(cards), units))
     ids = [device_id for index in range(cards) for device_id in device_ids_of_card(index, units)]
     assert len(set(ids)) == cards * units <= MAX_UNITS_PER_NODE == 262_144
-    assert len(encode_device_list(ids, [])) == len(ids) * 16 <= KUBELET_MESSAGE_LIMIT_BYTES
+    assert len(encode_devices(ids, is_healthy=True)) == len(ids) * 16 <= KUBELET_MESSAGE_LIMIT_BYTES
 
 
 def test_a_sick_card_on_a_full_node_does_not_carry_the_message_over_the_limit() -> None:
     cards = [device_ids_of_card(index, 32_768) for index in range(8)]
     healthy = [device_id for ids in cards[1:] for device_id in ids]
-    assert len(encode_device_list(healthy, cards[0])) <= KUBELET_MESSAGE_LIMIT_BYTES
-    assert b"Unhealthy" in encode_device_list(healthy[:100], cards[0][:100])
+    assert must_be_brief(len(healthy), len(cards[0]))
+    sick = encode_devices(cards[0], is_healthy=False, is_brief=True)
+    assert len(encode_devices(healthy, is_healthy=True) + sick) <= KUBELET_MESSAGE_LIMIT_BYTES
+    assert not must_be_brief(100, 100)
 
 
 def test_ids_of_a_card_agree_with_single_ids_and_do_not_move_when_it_grows() -> None:

@@ -14,7 +14,7 @@ from gcushare.wire.kubelet.device_lists import (
     decode_allocate_request,
     decode_preferred_request,
     device_ids,
-    encode_device_list,
+    encode_devices,
     encode_preferred_response,
 )
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -34,7 +34,9 @@ def preferred(*containers: tuple[list[str], list[str], int]) -> bytes:
 
 @given(st.lists(OURS, max_size=40, unique=True), st.lists(OURS, max_size=40, unique=True))
 def test_a_device_list_reads_back_through_the_generated_message(healthy: list[str], unhealthy: list[str]) -> None:
-    message = pb.ListAndWatchResponse.FromString(encode_device_list(healthy, unhealthy))
+    message = pb.ListAndWatchResponse.FromString(
+        encode_devices(healthy, is_healthy=True) + encode_devices(unhealthy, is_healthy=False)
+    )
     assert [(device.ID, device.health) for device in message.devices] == [
         *((device_id, "Healthy") for device_id in healthy),
         *((device_id, "Unhealthy") for device_id in unhealthy),

@@ -11,11 +11,10 @@ import pytest
 
 from gcushare.cli.doctor.checks.registry import CHECKS, examine
 from gcushare.cli.doctor.checks.views import span, words_of
+from gcushare.cli.doctor.examination import patch_of
 from gcushare.cli.doctor.facts import Facts, lease_clock, parse_time
 from gcushare.cli.doctor.findings import (
-    RemoveAnnotation,
-    RemoveCapacity,
-    ReplaceAnnotation,
+    Fix,
     Severity,
     error,
     in_order,
@@ -23,11 +22,10 @@ from gcushare.cli.doctor.findings import (
     warning,
     worst,
 )
-from gcushare.cli.doctor.fix import patch_of
+from gcushare.cli.doctor.reader import parse_date
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.cluster.program_pods import SeenPod
-from gcushare.cluster.programs import Program, port_of, program_of, vendor_of_plugin
+from gcushare.cluster.programs import Program, SeenPod, port_of, program_of, vendor_of_plugin
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ALIYUN, ENFLAME
@@ -83,8 +81,8 @@ def test_programs_are_recognised_however_they_were_installed(pod: SeenPod, progr
 
 def test_a_plugins_vendor_and_port_come_from_its_pod() -> None:
     plugin = a_pod("i", ["gcushare-device-plugin"], "--vendor=aliyun", "--listen-port=40000")
-    assert (vendor_of_plugin(plugin), port_of(plugin, 1)) == (ALIYUN, 40000)
-    assert (vendor_of_plugin(a_pod()), port_of(a_pod(), 1)) == (ENFLAME, 1)
+    assert (vendor_of_plugin(plugin), port_of(plugin)) == (ALIYUN, 40000)
+    assert (vendor_of_plugin(a_pod()), port_of(a_pod())) == (ENFLAME, 32767)
 
 
 def test_a_schedulers_configuration_is_found_in_its_pod() -> None:
@@ -142,13 +140,19 @@ def test_a_lease_bounds_its_holders_clock(renewed_s: float, ahead_s: float, with
     assert (clock.ahead_s, clock.within_s) == (ahead_s, within_s)
 
 
-def test_a_lease_without_a_time_tells_nothing() -> None:
+def test_a_lease_without_a_time_reports_nothing() -> None:
     assert lease_clock(Lease(), NOW, 1) is None
     assert parse_time("yesterday") is None
     assert parse_time("2026-01-02T03:04:05") is None
 
 
-def test_findings_are_ordered_by_severity_kind_and_subject_and_told_once() -> None:
+@pytest.mark.parametrize("zone", ["GMT", "+0000", "-0000"])
+def test_a_date_header_is_read_whatever_its_zone_is_called(zone: str) -> None:
+    assert parse_date(f"Fri, 02 Jan 2026 03:04:05 {zone}") == NOW
+    assert parse_date("") is None
+
+
+def test_findings_are_ordered_by_severity_kind_and_subject_and_reported_once() -> None:
     found = [info("i", "s", "", ""), warning("b", "s", "", ""), error("z", "s", "", ""), warning("a", "t", "", "")]
     assert [each.id for each in in_order([*found, found[0]])] == ["z", "a", "b", "i"]
     assert worst(found) is Severity.ERROR
@@ -162,14 +166,14 @@ def test_every_check_is_silent_about_a_cluster_without_anything() -> None:
 
 def test_a_change_is_guarded_by_what_was_seen() -> None:
     path = "/metadata/annotations/gcushare.io~1enflame-inventory"
-    remove = patch_of(RemoveAnnotation("n", "gcushare.io/enflame-inventory", "old"))
+    remove = patch_of(Fix("n", "annotations", "gcushare.io/enflame-inventory", "old"))
     assert remove.body == [{"op": "test", "path": path, "value": "old"}, {"op": "remove", "path": path}]
-    replace = patch_of(ReplaceAnnotation("n", "a~b", "old", "new"))
+    replace = patch_of(Fix("n", "annotations", "a~b", "old", "new"))
     assert replace.body == [
         {"op": "test", "path": "/metadata/annotations/a~0b", "value": "old"},
         {"op": "replace", "path": "/metadata/annotations/a~0b", "value": "new"},
     ]
-    capacity = patch_of(RemoveCapacity("n", "enflame.com/gcu-count", "8"))
+    capacity = patch_of(Fix("n", "capacity", "enflame.com/gcu-count", "8"))
     assert capacity.body == [
         {"op": "test", "path": "/status/capacity/enflame.com~1gcu-count", "value": "8"},
         {"op": "remove", "path": "/status/capacity/enflame.com~1gcu-count"},

@@ -27,8 +27,9 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
 FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "reuse-values", "set"}
-FOREIGN_FLAGS |= {"trace", "vendor", "wait"}
-"""Flags of kubectl, helm, kube-scheduler and make's arguments that the documents show."""
+FOREIGN_FLAGS |= {"gpu-memory-utilization", "trace", "vendor", "wait"}
+FOREIGN_FLAGS |= {"network", "rm", "policy-config-file", "slice-count"}
+"""Flags of kubectl, helm, docker, kube-scheduler, vLLM, older programs and make's arguments that the documents show."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")
 OWN_KEY = re.compile(r"gcushare\.io/[a-z]+(?:-[a-z]+)*")
@@ -174,7 +175,7 @@ def test_every_annotation_of_ours_exists(document: Document) -> None:
 def test_the_reference_lists_every_annotation_that_the_programs_know() -> None:
     listed = {cell.strip("`") for row in guide("api-reference.md").rows("Annotations on pods") for cell in row}
     own = {keys.CARD_UUID, keys.CARD_MODE, keys.CORRECTED, keys.NODE_POLICY, keys.CARD_POLICY, keys.USE_CARDS}
-    own |= {keys.AVOID_CARDS, keys.CARDS, keys.WHOLE_CARD_POLICY}
+    own |= {keys.AVOID_CARDS, keys.CARDS, keys.WHOLE_CARD_POLICY, keys.OVER_USE, keys.COMPUTE_SHARE}
     records = {key for vendor in VENDORS for key in record_keys(vendor)}
     assert (own | records) - listed == set()
 
@@ -226,7 +227,10 @@ def test_the_events_are_those_that_the_programs_post() -> None:
     for path in SOURCES.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         posted |= set(
-            re.findall(r'(?:about_node|about_pod|_warn|_refuse)\(\s*(?:entry\.ref, |write\.pod,\s*)?"([A-Z]\w+)"', text)
+            re.findall(
+                r'(?:about_node|about_pod|_warn|_refuse)\(\s*(?:entry\.ref,\s*|write\.pod,\s*|pod,\s*)?"([A-Z]\w+)"',
+                text,
+            )
         )
         posted |= set(re.findall(r'REFUSED_REASON = "(\w+)"', text))
     assert len(posted) > 5
@@ -263,6 +267,28 @@ def test_the_table_of_units_is_what_the_kubelet_can_take() -> None:
             units = parse_memory_unit(name).units_in(size * GIB)
             fits = fits_kubelet(dict.fromkeys(range(count), units))
             assert cell == (f"{count * units:,}" if fits else "does not fit"), (cards, name)
+
+
+def missing_tests(text: str) -> Iterator[str]:
+    """Files, and tests in them, that a document names as `folder/test_file.py::test_name` and that do not exist."""
+    for file, name in re.findall(r"`(\w+/test_\w+\.py)(?:::(\w+))?`", text):
+        path = ROOT / "tests" / file
+        if not path.is_file() or (name and f"def {name}(" not in path.read_text()):
+            yield f"{file}::{name}"
+
+
+def test_every_test_that_shows_how_a_threat_is_stopped_exists() -> None:
+    text = (ROOT / "docs/security.md").read_text()
+
+    assert len(re.findall(r"`\w+/test_", text)) > 20
+    assert list(missing_tests(text)) == []
+
+
+def test_a_test_that_does_not_exist_is_found() -> None:
+    assert list(missing_tests("`unit/test_documents.py::test_nothing`, `unit/test_no_file.py`")) == [
+        "unit/test_documents.py::test_nothing",
+        "unit/test_no_file.py::",
+    ]
 
 
 def test_the_command_line_reference_is_in_step_with_the_programs() -> None:

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcushare.core.packing.expected_fill import Demand, ExpectedFill, Room, Spot, room_after, spots_of
+from gcushare.core.packing.expected_fill import (
+    LARGE_WEIGHT,
+    PARTS,
+    Demand,
+    ExpectedFill,
+    Room,
+    Spot,
+    room_after,
+    spots_of,
+)
 
 WHOLE = Demand(1, 0, True)
 
@@ -42,7 +51,7 @@ def test_free_room_that_no_typical_pod_can_use_is_worth_nothing() -> None:
 def test_idle_cards_are_worth_nothing_where_the_cpu_is_spent() -> None:
     fill = ExpectedFill({Demand(1, 0, True, 100): 1.0})
     assert fill.value(room(idle=4, cpu=99)) == 0
-    assert fill.value(room(idle=4, cpu=400)) == 4000 * len(fill.sequences)
+    assert fill.value(room(idle=4, cpu=400)) == 4000 * PARTS * len(fill.sequences)
 
 
 def test_a_small_share_goes_beside_the_large_one_and_not_where_two_halves_would_have_fitted() -> None:
@@ -57,10 +66,18 @@ def test_a_share_opens_no_idle_card_that_pods_would_take_whole() -> None:
     assert fill.best_spot(room(shared=(600,), idle=1), share(400))[1] == Spot(600, False)
 
 
+@pytest.mark.parametrize("rare", [Demand(8, 0, True), Demand(8, 300, False)], ids=["whole", "shares"])
+def test_one_card_is_taken_where_no_room_for_a_rare_request_of_many_cards_is_lost(rare: Demand) -> None:
+    fill = ExpectedFill({WHOLE: 1000.0, rare: 1.0})
+    assert not any(rare in sequence for sequence in fill.sequences)
+    assert fill.loss(room(idle=8), WHOLE) > fill.loss(room(idle=7), WHOLE)
+    assert fill.loss(room(idle=8, cpu=-1), WHOLE) == fill.loss(room(idle=7, cpu=-1), WHOLE)
+
+
 def test_cards_of_a_model_that_typical_pods_exclude_are_worth_nothing() -> None:
     fill = ExpectedFill({Demand(1, 0, True, models=("T4",)): 1.0})
     assert fill.value(Room(10, 10, (), (1000,), "G2")) == 0
-    assert fill.value(Room(10, 10, (), (1000,), "T4")) == 1000 * len(fill.sequences)
+    assert fill.value(Room(10, 10, (), (1000,), "T4")) == 1000 * PARTS * len(fill.sequences)
 
 
 def test_the_sequences_hold_each_demand_as_often_as_its_weight_says() -> None:
@@ -87,7 +104,8 @@ def test_without_typical_pods_there_is_nothing_to_expect() -> None:
 @given(rooms(), st.lists(DEMANDS, min_size=1, max_size=6))
 def test_a_value_is_never_more_than_what_is_free(found: Room, demands: list[Demand]) -> None:
     fill = ExpectedFill(Counter(demands), sequences=2, length=12)
-    assert 0 <= fill.value(found) <= found.free * 2
+    in_turn, at_once = found.free * 2 * PARTS, found.free * 2 * PARTS * LARGE_WEIGHT
+    assert 0 <= fill.value(found) <= in_turn + at_once
 
 
 @settings(deadline=None)
@@ -108,3 +126,23 @@ def test_a_placement_takes_exactly_what_was_asked_for(found: Room, demand: Deman
         )
         assert list(after.shared) == sorted(after.shared)
         assert 0 not in after.shared
+
+
+@settings(deadline=None)
+@given(rooms(), st.lists(DEMANDS, min_size=1, max_size=6))
+def test_a_value_is_what_trying_every_pod_of_every_sequence_uses(found: Room, demands: list[Demand]) -> None:
+    fill = ExpectedFill(Counter(demands), sequences=3, length=8)
+    used = 0
+    for sequence in fill.sequences:
+        left = found
+        for demand in sequence:
+            if left.fits(demand):
+                left = room_after(left, demand)
+        used += found.free - left.free
+    weights = {demand: round(LARGE_WEIGHT * 3 * PARTS * n / len(demands)) for demand, n in Counter(demands).items()}
+    kept = sum(
+        weight * demand.cards * (1000 if demand.whole else demand.units)
+        for demand, weight in weights.items()
+        if demand.cards > 1 and found.fits(demand)
+    )
+    assert fill.value(found) == used * PARTS + kept

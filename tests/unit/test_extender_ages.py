@@ -54,7 +54,7 @@ async def test_what_settling_read_outlives_an_older_list_as_well() -> None:
     older = str(rig.cluster.version)
     rig.cluster.put(a_pod("a", 12))
     await rig.bind("a")
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
     assert not rig.state.ledger.reserved
     PodHandler([rig.state]).retained(frozenset(), older)
 
@@ -155,20 +155,20 @@ class TestReadAgain:
     async def test_a_pod_that_is_gone_ends(self) -> None:
         rig = await self.ahead()
         rig.cluster.pods.clear()
-        await rig.service.settle(older_than_s=0.0)
+        await rig.service.confirm(older_than_s=0.0)
 
         assert (rig.used(), len(rig.state.ahead)) == ([0, 0], 0)
 
     async def test_a_pod_that_stands_stays(self) -> None:
         rig = await self.ahead()
-        await rig.service.settle(older_than_s=0.0)
+        await rig.service.confirm(older_than_s=0.0)
 
         assert (rig.used(), len(rig.state.ahead)) == ([12, 0], 1)
 
     async def test_a_read_that_fails_changes_nothing(self) -> None:
         rig = await self.ahead()
         rig.cluster.read_mishaps.append(Mishap.LOST_BEFORE)
-        await rig.service.settle(older_than_s=0.0)
+        await rig.service.confirm(older_than_s=0.0)
 
         assert (rig.used(), len(rig.state.ahead)) == ([12, 0], 1)
 
@@ -179,14 +179,14 @@ class TestReadAgain:
         rig.cluster.pods["default", "a"] = corrected
         rig.state.see_pod(corrected)
         assert rig.used() == [12, 0]
-        await rig.service.settle(older_than_s=0.0)
+        await rig.service.confirm(older_than_s=0.0)
 
         assert (rig.used(), len(rig.state.ahead)) == ([0, 12], 0)
 
     async def test_a_store_that_went_back_to_before_the_binding_is_followed(self) -> None:
         rig = await self.ahead()
         rig.cluster.pods["default", "a"] = at("3", a_pod("a", 12))
-        await rig.service.settle(older_than_s=0.0)
+        await rig.service.confirm(older_than_s=0.0)
 
         assert (rig.used(), len(rig.state.ahead)) == ([0, 0], 0)
         assert rig.state.waiting.keys() == {"uid-a"}

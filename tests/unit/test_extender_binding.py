@@ -10,7 +10,7 @@ from gcushare.core.errors import ForbiddenError, GcushareError, Refused, Retryab
 from gcushare.core.requests import CardRequest
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
@@ -99,7 +99,7 @@ async def test_an_outcome_that_stays_unknown_keeps_the_units_until_it_is_read() 
     assert rig.used() == [4, 0]
 
     rig.cluster.read_mishaps.clear()
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
 
     assert rig.used() == [0, 0]
     rig.check_truth()
@@ -111,7 +111,7 @@ async def test_a_binding_that_arrives_late_is_counted_when_it_is_read() -> None:
     with pytest.raises(UnknownOutcomeError):
         await rig.bind()
     rig.cluster.arrive()
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
 
     assert rig.used() == [4, 0]
     rig.check_truth()
@@ -120,13 +120,13 @@ async def test_a_binding_that_arrives_late_is_counted_when_it_is_read() -> None:
 async def test_settling_leaves_young_reservations_and_a_silent_server_alone() -> None:
     rig = Rig(a_pod("a", 4))
     await rig.bind()
-    await rig.service.settle(older_than_s=60.0)
+    await rig.service.confirm(older_than_s=60.0)
     assert rig.cluster.reads == 0
 
     rig.cluster.read_mishaps.append(Mishap.LOST_BEFORE)
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
     assert rig.state.ledger.is_reserved("uid-a")
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
     assert not rig.state.ledger.is_reserved("uid-a")
     assert rig.used() == [4, 0]
 
@@ -135,7 +135,7 @@ async def test_settling_returns_the_units_of_a_pod_that_is_gone() -> None:
     rig = Rig(a_pod("a", 4))
     await rig.bind()
     rig.cluster.pods.clear()
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
 
     assert rig.used() == [0, 0]
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.nodes import PodRef
 from gcushare.wire import extender_api as extender
 from tests.extender_objects import Document, filter_body, pod_document
 
@@ -36,7 +37,7 @@ def test_whatever_the_pod_and_the_names_contain_they_are_read_as_json_says(
             document = {"Pod": pod, "Nodes": None, "NodeNames": names}
             body = json.dumps(document, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
             arguments = decode(body)
-            assert arguments.pod.key == "default/a"
+            assert str(arguments.pod) == "default/a"
             assert names_of(body) == names
 
 
@@ -58,7 +59,7 @@ def test_the_order_of_the_keys_does_not_matter() -> None:
     body = json.dumps({"NodeNames": NAMES, "Nodes": None, "Pod": pod_document("a")}, separators=(",", ":")).encode()
 
     assert names_of(body) == NAMES
-    assert decode(body).pod.metadata.name == "a"
+    assert decode(body).pod.name == "a"
 
 
 def test_a_request_without_names_has_none() -> None:
@@ -104,7 +105,7 @@ def test_what_follows_the_list_of_names_is_not_taken_for_names() -> None:
 
 def test_bind_arguments_need_every_field() -> None:
     whole = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "node-1"}
-    assert extender.decode_bind_arguments(json.dumps(whole).encode()).pod_uid == "u"
+    assert extender.decode_bind_arguments(json.dumps(whole).encode()).pod == PodRef("u", "default", "a")
     for name in whole:
         with pytest.raises(RemoteContractError):
             extender.decode_bind_arguments(json.dumps({**whole, name: ""}).encode())
@@ -150,25 +151,25 @@ def test_both_forms_of_victims_are_the_same_proposal() -> None:
     pod = pod_document("p")
 
     by_meta, by_full = (
-        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value}), MOST).proposals()
+        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value}), MOST).proposals
         for key, value in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full))
     )
 
     for proposals in (by_meta, by_full):
         proposal = {name: each.read() for name, each in proposals.items()}
-        assert [pod.uid for pod in proposal["n1"].pods or ()] == ["uid-a", "uid-b"]
+        assert proposal["n1"].uids == ["uid-a", "uid-b"]
         assert proposal["n1"].violations == 1
-        assert not proposal["n2"].pods
+        assert not proposal["n2"].uids
     null = extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, "NodeNameToVictims": {"n1": None}}), MOST)
-    assert null.proposals() == {}
+    assert null.proposals == {}
 
 
 @pytest.mark.parametrize("key", ["NodeNameToMetaVictims", "NodeNameToVictims"])
 def test_victims_that_cannot_be_read_are_an_error_of_their_node(key: str) -> None:
     body = msgspec.json.encode({"Pod": pod_document("p"), key: {"n1": {"Pods": [7]}, "n2": {"Pods": []}}})
-    proposals = extender.decode_preempt_arguments(body, MOST).proposals()
+    proposals = extender.decode_preempt_arguments(body, MOST).proposals
 
-    assert not proposals["n2"].read().pods
+    assert not proposals["n2"].read().uids
     with pytest.raises(RemoteContractError, match="is not victims"):
         proposals["n1"].read()
 
@@ -189,14 +190,14 @@ def test_a_pod_written_as_in_the_request_before_is_read_once_and_any_other_anew(
 
     first, same, other, again = ask("a", '["n1","n2"]'), ask("a", '["n2"]'), ask("b", '["n1"]'), ask("a", "[]")
     assert same.pod is first.pod
-    assert [each.pod.metadata.name for each in (first, same, other, again)] == ["a", "a", "b", "a"]
+    assert [each.pod.name for each in (first, same, other, again)] == ["a", "a", "b", "a"]
     assert [each.node_names for each in (first, same, other, again)] == [b'["n1","n2"]', b'["n2"]', b'["n1"]', b"[]"]
 
 
 def test_a_request_that_cannot_be_read_leaves_the_next_one_alone() -> None:
     decoder = extender.FilterDecoder()
     good = b'{"Pod":{"metadata":{"name":"a"}},"Nodes":null,"NodeNames":["n1"]}'
-    assert decoder.decode(good).pod.metadata.name == "a"
+    assert decoder.decode(good).pod.name == "a"
     with pytest.raises(RemoteContractError):
         decoder.decode(b'{"Pod":{"metadata":{"name":7}},"Nodes":null,"NodeNames":["n1"]}')
-    assert decoder.decode(good).pod.metadata.name == "a"
+    assert decoder.decode(good).pod.name == "a"

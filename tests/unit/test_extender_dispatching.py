@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, result_of
 from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gcushare.core.explanations import Explainer
+from gcushare.core.explain.reasons import Explainer
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.vendors import ALIYUN, ENFLAME

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_pod, on_card
 from tests.unit.extender_binds import Rig
@@ -107,7 +107,7 @@ async def test_two_nodes_are_held_for_a_pod_that_may_turn_out_on_either_until_th
     assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [12, 0])
 
     rig.cluster.arrive()
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
     assert (rig.used("node-1"), rig.used("node-2")) == ([12, 0], [0, 0]), "the first came first"
     rig.check_truth()
 
@@ -165,7 +165,7 @@ async def test_an_error_that_nobody_foresaw_is_settled_like_any_doubt() -> None:
     with pytest.raises(RuntimeError):
         await rig.bind("a")
     assert rig.used() == [12, 0]
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
 
     assert rig.used() == [0, 0]
     rig.check_truth()
@@ -192,7 +192,7 @@ class TestReadsThatAreLate:
         rig = brief_rig(a_pod("a", 4))
         await rig.bind()
         rig.cluster.reads_travel = asyncio.Event()
-        settling = asyncio.create_task(rig.service.settle(older_than_s=0.0))
+        settling = asyncio.create_task(rig.service.confirm(older_than_s=0.0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         expected = self.later(rig, what)
@@ -221,7 +221,7 @@ async def test_a_pod_that_went_while_nobody_watched_waits_no_more() -> None:
     await rig.bind()
     rig.cluster.pods.clear()
     rig.state.keep_pods(frozenset(), "500")
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
 
     assert (rig.used(), dict(rig.state.waiting)) == ([0, 0], {})
 
@@ -255,11 +255,11 @@ async def test_no_order_of_mishaps_gives_a_card_away_twice(seed: int) -> None:
             case _:
                 # The server gives up what it was not done with in time, long before anything is settled.
                 rig.cluster.late.clear()
-                await rig.service.settle(older_than_s=0.0)
+                await rig.service.confirm(older_than_s=0.0)
     rig.cluster.arrive()
     rig.cluster.mishaps.clear()
     rig.cluster.read_mishaps.clear()
-    await rig.service.settle(older_than_s=0.0)
+    await rig.service.confirm(older_than_s=0.0)
     assert {card: units for card, units in rig.recorded().items() if units > 16} == {}, f"{seed=}"
     rig.check_truth()
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from gcushare.kube.patches import PodIdentity
+from gcushare.core.nodes import PodRef
 from gcushare.runtime.shutdown import STOP_DEADLINE_S
 from gcushare.scheduler_extender.app import BINDS_DRAIN_S, DRAIN_S, EVENTS_DRAIN_S, REQUESTS_DRAIN_S
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.settings import ElectionSettings
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.extender_api import BindArguments
 from tests.extender_objects import a_node, a_pod, state_of
 from tests.unit.extender_cluster import Cluster
@@ -29,7 +29,7 @@ class SlowCluster(Cluster):
 
     async def bind_pod(
         self,
-        pod: PodIdentity,
+        pod: PodRef,
         node: str,
         annotations: Mapping[str, str],
         *,
@@ -49,7 +49,7 @@ def service_of(cluster: SlowCluster) -> BindService:
 
 async def bind_and_leave(service: BindService, cluster: SlowCluster) -> None:
     """Begin a bind whose caller goes away."""
-    caller = asyncio.create_task(service.bind(BindArguments("a", "default", "uid-a", "node-1")))
+    caller = asyncio.create_task(service.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1")))
     await cluster.asked.wait()
     caller.cancel()
     await asyncio.wait([caller])

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from gcushare.core.errors import NotFoundError
-from gcushare.core.explanations import MAX_REMEDIES_TRIED
+from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
@@ -24,9 +24,9 @@ from tests.unit.extender_desk import Desk
 async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> None:
     state = state_of(a_node("node-1", 16))
     state.see_pod(a_pod("a", 4))
-    found = state.find_asking("uid-a")
+    found = state.find_request("uid-a")
     assert found is not None
-    state.ledger.reserve(found.pod, "node-1", found.request.cards, found.card_policy)
+    state.ledger.reserve(found.pod, "node-1", found.cards, found.card_rank)
 
     assert (await ExplainService(state).explain("default", "a")).state == "bound"
 
@@ -78,7 +78,7 @@ async def test_what_was_found_is_recalled_until_a_node_changes() -> None:
     for name in ("a", "b"):
         state.see_pod(a_pod(name, 20))
     service = ExplainService(state)
-    first, second = (service.question_of(asked) for name in "ab" if (asked := state.find_asking(f"uid-{name}")))
+    first, second = (service.question_of(asked) for name in "ab" if (asked := state.find_request(f"uid-{name}")))
     assert (first, service.cost_of(first)) == (second, 1)
 
     found = await service.gather(first)
@@ -178,7 +178,7 @@ class TestNames:
         state = state_of(a_node("node-1", 16))
         asking = read_scheduling_request(a_pod("a", 4), ENFLAME, Policies())
         assert asking is not None
-        state.ledger.reserve(asking.pod, "node-1", asking.request.cards, asking.card_policy)
+        state.ledger.reserve(asking.pod, "node-1", asking.cards, asking.card_rank)
 
         assert (await ExplainService(state).explain("default", "a")).state == "bound"
 

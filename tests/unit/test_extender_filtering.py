@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import can_ever_fit
-from gcushare.core.placement import NODE_POLICIES, score_node
+from gcushare.core.placement import POLICIES
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
 from gcushare.scheduler_extender.verbs.node_names import MIN_CACHED_BYTES
@@ -19,7 +19,7 @@ from gcushare.scheduler_extender.verbs.request import Policies, SchedulingReques
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
-from tests.builders import asks
+from tests.builders import asks, node_score
 from tests.extender_objects import (
     Document,
     a_node,
@@ -61,17 +61,19 @@ def by_the_rules(state: VendorState, units: int, names: list[str], best: int | N
     nodes = state.ledger.nodes
     fitting = [name for name in distinct if name in nodes and nodes[name].known and nodes[name].fits(request)]
     if best is not None:
-        fitting = sorted(fitting, key=lambda name: (-NODE_POLICIES[policy](nodes[name], request), name))[:best]
-    failed, hopeless = {}, {}
+        fitting = sorted(fitting, key=lambda name: (-POLICIES[policy].score_node(nodes[name], request), name))[:best]
+    failed, unresolvable = {}, {}
     if best is None or not fitting:
         failed = {name: REASON for name in distinct if name not in fitting}
     if not fitting:
-        hopeless = {name: REASON for name in distinct if name not in nodes or not can_ever_fit(nodes[name], request)}
+        unresolvable = {
+            name: REASON for name in distinct if name not in nodes or not can_ever_fit(nodes[name], request)
+        }
     return {
         "Nodes": None,
         "NodeNames": fitting,
         "FailedNodes": failed,
-        "FailedAndUnresolvableNodes": hopeless,
+        "FailedAndUnresolvableNodes": unresolvable,
         "Error": "",
     }
 
@@ -96,7 +98,9 @@ def conversations(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return steps
 
 
-@settings(deadline=None)  # how long an example takes says more about the machine than about the answers
+@settings(
+    max_examples=60, deadline=None
+)  # how long an example takes says more about the machine than about the answers
 @given(conversations(), st.sampled_from([None, 1, 3, 20]), st.sampled_from(["binpack", "spread"]))
 def test_every_answer_of_a_conversation_is_what_the_rules_say(
     steps: list[tuple[str, Any]], best: int | None, policy: str
@@ -121,9 +125,7 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
                 assert answer == expected
                 nodes, request = state.ledger.nodes, asks(units)
                 assert service.prioritize(asking, names) == {
-                    name: score_node(nodes[name], request, NODE_POLICIES[policy])
-                    if name in nodes and nodes[name].known
-                    else 0
+                    name: node_score(nodes[name], request, policy) if name in nodes and nodes[name].known else 0
                     for name in names
                 }
 

@@ -12,9 +12,9 @@ from gcushare.core import fit_index as fitting
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.fit_index import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
-from gcushare.core.placement import NODE_POLICIES, score_node
+from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, node_score
 
 NODES = [f"node-{number}" for number in range(6)]
 
@@ -24,7 +24,7 @@ requests = st.one_of(
     st.integers(1, 2).map(asks_whole),
     st.integers(1, 16).map(lambda units: CardRequest(units, selection=CardSelection(avoid=("0",)))),
 )
-shapes = st.builds(Shape, requests, st.sampled_from(sorted(NODE_POLICIES)))
+shapes = st.builds(Shape, requests, st.sampled_from(sorted(POLICIES)))
 
 changes = st.one_of(
     st.tuples(st.just("set"), st.sampled_from(NODES), st.lists(st.integers(1, 16), max_size=3)),
@@ -70,12 +70,12 @@ def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
 
     known = {name: node for name, node in ledger.nodes.items() if node.known}
     fitting_nodes = {name for name, node in known.items() if node.fits(shape.request)}
-    policy = NODE_POLICIES[shape.node_policy]
-    ranked = sorted(fitting_nodes & among, key=lambda name: (-policy(known[name], shape.request), name))
+    score = POLICIES[shape.node_policy].score_node
+    ranked = sorted(fitting_nodes & among, key=lambda name: (-score(known[name], shape.request), name))
     assert set(index.fitting) == fitting_nodes
     assert index.best(dict.fromkeys(among), count) == ranked[:count]
     assert {name: index.score(name) for name in NODES} == {
-        name: score_node(known[name], shape.request, policy) if name in known else 0 for name in NODES
+        name: node_score(known[name], shape.request, shape.node_policy) if name in known else 0 for name in NODES
     }
     assert set(index.after_preemption) == {name for name, node in known.items() if can_ever_fit(node, shape.request)}
 

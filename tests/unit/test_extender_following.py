@@ -8,12 +8,13 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
+from gcushare.core.nodes import PodRef
 from gcushare.runtime.health import Heartbeat
 from gcushare.scheduler_extender.metrics import RequestMetrics
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.state.maintenance import confirm_periodically, recount_periodically
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.extender_api import BindArguments
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.extender_cluster import Cluster
@@ -49,7 +50,7 @@ async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> 
     state.see_pod(a_pod("a", 4))
     cluster = Cluster(a_pod("a", 4))
     binds = BindService(state, cluster, Alone(), times=BindTimes())
-    await binds.bind(BindArguments("a", "default", "uid-a", "node-1"))
+    await binds.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1"))
     assert state.ledger.is_reserved("uid-a")
 
     await run_until(asyncio.create_task(confirm_periodically([binds], 0.003)), lambda: not state.ledger.reserved)

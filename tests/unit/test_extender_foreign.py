@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gcushare.cluster.extender_document import decode_document
+from gcushare.cluster.extender import decode_document
 from gcushare.core.errors import RemoteContractError
 from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.ports import Alone

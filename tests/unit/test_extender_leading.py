@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gcushare.core.errors import RetryableError
 from gcushare.kube.lease import LeaseTimes
-from gcushare.scheduler_extender.leadership import Leading
+from gcushare.scheduler_extender.leadership import ReplicaLeadership
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime
 
@@ -36,7 +36,7 @@ class Watch:
 
 @dataclass
 class Replica:
-    leading: Leading
+    leading: ReplicaLeadership
     access: LeaseAccess
     pods: Watch
     task: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class World:
         access, pods = LeaseAccess(self.server, clock), Watch()
         if is_current:
             pods.may_catch_up.set()
-        leading = Leading(access, identity, {"pods": pods}, times=TIMES, stale_s=STALE_S, clock=clock)
+        leading = ReplicaLeadership(access, identity, {"pods": pods}, times=TIMES, stale_s=STALE_S, clock=clock)
         self.replicas.append(Replica(leading, access, pods))
         return self.replicas[-1]
 

@@ -9,8 +9,11 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.core.nodes import NodeState
-from gcushare.core.nominations import compute_room_left, fits_beside
+from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.preemption.nominations import compute_room_left, fits_beside
+from gcushare.core.totals import ClusterTotals
+from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
+from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.nominations import EXPECTED_S, KEPT_S, MAX_NOMINEES, Nominations
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON, FilterService
@@ -96,6 +99,28 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
 
         assert answer["NodeNames"] == ["node-2"]
         assert set(answer["FailedNodes"]) == failed
+        assert state.offered.get("uid-thief") == frozenset({"node-2"}), "only what filter named may be bound"
+
+    @pytest.mark.parametrize("asks_first", [True, False])
+    async def test_metrics_and_explain_say_that_the_room_is_kept(self, *, asks_first: bool) -> None:
+        state = self.emptied()
+        thief = wanting("thief", 8, LOW)
+        state.see_pod(convert(thief))
+        request = state.find_request("uid-thief")
+        assert request is not None
+        state.indexes.get(request.shape)
+        if asks_first:
+            answer = Desk((state, None)).filter(filter_body(thief, ["node-1"]))
+            assert answer.reason == "kept"
+        totals = ClusterTotals(state.ledger, state.changes).by_unit().values()
+        counts = count_pending(state, totals)
+        assert {reason: pods for reason, pods in counts.items() if pods} == {
+            PendingReason.KEPT: 1,
+            PendingReason.FITS: 1,  # the preemptor itself
+        }
+        explained = await ExplainService(state).explain("default", "thief")
+        assert [each.reason for each in explained.classes] == ["room is kept for a pod that preempts others there"]
+        assert (explained.can_ever_fit, explained.largest_that_fits_now) == (True, 0)
 
     @pytest.mark.parametrize("how", ["gone", "bound", "nominated elsewhere", "nominated no more"])
     def test_it_is_free_once_the_preemptor_needs_it_no_more(self, how: str) -> None:
@@ -129,7 +154,7 @@ async def test_bind_keeps_the_room_as_well() -> None:
     rig = Rig(convert(wanting("thief", 12, LOW)), cards=(16,))
     rig.state.see_pod(convert(wanting("preemptor", 12, HIGH, nominated="node-1")))
     with pytest.raises(Refused, match=r"kept for default/preemptor \(priority 100\)"):
-        await rig.service.bind(BindArguments("thief", "default", "uid-thief", "node-1"))
+        await rig.service.bind(BindArguments(PodRef("uid-thief", "default", "thief"), "node-1"))
 
     assert (rig.used(), rig.cluster.bindings) == ([0], [])
 
@@ -137,7 +162,7 @@ async def test_bind_keeps_the_room_as_well() -> None:
 async def test_bind_gives_the_card_that_is_not_kept() -> None:
     rig = Rig(convert(wanting("small", 8, LOW)))
     rig.state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
-    await rig.service.bind(BindArguments("small", "default", "uid-small", "node-1"))
+    await rig.service.bind(BindArguments(PodRef("uid-small", "default", "small"), "node-1"))
 
     assert rig.used() == [0, 8]
 

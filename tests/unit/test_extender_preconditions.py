@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from gcushare.core.errors import RetryableError
-from gcushare.kube.patches import PodIdentity
-from gcushare.scheduler_extender.verbs.bind_outcome import NotLeader
+from gcushare.core.nodes import PodRef
+from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.wire.annotations.record import encode_record
 from gcushare.wire.objects import Condition, Pod, PodStatus
@@ -35,7 +35,7 @@ async def test_a_replica_that_was_paused_past_its_lease_binds_nothing() -> None:
     cluster, rig.office.is_leader = rig.cluster, False
     cluster.put(refused_by_the_scheduler(cluster.pods["default", "a"]))
     record = encode_record(rig.state.vendor, on_card(0, 12))
-    cluster.accept(PodIdentity("default", "b", "uid-b"), "node-1", record, "")
+    cluster.accept(PodRef("uid-b", "default", "b"), "node-1", record, "")
     resumed.set()
     with pytest.raises(NotLeader):
         await binding

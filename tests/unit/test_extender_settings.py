@@ -12,7 +12,7 @@ from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.__main__ import main
 from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
-from gcushare.scheduler_extender.verbs.bind_outcome import BindTimes
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ALIYUN, ENFLAME
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gcushare.core.errors import Refused
+from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -18,7 +19,7 @@ from gcushare.wire.documents.explain import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, rejected, state_of
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk
 
@@ -43,7 +44,7 @@ async def bind(state: VendorState, pod: Pod) -> Cluster:
     cluster = Cluster(pod)
     state.see_pod(pod)
     await BindService(state, cluster, Alone()).bind(
-        BindArguments(pod.metadata.name, "default", pod.metadata.uid, "node-1")
+        BindArguments(PodRef(pod.metadata.uid, "default", pod.metadata.name), "node-1")
     )
     state.see_pod(cluster.pods["default", pod.metadata.name])
     return cluster
@@ -110,4 +111,4 @@ def test_what_cannot_be_granted_is_refused_with_what_to_do(state: VendorState, u
 
     assert words in json.loads(Desk((state, None)).filter(body).body)["Error"]
     state.see_pod(a_pod("p", units, annotations=TWO))
-    assert words in state.waiting["uid-p"].problem
+    assert words in rejected(state, "uid-p").problem

@@ -13,17 +13,17 @@ from gcushare.core.cards import Inventory, UnrecordedHolder
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.nodes import Assignment, PodRef
-from gcushare.core.requests import MAX_ASKING_CONTAINERS
+from gcushare.core.requests import MAX_REQUESTING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
-from gcushare.scheduler_extender.verbs.request import read_scheduling_request
+from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, read_scheduling_request
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.annotations.keys import CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
 from tests.builders import asks, card
-from tests.extender_objects import a_node, a_pod, inventory_text, on_card, pod_document, recount, state_of
+from tests.extender_objects import a_node, a_pod, inventory_text, on_card, pod_document, recount, rejected, state_of
 
 INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
 
@@ -58,8 +58,8 @@ class TestMemoryWithoutARecord:
         state = state_of(a_node("node-1", 16, 16))
         state.see_pod(msgspec.convert(document, Pod))
 
-        assert state.waiting["uid-a"].asking is None
-        assert "only 1 is accepted" in state.waiting["uid-a"].problem
+        assert isinstance(state.waiting["uid-a"], RejectedRequest)
+        assert "only 1 is accepted" in rejected(state, "uid-a").problem
 
     def test_until_its_card_is_known_nothing_that_could_be_its_is_granted(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
@@ -89,12 +89,12 @@ class TestMemoryWithoutARecord:
     def test_more_containers_than_a_pod_may_ask_with_are_refused(self) -> None:
         document = pod_document("a", 1)
         document["spec"]["containers"] = [
-            document["spec"]["containers"][0] | {"name": f"c{n}"} for n in range(MAX_ASKING_CONTAINERS + 1)
+            document["spec"]["containers"][0] | {"name": f"c{n}"} for n in range(MAX_REQUESTING_CONTAINERS + 1)
         ]
         state = state_of(a_node("node-1", 100))
         state.see_pod(msgspec.convert(document, Pod))
 
-        assert f"at most {MAX_ASKING_CONTAINERS} of a pod may" in state.waiting["uid-a"].problem
+        assert f"at most {MAX_REQUESTING_CONTAINERS} of a pod may" in rejected(state, "uid-a").problem
 
 
 class TestPods:
@@ -141,7 +141,7 @@ class TestPods:
         state.see_pod(a_pod("forged", 4, record=on_card(0, 16)))
 
         assert used(state) == {0: 0}
-        assert state.waiting["uid-forged"].asking is not None
+        assert isinstance(state.waiting["uid-forged"], SchedulingRequest)
 
     def test_a_pod_bound_by_somebody_else_without_a_record_holds_no_card_yet(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -179,8 +179,8 @@ class TestPods:
         state = state_of(a_node("node-1", 16))
         state.see_pod(a_pod("a", "1.5"))
 
-        assert state.waiting["uid-a"].asking is None
-        assert "1.5" in state.waiting["uid-a"].problem
+        assert isinstance(state.waiting["uid-a"], RejectedRequest)
+        assert "1.5" in rejected(state, "uid-a").problem
 
     def test_an_older_state_that_arrives_late_does_not_unbind_a_pod(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -204,12 +204,12 @@ class TestPods:
         asking = read_scheduling_request(a_pod("a"), state.vendor, state.policies)
         assert asking is not None
         state.remember(asking)
-        assert state.find_asking("uid-a") is asking
+        assert state.find_request("uid-a") is asking
 
         state.see_pod(a_pod("a", 8))
-        seen = state.find_asking("uid-a")
+        seen = state.find_request("uid-a")
         assert seen is not None
-        assert seen.request.total_units == 8
+        assert seen.cards.units == 8
 
     def test_only_so_many_filtered_pods_are_remembered(self) -> None:
         state = state_of()
@@ -218,8 +218,8 @@ class TestPods:
             assert asking is not None
             state.remember(asking)
 
-        assert state.find_asking("uid-p4") is None
-        assert state.find_asking("uid-p5") is not None
+        assert state.find_request("uid-p4") is None
+        assert state.find_request("uid-p5") is not None
 
 
 class TestNodes:
@@ -356,7 +356,7 @@ class TestSinks:
 
     def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _: (0,))
+        state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _state, _request: (0,))
         PodHandler([state]).retained(frozenset(), "100")
 
         assert state.ledger.is_reserved("uid-a")
@@ -426,7 +426,7 @@ class TestRecount:
 
     def test_a_reservation_is_no_drift(self) -> None:
         state = state_of(a_node("node-1", 16))
-        state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _: (0,))
+        state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _state, _request: (0,))
 
         assert recount(state) == []
         assert state.ledger.is_reserved("uid-a")

@@ -14,6 +14,7 @@ from gcushare.scheduler_extender.explain.pending_reasons import (
     count_pending,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARDS, USE_CARDS
 from gcushare.wire.objects import Node, Pod
@@ -32,8 +33,8 @@ def reasons(state: VendorState) -> dict[PendingReason, int]:
 def ask_for_all(state: VendorState) -> None:
     """What the scheduler does with pods that wait, again and again."""
     for waiting in state.waiting.values():
-        if waiting.asking is not None:
-            state.indexes.get(waiting.asking.shape)
+        if isinstance(waiting, SchedulingRequest):
+            state.indexes.get(waiting.shape)
 
 
 def half_full() -> VendorState:
@@ -89,9 +90,9 @@ def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
     state = state_of(a_node("node-1", 16))
     state.see_pod(a_pod("p", 4))
     assert reasons(state) == {PendingReason.FITS: 1}
-    waiting = state.waiting["uid-p"].asking
-    assert waiting is not None
-    state.ledger.reserve(waiting.pod, "node-1", waiting.shape.request, waiting.card_policy)
+    waiting = state.waiting["uid-p"]
+    assert isinstance(waiting, SchedulingRequest)
+    state.ledger.reserve(waiting.pod, "node-1", waiting.cards, waiting.card_rank)
     assert reasons(state) == {}
 
 
@@ -100,9 +101,9 @@ def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judge
     for number in range(MAX_SEARCHED_SHAPES + 5):
         state.see_pod(a_pod(f"p-{number}", 1, annotations={USE_CARDS: f"0,{number + 1}"}))
     state.see_pod(a_pod("plain", 1))
-    assert reasons(state) == {PendingReason.FITS: 1, PendingReason.UNJUDGED: MAX_SEARCHED_SHAPES + 5}
+    assert reasons(state) == {PendingReason.FITS: 1, PendingReason.UNKNOWN: MAX_SEARCHED_SHAPES + 5}
     ask_for_all(state)
-    assert reasons(state) == {PendingReason.FITS: 1 + MAX_SEARCHED_SHAPES, PendingReason.UNJUDGED: 5}
+    assert reasons(state) == {PendingReason.FITS: 1 + MAX_SEARCHED_SHAPES, PendingReason.UNKNOWN: 5}
 
 
 class TestElsewhere:
@@ -132,7 +133,7 @@ class TestElsewhere:
             state.see_pod(a_pod(f"p-{number}", 1))
             state.asked.note(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
-        assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNJUDGED: 3}
+        assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}
 
 
 def test_every_reason_is_told_also_at_zero() -> None:

@@ -261,6 +261,33 @@ async def test_a_pod_that_was_turned_away_before_this_replica_could_answer_is_wo
         assert await full.pass_(ADOPT_S + SOON_S) == ["a"]
 
 
+@pytest.mark.parametrize("was_offered", [False, True])
+async def test_a_pod_whose_call_failed_is_woken_once_the_scheduler_asks_about_none(
+    full: Bench, *, was_offered: bool
+) -> None:
+    """An error of a call, or another replica's 503, reaches no one here: schedulers up to 1.26 then wait for events."""
+    full.end("x")
+    async with full.running():
+        await full.pass_(2 * ADOPT_S)
+        full.create("a", 8)
+        if was_offered:
+            assert full.ask("a", 8) == "fits"
+        assert await full.pass_(2 * ADOPT_S + SOON_S) == ["a"]
+        assert await full.pass_(20 * ADOPT_S) == [], "something else keeps it"
+
+
+async def test_a_scheduler_that_is_at_work_is_left_to_come_to_its_other_pods(full: Bench) -> None:
+    full.end("x")
+    async with full.running():
+        await full.pass_(2 * ADOPT_S)
+        full.create("later", 1)
+        for number in range(8):
+            assert full.ask(f"a{number}", 1) == "fits"
+            full.hold(f"a{number}", 1)
+            full.end(f"a{number}")
+            assert await full.pass_(ADOPT_S / 2) == []
+
+
 async def test_the_memory_of_refused_pods_is_bounded() -> None:
     bench = Bench(4)
     refused = RefusedPods()

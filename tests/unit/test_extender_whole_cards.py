@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.core.errors import NotFoundError, Refused
-from gcushare.core.nodes import CardMode
+from gcushare.core.nodes import CardMode, PodRef
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import Alone
@@ -69,7 +69,7 @@ class Rig:
 
     async def bind(self, name: str) -> dict[str, str]:
         """Bind, let the watch tell it, and return what was written on the pod."""
-        await self.service.bind(BindArguments(name, "default", f"uid-{name}", "node-1"))
+        await self.service.bind(BindArguments(PodRef(f"uid-{name}", "default", name), "node-1"))
         self.cluster.tell(self.state)
         return self.cluster.pods["default", name].metadata.annotations
 
@@ -211,7 +211,7 @@ class TestOtherPlugins:
         state.see_pod(pod)
         binds = BindService(state, Cluster(pod), Alone())
         with pytest.raises(Refused, match="node memory serves no whole cards"):
-            await binds.bind(BindArguments("owner", "default", "uid-owner", "memory"))
+            await binds.bind(BindArguments(PodRef("uid-owner", "default", "owner"), "memory"))
 
         document = await ExplainService(state).explain("default", "owner")
         assert (document.state, document.can_ever_fit) == ("waits", False)
@@ -226,7 +226,7 @@ class TestOtherPlugins:
 
         with pytest.raises(Refused, match="node 'theirs' has no cards that the scheduler extender knows of"):
             await BindService(state, Cluster(pod), Alone()).bind(
-                BindArguments("owner", "default", "uid-owner", "theirs")
+                BindArguments(PodRef("uid-owner", "default", "owner"), "theirs")
             )
 
 
@@ -291,7 +291,7 @@ class TestAnswersForPeople:
     async def test_the_event_of_a_refusal_has_a_reason_of_its_own(self) -> None:
         state, noted = mixed_state(), Noted()
         state.see_pod(a_pod("a", whole=3))
-        asking = state.find_asking("uid-a")
+        asking = state.find_request("uid-a")
         assert asking is not None
         reporter = FailedSchedulingReporter(ExplainService(state), noted)
         reporter.note(asking)
@@ -322,7 +322,7 @@ def test_the_settings_decide_where_the_author_does_not() -> None:
         for annotations in ({}, {WHOLE_CARD_POLICY: "close"})
     ]
 
-    assert [found.request.cards.whole_policy for found in asked if found is not None] == ["loose", "close"]
+    assert [found.cards.whole_policy for found in asked if found is not None] == ["loose", "close"]
     shared = read_scheduling_request(a_pod("b", 4, annotations={WHOLE_CARD_POLICY: "loose"}), ENFLAME, policies)
     plain = read_scheduling_request(a_pod("c", 4), ENFLAME, policies)
     assert shared is not None

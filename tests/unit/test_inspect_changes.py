@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gcushare.cli.inspect.changes import Look, changes_between
+from gcushare.cli.inspect.changes import WatchedState, changes_between
 from gcushare.cli.inspect.summary import summarise
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from tests.builders import card, cards, held, pod
@@ -64,22 +64,22 @@ def _is_not_ready(snapshot: ClusterSnapshot) -> None:
         (_is_not_ready, ["node-1: Ready -> NotReady"]),
     ],
 )
-def test_a_change_is_told_with_its_numbers(change: Callable[[ClusterSnapshot], None], lines: list[str]) -> None:
+def test_a_change_is_reported_with_its_numbers(change: Callable[[ClusterSnapshot], None], lines: list[str]) -> None:
     snapshot = base()
-    before = Look.at(summarise(snapshot))
+    before = WatchedState.of(summarise(snapshot))
     change(snapshot)
-    after = Look.at(summarise(snapshot))
+    after = WatchedState.of(summarise(snapshot))
     assert changes_between(before, after) == lines
     assert changes_between(after, after) == []
 
 
-def test_a_pod_that_waited_and_got_its_card_is_told_on_both_sides() -> None:
+def test_a_pod_that_waited_and_got_its_card_is_reported_on_both_sides() -> None:
     snapshot = base()
     _waits(snapshot)
-    before = Look.at(summarise(snapshot))
+    before = WatchedState.of(summarise(snapshot))
     give(snapshot, held("w", "node-1", (1, 9)))
     snapshot.pods["uid-w"] = PodFacts(ref=pod("w"), state="Running", node="node-1", units=9)
-    assert changes_between(before, Look.at(summarise(snapshot))) == [
+    assert changes_between(before, WatchedState.of(summarise(snapshot))) == [
         "node-1 GCU1: 0/16 -> 9/16 +default/w (9)",
         "default/w: waits no more",
     ]

@@ -82,7 +82,7 @@ def test_a_server_alone_needs_no_kubeconfig(tmp_path: Path) -> None:
         (Overrides(impersonate_groups=("ops",)), "only with --as"),
     ],
 )
-def test_names_that_are_not_there_are_told_with_those_that_are(
+def test_names_that_are_not_there_are_reported_with_those_that_are(
     config: Kubeconfig, wanted: Overrides, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -57,7 +57,7 @@ def test_the_manuals_cluster_shows_whole_percents_of_gcu_memory() -> None:
         pytest.param(ENFLAME, "", "GCU Memory(units)", id="a node that does not tell its unit"),
     ],
 )
-def test_the_heading_tells_the_unit_that_the_figures_are_in(vendor: Vendor, unit: str, heading: str) -> None:
+def test_the_heading_reports_the_unit_that_the_figures_are_in(vendor: Vendor, unit: str, heading: str) -> None:
     lines = table(picture_of(("node-1", [card(0, 160)], unit), vendor=vendor))
     assert lines[0].endswith(heading)
     assert lines[1].endswith("0/160")
@@ -102,7 +102,7 @@ def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:
     assert not any("whole cards" in line for line in table(picture_of(("node-1", cards(16), "1"))))
 
 
-def test_a_pod_that_waits_for_whole_cards_is_told_in_cards_and_only_where_they_are_served() -> None:
+def test_a_pod_that_waits_for_whole_cards_is_reported_in_cards_and_only_where_they_are_served() -> None:
     asks_two = PodFacts(ref=pod("train"), state="Pending", whole_cards=2)
     for modes, told in ((BOTH_MODES, True), ((SERVES_MEMORY,), False)):
         snapshot = picture_of(("node-1", cards(16, 16), "1"), modes=modes)
@@ -216,14 +216,14 @@ def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> No
     assert "Allocated to namespace other: 6 GB" in lines
 
 
-def test_pods_on_nodes_that_are_gone_are_told() -> None:
+def test_pods_on_nodes_that_are_gone_are_reported() -> None:
     snapshot = give(picture_of(("node-1", cards(16), "1")), held("orphan", "vanished", (0, 4)))
     assert "1 pod on nodes without cards, or that are gone: vanished" in table(snapshot)
     snapshot.is_partial = True
     assert not any("vanished" in line for line in table(snapshot))
 
 
-def test_a_pod_whose_cards_cannot_be_told_marks_its_node_and_is_named_in_the_details() -> None:
+def test_a_pod_whose_cards_are_unknown_marks_its_node_and_is_named_in_the_details() -> None:
     snapshot = give(picture_of(("node-1", cards(16, 16), "1"), ("node-2", cards(16), "1")), held("a", "node-1", (0, 4)))
     ref = pod("broken")
     snapshot.ledger.apply(Assignment(ref, "node-1", ()))

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.scheduler_config.versions import accepted_versions, parse_version
 from gcushare.core.errors import ConfigError
-from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, release_words
+from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, eviction_version, release_words
 
 ROOT = Path(__file__).parents[2]
 OLDEST, NEWEST = release_words(OLDEST_KUBERNETES), release_words(NEWEST_KUBERNETES)
@@ -42,3 +42,11 @@ def test_the_config_manager_accepts_the_oldest_and_nothing_older() -> None:
     assert parse_version(f"v{OLDEST}.0").release == OLDEST_KUBERNETES
     with pytest.raises(ConfigError):
         parse_version(f"v1.{OLDEST_KUBERNETES[1] - 1}.17")
+
+
+@pytest.mark.parametrize(
+    ("server", "version"),
+    [("v1.18.20", "v1beta1"), ("v1.21.0-eks-1", "v1beta1"), ("v1.22.0", "v1"), ("v1.36.2", "v1"), ("", "v1")],
+)
+def test_an_eviction_is_sent_in_the_version_that_the_server_takes(server: str, version: str) -> None:
+    assert eviction_version(server) == version

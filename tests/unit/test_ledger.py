@@ -11,11 +11,11 @@ from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardMode, NodeState
-from gcushare.core.placement import CARD_POLICIES
+from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod, used_by_card
 
-BINPACK = CARD_POLICIES["binpack"]
+BINPACK = POLICIES["binpack"].rank_card
 
 
 def ledger_of(**nodes: tuple[int, ...]) -> Ledger:

@@ -8,16 +8,16 @@ import pytest
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
-from gcushare.core.explanation_text import summarise
-from gcushare.core.explanations import Explainer, Verdict, evaluate
+from gcushare.core.explain.reasons import Explainer, Verdict, evaluate
+from gcushare.core.explain.text import summarise
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
-from gcushare.core.placement import CARD_POLICIES
-from gcushare.core.preemption import Victim, choose_victims
+from gcushare.core.placement import POLICIES
+from gcushare.core.preemption.victims import Victim, choose_victims
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
-BINPACK = CARD_POLICIES["binpack"]
+BINPACK = POLICIES["binpack"].rank_card
 
 
 def unplaced(name: str, units: int) -> Assignment:

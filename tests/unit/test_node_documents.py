@@ -148,6 +148,12 @@ def test_a_node_without_inventory_is_divided_equally_as_the_seeds_systems_do() -
     assert found.unit is None
 
 
+def test_a_count_in_thousands_is_that_many_cards() -> None:
+    found = node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": "128", "enflame.com/gcu-count": "8k"})
+    assert found is not None
+    assert [card.units for card in found.cards] == [16] * 8
+
+
 @pytest.mark.parametrize("capacity", [{}, {"enflame.com/gcu-memory": "0", "enflame.com/gcu-count": "8"}, {"cpu": "4"}])
 def test_a_node_without_cards_is_none_of_ours(capacity: dict[str, object]) -> None:
     assert node_cards(ENFLAME, {}, capacity) is None

@@ -5,9 +5,9 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import NodeState
-from gcushare.core.placement import CARD_POLICIES, NODE_POLICIES, choose_cards, score_node
+from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, node_score
 
 
 def node(
@@ -21,7 +21,7 @@ def node(
 
 
 def chosen(state: NodeState, request: CardRequest, policy: str) -> list[int] | None:
-    states = choose_cards(state, request, CARD_POLICIES[policy])
+    states = choose_cards(state, request, POLICIES[policy].rank_card)
     return None if states is None else [s.index for s in states]
 
 
@@ -65,7 +65,7 @@ def test_a_choosy_pod_gets_only_what_it_allows() -> None:
 
 def test_node_binpack_prefers_cards_in_use_then_fuller_nodes() -> None:
     empty, full, tight = node(cards(16, 16)), node(cards(16, 16), (0, 8)), node(cards(16, 16), (0, 15))
-    scores = [score_node(state, asks(4), NODE_POLICIES["binpack"]) for state in (empty, tight, full)]
+    scores = [node_score(state, asks(4), "binpack") for state in (empty, tight, full)]
     assert scores == sorted(scores)
     assert scores[0] < scores[1] < scores[2]
 
@@ -83,7 +83,7 @@ def linked(groups: str) -> list[InventoryCard]:
 def test_memory_goes_to_cards_in_use_so_that_whole_ones_stay_free() -> None:
     state = node(cards(16, 16, 16, 16))
     for number, units in enumerate((4, 8, 4, 6, 10)):
-        index = choose_cards(state, asks(units), CARD_POLICIES["binpack"])
+        index = choose_cards(state, asks(units), POLICIES["binpack"].rank_card)
         assert index is not None
         state.add(held(f"pod-{number}", "n", (index[0].index, units)))
 
@@ -95,7 +95,7 @@ def test_a_card_is_opened_for_memory_where_nobody_could_have_had_it_whole() -> N
     both, full_both = node(cards(16, 16)), node(cards(16, 16), (0, 16))
     memory_only = node(cards(16, 16), modes=[SERVES_MEMORY])
     shared = node(cards(16, 16), (0, 1))
-    policy = NODE_POLICIES["binpack"]
+    policy = POLICIES["binpack"].score_node
     worth = [policy(state, asks(4)) for state in (both, full_both, memory_only, shared)]
 
     assert worth == sorted(worth)
@@ -104,7 +104,7 @@ def test_a_card_is_opened_for_memory_where_nobody_could_have_had_it_whole() -> N
 
 def test_a_whole_card_is_taken_where_no_pod_could_have_shared_it() -> None:
     both, whole_only = node(cards(16, 16), (0, 8)), node(cards(16, 16), modes=[SERVES_WHOLE])
-    policy = NODE_POLICIES["binpack"]
+    policy = POLICIES["binpack"].score_node
 
     assert policy(both, asks_whole()) < policy(whole_only, asks_whole())
 
@@ -129,15 +129,15 @@ def test_among_equally_close_whole_cards_the_card_policy_decides() -> None:
 @pytest.mark.parametrize("name", ["binpack", "spread"])
 def test_the_node_where_several_whole_cards_are_close_is_preferred(name: str) -> None:
     apart, near, linked_pair = node(linked("..")), node(linked("ab")), node(linked("aa"))
-    worth = [NODE_POLICIES[name](state, asks_whole(2)) for state in (apart, near, linked_pair)]
+    worth = [POLICIES[name].score_node(state, asks_whole(2)) for state in (apart, near, linked_pair)]
     assert worth == sorted(worth)
     assert len(set(worth)) == 3
     loose = replace(asks_whole(2), whole_policy="loose")
-    assert len({NODE_POLICIES[name](state, loose) for state in (apart, near, linked_pair)}) == 1
+    assert len({POLICIES[name].score_node(state, loose) for state in (apart, near, linked_pair)}) == 1
 
 
 def test_node_spread_prefers_the_emptier_node_and_scores_stay_in_bounds() -> None:
     empty, full = node(cards(16)), node(cards(16), (0, 8))
-    assert score_node(empty, asks(4), NODE_POLICIES["spread"]) == 10
-    assert score_node(full, asks(4), NODE_POLICIES["spread"]) == 5
-    assert score_node(full, asks(9), NODE_POLICIES["spread"]) == 0
+    assert node_score(empty, asks(4), "spread") == 10
+    assert node_score(full, asks(4), "spread") == 5
+    assert node_score(full, asks(9), "spread") == 0

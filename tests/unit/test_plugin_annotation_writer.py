@@ -106,7 +106,7 @@ async def test_the_pod_waits_the_longer_the_more_often_it_failed(failure: Gcusha
     assert reconciler.writer.counters.failed_writes == (0 if is_gone else len(delays_s))
 
 
-async def test_a_refusal_is_changed_once_and_is_a_problem_until_the_record_is_written(
+async def test_a_refusal_is_reported_once_and_is_a_problem_until_the_record_is_written(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World(failures={"a": ForbiddenError("denied by a webhook")})

@@ -34,36 +34,29 @@ def test_each_card_is_a_device_and_every_container_gets_the_control_nodes() -> N
 
 
 def test_the_file_follows_the_cards_and_leaves_no_temporary_one(tmp_path: Path) -> None:
-    reconciler = CdiSpecPublisher(file := CdiSpecFile(tmp_path / "cdi", ENFLAME), is_wanted=True)
-    reconciler.offer(inventory(0, 1))
+    publisher = CdiSpecPublisher(file := CdiSpecFile(tmp_path / "cdi", ENFLAME), is_wanted=True)
+    publisher.offer(inventory(0, 1))
     assert names(file.path) == ["0", "1"]
-    reconciler.offer(inventory(0, 1, 2))
+    publisher.offer(inventory(0, 1, 2))
     assert names(file.path) == ["0", "1", "2"]
     assert [path.name for path in file.path.parent.iterdir()] == ["gcushare-enflame.json"]
 
 
-def test_a_file_that_somebody_removed_is_written_again(tmp_path: Path) -> None:
-    reconciler = CdiSpecPublisher(file := CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
-    reconciler.offer(inventory(0))
-    file.path.unlink()
-    reconciler.offer(inventory(0))
-    assert names(file.path) == ["0"]
-
-
-def test_a_file_that_somebody_overwrote_is_written_again(tmp_path: Path) -> None:
-    reconciler = CdiSpecPublisher(file := CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
-    reconciler.offer(inventory(0))
-    file.path.write_text('{"devices": []}')
-    reconciler.offer(inventory(0))
+@pytest.mark.parametrize("text", [None, '{"devices": []}'], ids=["removed", "overwritten"])
+def test_a_file_that_another_program_changed_is_written_again(tmp_path: Path, text: str | None) -> None:
+    publisher = CdiSpecPublisher(file := CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
+    publisher.offer(inventory(0))
+    file.path.unlink() if text is None else file.path.write_text(text)
+    publisher.offer(inventory(0))
     assert names(file.path) == ["0"]
 
 
 def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    reconciler = CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
+    publisher = CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
     (tmp_path / "a-directory.json").mkdir()
     for _ in range(3):
-        reconciler.offer(inventory(0))
-    reconciler.offer(inventory(0, 1))
+        publisher.offer(inventory(0))
+    publisher.offer(inventory(0, 1))
     reads = [record for record in caplog.records if "a-directory.json" in record.getMessage()]
     assert len(reads) == 2, "once for each list of cards"
 
@@ -73,17 +66,17 @@ def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pyt
     [
         pytest.param(None, True, id="not known who holds cards"),
         pytest.param(1, True, id="a pod holds one"),
-        pytest.param(0, False, id="nobody does"),
+        pytest.param(0, False, id="no one does"),
     ],
 )
-def test_without_the_strategy_the_file_goes_when_nobody_can_need_it(
+def test_without_the_strategy_the_file_goes_when_no_one_can_need_it(
     tmp_path: Path, holders: int | None, is_kept: bool
 ) -> None:
     (file := CdiSpecFile(tmp_path, ENFLAME)).write(inventory(0))
-    reconciler = CdiSpecPublisher(file, is_wanted=False)
+    publisher = CdiSpecPublisher(file, is_wanted=False)
     if holders is not None:
-        reconciler.note_holders(holders)
-    reconciler.offer(inventory(0))
+        publisher.note_holders(holders)
+    publisher.offer(inventory(0))
     assert file.path.exists() is is_kept
 
 
@@ -96,25 +89,25 @@ def test_without_the_strategy_the_file_goes_when_nobody_can_need_it(
     ],
 )
 def test_ours_stays_away_while_a_toolkit_defines_the_same_devices(tmp_path: Path, conflicting: str) -> None:
-    reconciler = CdiSpecPublisher(file := CdiSpecFile(tmp_path, ALIYUN), is_wanted=True)
-    reconciler.offer(inventory(0))
+    publisher = CdiSpecPublisher(file := CdiSpecFile(tmp_path, ALIYUN), is_wanted=True)
+    publisher.offer(inventory(0))
     other = tmp_path / "nvidia.yaml"
     other.write_text(conflicting)
-    reconciler.offer(inventory(0))
-    assert (file.path.exists(), reconciler.problem) == (False, "")
+    publisher.offer(inventory(0))
+    assert (file.path.exists(), publisher.problem) == (False, "")
     other.write_text("kind: nvidia.com/gpu-other\n")
-    reconciler.offer(inventory(0))
+    publisher.offer(inventory(0))
     assert names(file.path) == ["0"]
 
 
-def test_a_directory_that_cannot_be_written_is_a_problem_told_once_and_gone_when_it_can(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_when_it_can(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("a file where the directory should be")
-    reconciler = CdiSpecPublisher(CdiSpecFile(tmp_path / "cdi", ENFLAME), is_wanted=True)
-    assert [reconciler.offer(inventory(0)), reconciler.offer(inventory(0))] == [True, False]
-    assert "gcushare-enflame.json cannot be written" in reconciler.problem
+    publisher = CdiSpecPublisher(CdiSpecFile(tmp_path / "cdi", ENFLAME), is_wanted=True)
+    assert [publisher.offer(inventory(0)), publisher.offer(inventory(0))] == [True, False]
+    assert "gcushare-enflame.json cannot be written" in publisher.problem
     (tmp_path / "cdi").unlink()
-    assert not reconciler.offer(inventory(0))
-    assert reconciler.problem == ""
+    assert not publisher.offer(inventory(0))
+    assert publisher.problem == ""
 
 
 def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path) -> None:

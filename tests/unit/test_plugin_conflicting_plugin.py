@@ -16,12 +16,12 @@ RESOURCE = "nvidia.com/gpu"
 
 @dataclass
 class World:
-    """The kubelet's checkpoint, what the Node counts, and what was told; ``modes`` are those published before."""
+    """The kubelet's checkpoint, what the Node counts, and what was reported; ``modes`` are those published before."""
 
     path: Path
     counted: tuple[int, int] | None = (8, 8)
     modes: tuple[str, ...] = ()
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     @property
     def former(self) -> Inventory | None:
@@ -41,7 +41,7 @@ class World:
         self.path.write_text(json.dumps({"Data": data, "Checksum": 1}))
 
     def watch(self) -> ConflictingPluginWatch:
-        return ConflictingPluginWatch(RESOURCE, self.path, self, self.told.append)
+        return ConflictingPluginWatch(RESOURCE, self.path, self, self.reported.append)
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ async def test_ids_of_another_layout_are_another_plugin(world: World, counted: t
     )
     assert "--mode memory" in found
     assert await watch.find() == found
-    assert world.told == [found]
+    assert world.reported == [found]
 
 
-async def test_a_plugin_that_is_gone_is_no_rival_though_the_kubelet_remembers_its_ids(world: World) -> None:
+async def test_a_plugin_that_is_gone_is_no_conflict_though_the_kubelet_remembers_its_ids(world: World) -> None:
     world.register("GPU-1")
     world.counted = (1, 0)
     assert await world.watch().find() == ""
@@ -82,7 +82,7 @@ async def test_a_plugin_whose_devices_are_all_sick_is_one_all_the_same(world: Wo
     world.counted = (8, 0)
     found = await world.watch().find()
     assert "the kubelet was sent 8 devices that are all unhealthy or lost, and not by us" in found
-    assert world.told == [found]
+    assert world.reported == [found]
 
 
 async def test_one_that_was_known_stays_one_while_its_devices_are_sick_and_the_kubelet_restarts(world: World) -> None:
@@ -94,10 +94,10 @@ async def test_one_that_was_known_stays_one_while_its_devices_are_sick_and_the_k
         assert await watch.find()
     world.register(resource="example.com/forgotten")
     assert await watch.find() == ""
-    assert len(world.told) == 1
+    assert len(world.reported) == 1
 
 
-async def test_our_own_devices_are_no_rival_when_none_of_them_is_usable(world: World) -> None:
+async def test_our_own_devices_are_no_conflict_when_none_of_them_is_usable(world: World) -> None:
     world.register()
     world.counted = (8, 0)
     world.modes = BOTH_MODES
@@ -110,7 +110,7 @@ async def test_our_own_devices_are_no_rival_when_none_of_them_is_usable(world: W
     assert await watch.find() == "", "this one has served them since"
 
 
-async def test_our_own_ids_and_other_resources_are_no_rival(world: World) -> None:
+async def test_our_own_ids_and_other_resources_are_no_conflict(world: World) -> None:
     world.register("card-0")
     assert await world.watch().find() == ""
     world.register("GPU-1", resource="example.com/gpu")
@@ -121,10 +121,10 @@ async def test_a_node_without_a_checkpoint_has_no_other_plugin(world: World) -> 
     assert await world.watch().find() == ""
 
 
-async def test_one_that_comes_back_is_changed_again(world: World) -> None:
+async def test_one_that_comes_back_is_reported_again(world: World) -> None:
     world.register("GPU-1")
     watch, found = world.watch(), []
     for world.counted in ((8, 8), (8, 0), (8, 8)):
         found.append(bool(await watch.find()))
     assert found == [True, False, True]
-    assert len(world.told) == 2
+    assert len(world.reported) == 2

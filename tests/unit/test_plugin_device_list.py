@@ -1,4 +1,4 @@
-"""The list that the kubelet is told, and who is woken when it changes."""
+"""The list that the kubelet is sent, and who is woken when it changes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def inventory(*units: int, sick: tuple[int, ...] = ()) -> Inventory:
     return Inventory(unit=parse_memory_unit("1"), cards=cards)
 
 
-def told(message: bytes) -> dict[str, str]:
+def listed(message: bytes) -> dict[str, str]:
     return {device.ID: device.health for device in pb.ListAndWatchResponse.FromString(message).devices}
 
 
@@ -35,27 +35,27 @@ def offer(
     closed: tuple[int, ...] = (),
     held: Mapping[int, set[str]] | None = None,
 ) -> bool:
-    return table.offer(cards, closed=closed, held=held or {})
+    return table.offer(cards, {index: frozenset((held or {}).get(index, ())) for index in closed})
 
 
-def test_every_unit_of_every_card_is_changed_once() -> None:
+def test_every_unit_of_every_card_is_reported_once() -> None:
     table = MemoryDeviceList()
     assert offer(table, inventory(3, 2))
-    assert told(table.message) == dict.fromkeys([*device_ids_of_card(0, 3), *device_ids_of_card(1, 2)], "Healthy")
+    assert listed(table.message) == dict.fromkeys([*device_ids_of_card(0, 3), *device_ids_of_card(1, 2)], "Healthy")
     assert table.size == 5
 
 
 def test_a_sick_cards_units_are_unhealthy_held_or_not() -> None:
     table = MemoryDeviceList()
     offer(table, inventory(2, 2, sick=(1,)), held={1: set(device_ids_of_card(1, 1))})
-    assert [health for _, health in sorted(told(table.message).items())] == ["Healthy"] * 2 + ["Unhealthy"] * 2
+    assert [health for _, health in sorted(listed(table.message).items())] == ["Healthy"] * 2 + ["Unhealthy"] * 2
 
 
 def test_of_a_closed_card_only_what_somebody_holds_stays_healthy() -> None:
     table = MemoryDeviceList()
     first, second = device_ids_of_card(0, 2)
     offer(table, inventory(2), closed=(0,), held={0: {second}})
-    assert told(table.message) == {first: "Unhealthy", second: "Healthy"}
+    assert listed(table.message) == {first: "Unhealthy", second: "Healthy"}
 
 
 def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sick() -> None:
@@ -64,14 +64,14 @@ def test_a_full_nodes_list_stays_within_the_kubelets_limit_when_a_card_falls_sic
     assert len(table.message) == KUBELET_MESSAGE_LIMIT_BYTES
     offer(table, inventory(*[32_768] * 8, sick=(3,)))
     assert len(table.message) <= KUBELET_MESSAGE_LIMIT_BYTES
-    devices = told(table.message)
+    devices = listed(table.message)
     assert len(devices) == 262_144
     # A missing word counts as unhealthy: only "Healthy" is healthy for the kubelet.
     assert {devices[device_id] for device_id in device_ids_of_card(3, 32_768)} == {""}
     assert sum(health == "Healthy" for health in devices.values()) == 7 * 32_768
 
 
-def test_what_changes_nothing_for_the_kubelet_wakes_nobody() -> None:
+def test_what_changes_nothing_for_the_kubelet_wakes_no_one() -> None:
     table = MemoryDeviceList()
     assert offer(table, inventory(2))
     assert not offer(table, inventory(2))
@@ -81,11 +81,11 @@ async def test_every_stream_gets_the_list_now_and_after_each_change() -> None:
     table = MemoryDeviceList()
     offer(table, inventory(1))
     streams = [table.follow(), table.follow()]
-    assert {len(told(await anext(stream))) for stream in streams} == {1}
+    assert {len(listed(await anext(stream))) for stream in streams} == {1}
     assert table.streams == 2
     waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
     offer(table, inventory(2))
-    assert [len(told(message)) for message in await asyncio.gather(*waiting)] == [2, 2]
+    assert [len(listed(message)) for message in await asyncio.gather(*waiting)] == [2, 2]
 
 
 async def test_hanging_up_ends_the_open_streams_and_not_the_next() -> None:

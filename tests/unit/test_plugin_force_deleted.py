@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, Closure
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.vendors import ENFLAME
@@ -13,6 +13,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
+from tests.unit.plugin_reconcile import reconcile
 from tests.unit.plugin_records import World, reconciler_of
 from tests.unit.test_plugin_pod_store import pod, store_of
 from tests.unit.test_plugin_two_resources import in_use, whole_pod
@@ -50,19 +51,19 @@ def test_a_pod_has_stopped_where_its_last_state_says_that_nothing_of_it_runs(las
 
 def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show_it_any_more() -> None:
     store = store_of(pod("a", 4, card=0), whole_pod("w", cards="1"))
-    store.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
     assert store.forget("uid-a")
     assert store.forget("uid-w")
-    store.reconcile({})
+    reconcile(store, {})
     assert in_use(store) == ({0}, {1})
     assert (store.users_of(0, whole=False), store.users_of(1, whole=True)) == (["d/a"], ["d/w"])
 
 
 def test_a_pod_that_was_missed_by_the_watch_is_not_known_to_have_ended() -> None:
     store = store_of(pod("a", 4, card=0))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.retain(())
-    store.reconcile({})
+    reconcile(store, {})
     assert in_use(store) == ({0}, set())
 
 
@@ -74,7 +75,7 @@ def test_a_pod_that_held_nothing_leaves_nothing_behind() -> None:
 
 def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end() -> None:
     store = store_of(pod("a", 4, card=0))
-    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    reconcile(store, {"uid-a": {"c0": {0: 4}}})
     store.forget("uid-a")
     store.end_gone((), 100.0)
     store.end_gone((), 100.0 + GRACE_S + KILL_MARGIN_S)
@@ -86,22 +87,22 @@ def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end()
 @pytest.mark.parametrize("key", ["uid-a", "d/a"])
 def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and_no_time_passes(key: str) -> None:
     store = store_of(pod("a", 4, card=0))
-    store.reconcile({key: {"c0": {0: 4}}})
+    reconcile(store, {key: {"c0": {0: 4}}})
     store.forget("uid-a")
     for now_s in (0.0, 10_000.0, 20_000.0):
         store.end_gone({key}, now_s)
         assert in_use(store) == ({0}, set())
-    store.reconcile({})
+    reconcile(store, {})
     store.end_gone((), 20_001.0)
     assert in_use(store) == ({0}, set())
 
 
 def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before() -> None:
     store = store_of(pod("a", 4, card=0))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.forget("uid-a")
     store.apply(pod("a", 4, card=1, uid="new"))
-    store.reconcile({"d/a": {"c0": {1: 4}}})
+    reconcile(store, {"d/a": {"c0": {1: 4}}})
     for now_s in (0.0, 1_000.0):
         store.end_gone({"d/a"}, now_s)
     assert in_use(store) == ({1}, set())
@@ -113,7 +114,7 @@ def test_a_pods_own_time_to_end_is_waited_for() -> None:
         plain, spec=msgspec.structs.replace(plain.spec, termination_grace_period_seconds=500)
     )
     store = store_of(long)
-    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    reconcile(store, {"uid-a": {"c0": {0: 4}}})
     store.forget("uid-a")
     for now_s in (0.0, 500.0):
         store.end_gone((), now_s)
@@ -122,7 +123,7 @@ def test_a_pods_own_time_to_end_is_waited_for() -> None:
 
 def test_a_pod_that_is_here_again_is_not_gone() -> None:
     store = store_of(pod("a", 4, card=0))
-    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    reconcile(store, {"uid-a": {"c0": {0: 4}}})
     store.forget("uid-a")
     store.apply(pod("a", 4, card=0, assigned=True))
     assert store.gone.uids == frozenset()
@@ -130,7 +131,7 @@ def test_a_pod_that_is_here_again_is_not_gone() -> None:
 
 
 @pytest.mark.parametrize("source", ["podresources", "checkpoint", "none"])
-async def test_the_keeper_counts_the_time_from_the_look_that_does_not_show_the_pod(source: str) -> None:
+async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_the_pod(source: str) -> None:
     world, store = World(), store_of(pod("a", 4, card=0))
     reconciler = reconciler_of(world, store)
     world.hold("a", 0)
@@ -141,7 +142,7 @@ async def test_the_keeper_counts_the_time_from_the_look_that_does_not_show_the_p
     if source == "none":
         world.record = None
     else:
-        world.record = KubeletRecord(source)
+        world.record = KubeletAllocations(source)
         if source == "checkpoint":
             world.record.add("uid-a", "c0", device_ids(device_ids_of_card(0, 4)))
     await reconciler.check()
@@ -158,7 +159,7 @@ def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
     spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
     store = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
     store.apply(msgspec.structs.replace(plain, spec=spec))
-    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    reconcile(store, {"uid-a": {"c0": {0: 4}}})
     store.forget("uid-a")
     return store
 
@@ -211,7 +212,7 @@ def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
     store = store_of(
         msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
     )
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.forget("uid-a")
     store.end_gone((), 0.0, running={"hash"})
     store.end_gone((), 1_000.0, running={"hash"})

@@ -33,7 +33,7 @@ def checkpoint(tmp_path: Path, *entries: object) -> Path:
 )
 def test_ids_are_counted_by_pod_container_and_card(tmp_path: Path, ids: object) -> None:
     record = read_checkpoint(checkpoint(tmp_path, entry("uid-a", ids)), RESOURCE)
-    assert record.holdings == {"uid-a": {"c0": {2: 3}}}
+    assert record.memory == {"uid-a": {"c0": {2: 3}}}
     assert record.held_ids(2) == frozenset(device_ids_of_card(2, 3))
     assert record.held_ids(1) == frozenset()
 
@@ -41,17 +41,17 @@ def test_ids_are_counted_by_pod_container_and_card(tmp_path: Path, ids: object) 
 def test_other_resources_and_empty_entries_are_left_out(tmp_path: Path) -> None:
     path = checkpoint(tmp_path, entry("a", {"-1": ["x"]}, resource="nvidia.com/gpu"), entry("b", None))
     record = read_checkpoint(path, RESOURCE)
-    assert (record.holdings, record.foreign) == ({}, [])
+    assert (record.memory, record.foreign) == ({}, [])
 
 
 def test_a_checkpoint_without_entries_is_a_true_nothing(tmp_path: Path) -> None:
-    assert read_checkpoint(checkpoint(tmp_path), RESOURCE).holdings == {}
+    assert read_checkpoint(checkpoint(tmp_path), RESOURCE).memory == {}
 
 
 def test_ids_of_another_layout_are_counted_apart(tmp_path: Path) -> None:
     ids = {"-1": ["GCU-7-_-0", "GCU-7-_-1", *device_ids_of_card(0, 1)]}
     record = read_checkpoint(checkpoint(tmp_path, entry("uid-a", ids)), RESOURCE)
-    assert record.holdings == {"uid-a": {"c0": {0: 1}}}
+    assert record.memory == {"uid-a": {"c0": {0: 1}}}
     ((pod, container, count, example),) = [(f.pod, f.container, f.ids, f.example) for f in record.foreign]
     assert (pod, container, count, example) == ("uid-a", "c0", 2, "GCU-7-_-0")
 
@@ -76,7 +76,7 @@ def reader(tmp_path: Path) -> PodResourcesReader:
 async def test_without_the_socket_the_checkpoint_is_read(tmp_path: Path) -> None:
     checkpoint(tmp_path, entry("uid-a", {"-1": device_ids_of_card(1, 2)}))
     record = await reader(tmp_path).fetch()
-    assert (record.source, record.holdings) == ("checkpoint", {"uid-a": {"c0": {1: 2}}})
+    assert (record.source, record.memory) == ("checkpoint", {"uid-a": {"c0": {1: 2}}})
 
 
 async def test_with_neither_source_both_are_named(tmp_path: Path) -> None:

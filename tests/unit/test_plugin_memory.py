@@ -59,7 +59,7 @@ def test_where_the_recorded_card_is_full_another_that_fits_is_taken_without_brea
     assert preference.moved_from == (0,)
 
 
-def test_a_pod_that_nobody_assigned_gets_the_fullest_card_that_fits() -> None:
+def test_a_pod_that_no_one_assigned_gets_the_fullest_card_that_fits() -> None:
     assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [candidate("a", 4)], {}, TOTALS)) == {1: 4}
     assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [], {}, TOTALS)) == {1: 4}
 

@@ -11,6 +11,7 @@ from gcushare.device_plugin.pods.pod import STATIC_POD_UID
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole, on_card
+from tests.unit.plugin_reconcile import reconcile
 
 NODE = "node-1"
 
@@ -20,7 +21,7 @@ def store_of(*held: tuple[str, int], annotations: Mapping[str, str] | None = Non
     store = PodStore(ENFLAME)
     for name, card in held:
         store.apply(a_pod(name, node=NODE, record=on_card(card, 4), annotations=dict(annotations or {})))
-    store.reconcile({f"default/{name}": {"main": {card: 4}} for name, card in held})
+    reconcile(store, {f"default/{name}": {"main": {card: 4}} for name, card in held})
     return store
 
 
@@ -29,7 +30,7 @@ def uid_of(store: PodStore, name: str) -> str:
     return uid
 
 
-def test_a_pods_processes_are_added_up_by_card_and_the_rest_is_nobodys() -> None:
+def test_a_pods_processes_are_added_up_by_card_and_the_rest_is_no_ones() -> None:
     store = store_of(("a", 0), ("b", 0))
     a, b = uid_of(store, "a"), uid_of(store, "b")
     found = divide_use({0: {1: 10, 2: 5, 3: 7, 4: 1, 5: 2}}, {1: a, 2: a, 3: b, 4: "gone"}, store.entries.values())
@@ -41,26 +42,26 @@ def test_a_pod_without_a_process_uses_none_of_its_card() -> None:
     assert divide_use({0: {}, 1: {}}, {}, store.entries.values()) == PodUse({uid_of(store, "a"): {1: 0}}, {0: 0, 1: 0})
 
 
-def test_a_pod_on_a_card_that_it_does_not_hold_is_changed_with_it() -> None:
+def test_a_pod_on_a_card_that_it_does_not_hold_is_reported_with_it() -> None:
     store = store_of(("a", 1))
     a = uid_of(store, "a")
     assert divide_use({0: {9: 6}, 1: {9: 4}}, {9: a}, store.entries.values()).by_pod == {a: {0: 6, 1: 4}}
 
 
-def test_of_a_card_whose_processes_are_not_listed_nothing_is_changed() -> None:
+def test_of_a_card_whose_processes_are_not_listed_nothing_is_reported() -> None:
     assert divide_use({}, {}, store_of(("a", 1)).entries.values()) == PodUse({}, {})
 
 
-def test_a_pod_that_has_no_card_yet_and_no_process_is_not_told() -> None:
+def test_a_pod_that_has_no_card_yet_and_no_process_is_not_reported() -> None:
     store = PodStore(ENFLAME)
     store.apply(a_pod("waits", node=NODE, record=on_card(0, 4)))
     assert divide_use({0: {}}, {}, store.entries.values()).by_pod == {}
 
 
-def test_a_pod_of_two_whole_cards_is_changed_for_each() -> None:
+def test_a_pod_of_two_whole_cards_is_reported_for_each() -> None:
     store = PodStore(ENFLAME)
     store.apply(a_pod("w", None, whole=2, node=NODE, record=as_whole(0, 1)))
-    store.reconcile({}, {"default/w": {"main": {0: 1, 1: 1}}})
+    reconcile(store, {}, {"default/w": {"main": {0: 1, 1: 1}}})
     w = uid_of(store, "w")
     assert divide_use({0: {7: 3}, 1: {}}, {7: w}, store.entries.values()).by_pod == {w: {0: 3, 1: 0}}
 
@@ -85,6 +86,6 @@ def test_a_pod_may_use_its_units_and_one_with_a_whole_card_also_what_no_unit_sta
     assert granted_bytes(shared, None) == {}
     store = PodStore(ENFLAME)
     store.apply(a_pod("w", None, whole=1, node=NODE, record=as_whole(0)))
-    store.reconcile({}, {"default/w": {"main": {0: 1}}})
+    reconcile(store, {}, {"default/w": {"main": {0: 1}}})
     (whole,) = store.entries.values()
     assert granted_bytes(whole, inventory) == {0: card.memory_bytes}

@@ -1,4 +1,4 @@
-"""Where the node's facts meet: what the kubelet is told, what is published, and what people hear of it."""
+"""Where the node's facts meet: what the kubelet is sent, what is published, and what people hear of it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.roster import CardsSnapshot, CardState
+from gcushare.cards.roster import CardsSnapshot, WatchedCard
 from gcushare.core.cards import Card, Closure, Health, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
@@ -17,13 +17,13 @@ from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.device_plugin.allocation.memory import MemoryAllocator
 from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Mode, Offer
 from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
@@ -59,10 +59,10 @@ class Away:
     def __init__(self) -> None:
         self.asked: list[Mapping[str, str]] = []
 
-    async def fetch(self) -> KubeletRecord:
+    async def fetch(self) -> KubeletAllocations:
         raise RetryableError("away")
 
-    async def fetch_checkpoint(self) -> KubeletRecord:
+    async def fetch_checkpoint(self) -> KubeletAllocations:
         raise DeviceError("there is none")
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
@@ -88,7 +88,7 @@ class Rig:
         self.agent.cards_changed(
             CardsSnapshot(
                 tuple(
-                    CardState(
+                    WatchedCard(
                         card=Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
                         health=Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
                         reason=(sick or {}).get(index, ""),
@@ -98,17 +98,17 @@ class Rig:
             )
         )
 
-    def told(self) -> tuple[int, int]:
-        """How many units the kubelet is told, and how many of them healthy."""
+    def listed(self) -> tuple[int, int]:
+        """How many units the kubelet is sent, and how many of them healthy."""
         devices = pb.ListAndWatchResponse.FromString(self.parts.memory_devices.message).devices
         return len(devices), sum(device.health == "Healthy" for device in devices)
 
     def hold(self, **pods: list[str]) -> None:
         """Have the kubelet's record say that these pods hold these ids."""
-        record = KubeletRecord("podresources")
+        record = KubeletAllocations("podresources")
         for name, ids in pods.items():
             record.add(f"d/{name}", "c0", device_ids(ids))
-        self.parts.store.reconcile(record.holdings)
+        self.parts.store.reconcile(record)
         self.agent.kubelet_record_read(record)
 
     def node(self, **annotations: str) -> None:
@@ -154,20 +154,20 @@ def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
 def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
     rig.see(16, 16)
     rig.agent.cards_changed(CardsSnapshot((), problem="the library does not answer"))
-    assert rig.told() == (32, 32)
+    assert rig.listed() == (32, 32)
     assert rig.agent.problem == "the library does not answer"
 
 
-def test_a_sick_card_is_changed_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
+def test_a_sick_card_is_reported_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
     rig.see(16, 16)
     rig.agent.pod_changed(pod("a", 4, card=0))
     rig.agent.pod_changed(pod("b", 4, card=1))
     rig.hold(a=device_ids_of_card(0, 4), b=device_ids_of_card(1, 4))
     rig.see(16, 16, sick={1: "lost"})
-    assert rig.told() == (32, 16)
+    assert rig.listed() == (32, 16)
     assert rig.heard.pods == [("b", "CardUnhealthy", "card 1 (u1) is unhealthy: lost")]
     rig.see(16, 16)
-    assert rig.told() == (32, 32)
+    assert rig.listed() == (32, 32)
     assert rig.heard.reasons() == ["CardUnhealthy", "CardRecovered"]
 
 
@@ -179,20 +179,20 @@ def test_a_replaced_card_is_another_card(rig: Rig) -> None:
     assert rig.agent.inventory.cards[0].card.uuid == "new"
 
 
-def test_a_cordon_closes_what_nobody_holds_once_it_is_known_who_holds_what(rig: Rig) -> None:
+def test_a_cordon_closes_what_no_one_holds_once_it_is_known_who_holds_what(rig: Rig) -> None:
     rig.see(16, 16)
     rig.node(cordon="0")
-    assert rig.told() == (32, 32), "not known yet who holds what"
+    assert rig.listed() == (32, 32), "not known yet who holds what"
     rig.hold(a=device_ids_of_card(0, 4))
-    assert rig.told() == (32, 20)
+    assert rig.listed() == (32, 20)
     rig.hold()
-    assert rig.told() == (32, 16)
+    assert rig.listed() == (32, 16)
     rig.node()
-    assert rig.told() == (32, 32)
+    assert rig.listed() == (32, 32)
     assert rig.heard.node == [("CardCordon", "card 0 is cordoned: no new pods"), ("CardCordon", "card 0 is uncordoned")]
 
 
-def test_a_cordon_that_names_nothing_is_changed_once(rig: Rig) -> None:
+def test_a_cordon_that_names_nothing_is_reported_once(rig: Rig) -> None:
     rig.see(16)
     rig.node(cordon="0,u9")
     rig.node(cordon="0,u9")
@@ -211,7 +211,7 @@ def test_another_unit_is_refused_by_the_names_of_the_pods_that_hold_the_old_one(
     assert "changes from '1' to '0.1' while pods hold units of the old one (d/p00, d/p01" in rig.agent.problem
     assert "d/p09 and 2 more" in rig.agent.problem
     rig.hold()
-    assert (rig.agent.problem, rig.told()) == ("", (160, 160))
+    assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
 
 
 def test_a_unit_of_another_name_and_the_same_size_is_no_change(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_unit_of_another_name_and_the_same_size_is_no_change(tmp_path: Path) -
     assert rig.agent.problem == ""
 
 
-def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_nobody_holds_any(tmp_path: Path) -> None:
+def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_no_one_holds_any(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, unit="auto")
     rig.see(200)
     assert rig.agent.inventory is not None
@@ -251,7 +251,7 @@ def test_containers_of_another_plugin_are_explained_once_and_again_when_they_com
     assert rig.heard.reasons() == ["ForeignDeviceIds"] * 2
 
 
-def test_a_corrected_record_is_changed_to_its_pod(rig: Rig) -> None:
+def test_a_corrected_record_is_reported_to_its_pod(rig: Rig) -> None:
     ref = PodRef("u", "d", "a", "", 0)
     rig.agent.record_written(RecordWrite(pod=ref, annotations={}, cards=(1,), assigned=True, corrected_from=(0,)))
     assert rig.heard.pods == [
@@ -259,7 +259,7 @@ def test_a_corrected_record_is_changed_to_its_pod(rig: Rig) -> None:
     ]
 
 
-def test_what_no_record_tells_is_published_with_the_inventory(rig: Rig) -> None:
+def test_what_no_record_reports_is_published_with_the_inventory(rig: Rig) -> None:
     rig.see(16, 16)
     rig.hold(stranger=device_ids_of_card(1, 12))
     rig.parts.store.note_unrecorded(-PATIENCE_S)
@@ -308,8 +308,8 @@ def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_writt
     rig.node(inventory=garbage)
     rig.node(inventory=garbage)
 
-    told = [message for reason, message in rig.heard.node if reason == "InventoryUnreadable"]
-    assert told == ["the inventory annotation cannot be read: nested deeper than 32 levels; it is written again"]
+    reported = [message for reason, message in rig.heard.node if reason == "InventoryUnreadable"]
+    assert reported == ["the inventory annotation cannot be read: nested deeper than 32 levels; it is written again"]
     assert rig.agent.inventory is not None
     assert rig.parts.publisher.wanted == rig.agent.inventory
 

@@ -7,6 +7,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.objects import Pod
+from tests.unit.plugin_reconcile import reconcile
 from tests.unit.test_plugin_pod_store import UNITS, UUIDS, init_pod, pod, store_of, written
 from tests.unit.test_plugin_two_resources import ended, in_use, whole_pod
 
@@ -26,21 +27,21 @@ def waiting(store: PodStore) -> list[str]:
 @pytest.mark.parametrize("key", [pytest.param("d/a", id="by name"), pytest.param("uid-a", id="by uid")])
 def test_a_running_pod_that_the_watch_shows_late_is_no_candidate_and_nothing_is_kept_for_it(key: str) -> None:
     store = store_of()
-    store.reconcile({key: {"c0": {0: 4}}})
+    reconcile(store, {key: {"c0": {0: 4}}})
     assert store.apply(pod("a", 4, card=0, assigned=True))
     assert (waiting(store), store.promised(), store.held_units()) == ([], {}, {0: 4})
 
 
 def test_a_running_pod_with_whole_cards_that_the_watch_shows_late_is_no_candidate() -> None:
     store = store_of()
-    store.reconcile({}, {"d/w": {"c0": {1: 1}}})
+    reconcile(store, {}, {"d/w": {"c0": {1: 1}}})
     store.apply(whole_pod("w", cards="1", assigned=True))
     assert (waiting(store), store.promised_whole(), store.held_units(UNITS)) == ([], {}, {1: 16})
 
 
 def test_a_pod_that_the_kubelet_shows_half_served_goes_on_where_it_is() -> None:
     store = store_of()
-    store.reconcile({"d/a": {"c0": {3: 4}}})
+    reconcile(store, {"d/a": {"c0": {3: 4}}})
     store.apply(pod("a", 4, 2, card=0))
     (candidate,) = store.candidates()
     assert (candidate.served, candidate.card_indexes) == (1, (3,))
@@ -49,53 +50,53 @@ def test_a_pod_that_the_kubelet_shows_half_served_goes_on_where_it_is() -> None:
 def test_a_pod_that_took_the_name_of_another_gets_nothing_of_what_is_shown_under_that_name() -> None:
     for is_over in (True, False):
         store = store_of(pod("a", 4, uid="old"))
-        store.reconcile({"d/a": {"c0": {0: 4}}})
+        reconcile(store, {"d/a": {"c0": {0: 4}}})
         store.forget("old", is_over=is_over)
         store.apply(pod("a", 4, uid="new", card=1))
         assert waiting(store) == ["a"], f"{is_over=}"
     store = store_of(pod("a", 4, uid="old"))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.apply(pod("a", 4, uid="new", card=1))
     assert [candidate.pod.uid for candidate in store.candidates()] == ["new"], "both are here for a moment"
 
 
 def test_a_pod_that_says_it_was_served_waits_for_nothing_until_the_kubelet_was_asked_about_it() -> None:
     store = store_of()
-    store.reconcile({})
+    reconcile(store, {})
     store.apply(pod("a", 4, card=2, assigned=True))
     assert (waiting(store), store.promised(), in_use(store)) == ([], {}, ({2}, set()))
-    store.reconcile({}, asked=())
+    reconcile(store, {}, asked=())
     assert waiting(store) == [], "the record was read before the pod was known: its silence says nothing"
-    store.reconcile({}, asked={"uid-a"})
+    reconcile(store, {}, asked={"uid-a"})
     assert (waiting(store), in_use(store)) == (["a"], (set(), set()))
 
 
 def test_a_pod_in_doubt_inherits_no_cards_of_another() -> None:
     store = store_of(pod("moved", 4, card=0))
-    store.reconcile({})
+    reconcile(store, {})
     store.apply(pod("doubtful", 4, card=1, assigned=True))
-    store.reconcile({"d/moved": {"c0": {1: 4}}}, asked={"uid-moved"})
+    reconcile(store, {"d/moved": {"c0": {1: 4}}}, asked={"uid-moved"})
     assert store.entries["uid-doubtful"].promise == (1,)
 
 
 def test_one_record_by_uid_and_the_next_by_name_settle_an_allocation_only_once() -> None:
     store = store_of(pod("a", 4, card=0), pod("b", 4, card=0))
-    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    reconcile(store, {"uid-a": {"c0": {0: 4}}})
     store.note_allocated("uid-b", "c0", {0: 4}, 0.0)
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     assert (store.pending_allocations, waiting(store)) == (1, [])
-    store.reconcile({"d/a": {"c0": {0: 4}}, "uid-a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}, "uid-a": {"c0": {0: 4}}})
     assert (store.pending_allocations, waiting(store)) == (1, [])
-    store.reconcile({"uid-a": {"c0": {0: 4}}, "uid-b": {"c0": {0: 4}}})
+    reconcile(store, {"uid-a": {"c0": {0: 4}}, "uid-b": {"c0": {0: 4}}})
     assert store.pending_allocations == 0
 
 
 # Records that somebody spoils
 
 
-def test_a_spoilt_record_of_a_running_pod_is_written_anew_from_what_the_kubelet_gave() -> None:
+def test_a_corrupt_record_of_a_running_pod_is_written_again_from_what_the_kubelet_gave() -> None:
     store = store_of(pod("a", 4, card=0, assigned=True))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.apply(with_unreadable_record(pod("a", 4)))
     assert (waiting(store), store.promised(), store.held_units(), store.users_of(0, whole=False)) == (
         [],
@@ -115,66 +116,66 @@ def test_a_spoilt_record_of_a_running_pod_is_written_anew_from_what_the_kubelet_
     assert (store.unreadable, written(store), waiting(store), store.held_units()) == ((), {}, [], {0: 4})
 
 
-def test_after_a_restart_a_spoilt_record_hides_nothing_whatever_else_was_written_on_the_pod() -> None:
+def test_after_a_restart_a_corrupt_record_hides_nothing_whatever_else_was_written_on_the_pod() -> None:
     for extra in ({}, {"gcushare__io/cards": "many"}, {"gcushare__io/cards": "2"}):
         store = store_of()
-        store.reconcile({"uid-a": {"c0": {3: 4}}})
+        reconcile(store, {"uid-a": {"c0": {3: 4}}})
         store.apply(with_unreadable_record(pod("a", 4, card=0), **extra))
         assert written(store) == {"a": ((3,), ())}, extra
         assert (waiting(store), store.held_units()) == ([], {3: 4}), extra
 
 
-def test_a_spoilt_record_may_have_said_that_the_pod_was_served() -> None:
+def test_a_corrupt_record_may_have_said_that_the_pod_was_served() -> None:
     store = store_of()
-    store.reconcile({})
+    reconcile(store, {})
     store.apply(with_unreadable_record(pod("a", 4)))
     assert waiting(store) == []
     assert store.missing_from(frozenset()) == ["uid-a"], "the kubelet's checkpoint is asked"
-    store.reconcile({})
+    reconcile(store, {})
     assert waiting(store) == ["a"], "it was not, and is placed like a pod without a record"
 
 
-def test_a_waiting_pod_whose_record_is_spoilt_keeps_the_card_that_was_planned() -> None:
+def test_a_waiting_pod_whose_record_is_corrupt_keeps_the_card_that_was_planned() -> None:
     store = store_of(pod("a", 4, card=5))
-    store.reconcile({})
+    reconcile(store, {})
     store.apply(with_unreadable_record(pod("a", 4)))
     assert [candidate.card_indexes for candidate in store.candidates()] == [(5,)]
     assert store.promised() == {5: 4}
     assert written(store) == {}
-    store.reconcile({"d/a": {"c0": {5: 4}}})
+    reconcile(store, {"d/a": {"c0": {5: 4}}})
     assert written(store) == {"a": ((5,), ())}
 
 
 def test_a_false_card_on_a_served_pod_moves_no_other_pods_card() -> None:
     store = store_of(pod("a", 4, card=0, assigned=True), pod("b", 4, card=0))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.apply(pod("a", 4, card=7, assigned=True))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     assert [candidate.card_indexes for candidate in store.candidates()] == [(0,)]
     assert written(store) == {"a": ((0,), (7,))}
 
 
-def test_a_spoilt_record_of_whole_cards_leaves_those_of_its_init_containers_in_use() -> None:
+def test_a_corrupt_record_of_whole_cards_leaves_those_of_its_init_containers_in_use() -> None:
     store = store_of(whole_pod("w", 1, "2,3", init=2))
-    store.reconcile({}, {"d/w": {"c0": {3: 1}}})
+    reconcile(store, {}, {"d/w": {"c0": {3: 1}}})
     for change in (with_unreadable_record(whole_pod("w", 1, "2,3", init=2)), whole_pod("w", 1, "6", init=2)):
         store.apply(change)
         assert in_use(store) == (set(), {2, 3})
         assert [write.cards for write in store.writes(UUIDS, UNITS, 1)] == [(2, 3)]
 
 
-def test_an_authors_wish_that_turns_unreadable_takes_nothing_from_a_pod_that_is_here() -> None:
+def test_an_authors_option_that_turns_unreadable_takes_nothing_from_a_pod_that_is_here() -> None:
     store = store_of(pod("a", 4, card=None))
-    store.reconcile({"uid-a": {"c0": {0: 4}}})
+    reconcile(store, {"uid-a": {"c0": {0: 4}}})
     changed = pod("a", 4, card=None)
     changed.metadata.annotations["gcushare.io/cards"] = "many"
     store.apply(changed)
     assert (store.held_units(), written(store)) == ({0: 4}, {"a": ((0,), ())})
 
 
-def test_a_pod_that_has_ended_is_forgotten_even_where_its_record_is_spoilt() -> None:
+def test_a_pod_that_has_ended_is_forgotten_even_where_its_record_is_corrupt() -> None:
     store = store_of(init_pod("a", 1, 4))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.apply(with_unreadable_record(init_pod("a", 1, 4)))
     assert store.apply(ended(with_unreadable_record(init_pod("a", 1, 4))))
     assert (store.unreadable, in_use(store), dict(store.entries)) == ((), (set(), set()), {})

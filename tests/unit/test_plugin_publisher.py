@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import pytest
+
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.units import parse_memory_unit
+from gcushare.device_plugin.node.card_count import CardCount
 from gcushare.device_plugin.node.publisher import Publisher
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
 
@@ -60,8 +63,8 @@ class ANode:
 
 
 @asynccontextmanager
-async def publishing(node: ANode) -> AsyncIterator[Publisher]:
-    publisher = Publisher(ENFLAME, node)
+async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[Publisher]:
+    publisher = Publisher(vendor, node, **more)
     publisher.node_changed(node.as_object())
     running = asyncio.create_task(publisher.run(), name="publisher")
     try:
@@ -131,3 +134,31 @@ def test_cordons_are_the_words_of_the_admins_annotation() -> None:
     node.annotations[ENFLAME.cordon_annotation] = " 1, GCU-7 ,"
     publisher.node_changed(node.as_object())
     assert publisher.cordoned == {"1", "GCU-7"}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "count", "shown"),
+    [
+        pytest.param(ENFLAME, CardCount.AUTO, "8", id="the manual shows the plain number"),
+        pytest.param(ALIYUN, CardCount.AUTO, "8000", id="pods that ask for it share cards"),
+        pytest.param(ALIYUN, CardCount.EXACT, "8", id="exact"),
+        pytest.param(ENFLAME, CardCount.THOUSANDS, "8000", id="thousands"),
+    ],
+)
+async def test_the_count_is_of_cards_or_a_thousand_for_each(vendor: Vendor, count: CardCount, shown: str) -> None:
+    node = ANode()
+    async with publishing(node, vendor, pods_per_count=count.pods_per_count(vendor)) as publisher:
+        publisher.publish(inventory(8))
+        await node.until_writes(2)
+    assert node.capacity == {vendor.count_resource: shown}
+
+
+async def test_a_count_that_the_api_server_wrote_in_its_own_way_is_not_written_again() -> None:
+    node = ANode()
+    node.capacity[ALIYUN.count_resource] = "8k"
+    async with publishing(node, ALIYUN) as publisher:
+        publisher.publish(inventory(8))
+        await node.until_writes(1)
+        publisher.publish(inventory(7))
+        await node.until_writes(3)
+    assert node.writes == ["annotations", "annotations", "capacity"]

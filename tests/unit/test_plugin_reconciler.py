@@ -2,7 +2,7 @@
 
 import pytest
 
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
@@ -18,7 +18,7 @@ async def test_what_the_kubelet_shows_is_written_once() -> None:
     assert await reconciler.check()
     await write_due(reconciler)
     await write_due(reconciler)
-    assert (world.patched, world.told) == ([("a", "1")], ["podresources", "a"])
+    assert (world.patched, world.reported) == ([("a", "1")], ["podresources", "a"])
     assert (reconciler.writer.counters.writes, reconciler.writer.counters.corrections) == (1, 1)
 
 
@@ -53,24 +53,24 @@ async def test_a_kubelet_that_has_just_started_shows_less_than_it_gave_out_and_i
     world.hold("a", 0)
     await reconciler.check()
     assert store.held_units() == {0: 4}
-    world.record = KubeletRecord("podresources")
-    world.checkpoint = KubeletRecord("checkpoint")
+    world.record = KubeletAllocations("podresources")
+    world.checkpoint = KubeletAllocations("checkpoint")
     for uid, card in (("uid-a", 0), ("uid-b", 1), ("uid-c", 1)):
         world.checkpoint.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
     await reconciler.check()
     assert store.held_units() == {0: 4, 1: 4}, "what was known, and what its record says; the third was never confirmed"
-    assert world.record.held_ids(0) == frozenset(device_ids_of_card(0, 4))
+    assert world.read.held_ids(0) == frozenset(device_ids_of_card(0, 4))
     assert store.cards_in_use(whole=False) == {0, 1}
 
 
 async def test_a_pod_that_only_claims_to_hold_a_card_gets_none_from_the_checkpoint() -> None:
     world, store = World(), book_with(pod("forged", 4, card=0, assigned=True))
-    world.checkpoint = KubeletRecord("checkpoint")
+    world.checkpoint = KubeletAllocations("checkpoint")
     await reconciler_of(world, store).check()
     assert store.held_units() == {}
 
 
-async def test_without_a_checkpoint_what_the_kubelet_shows_is_taken_and_the_lack_is_changed(
+async def test_without_a_checkpoint_what_the_kubelet_shows_is_taken_and_the_lack_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world, store = World(), book_with(pod("a", 4, card=0, assigned=True))

@@ -1,6 +1,7 @@
 """What a container is given for its card, by each strategy and vendor."""
 
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ def delivery(vendor: Vendor, *strategies: Strategy) -> AllocateResponses:
     return AllocateResponses(vendor, strategies)
 
 
-def test_enflames_container_is_changed_its_card_and_its_limits_in_units_and_bytes() -> None:
+def test_enflames_container_is_reported_its_card_and_its_limits_in_units_and_bytes() -> None:
     answer = delivery(ENFLAME, Strategy.ENV).build(Grant((card(3),), 4, pod_units=6), parse_memory_unit("1"))
     assert dict(answer.envs) == {
         "ENFLAME_VISIBLE_DEVICES": "3",
@@ -27,6 +28,7 @@ def test_enflames_container_is_changed_its_card_and_its_limits_in_units_and_byte
         "ENFLAME_COM_GCU_MEM_POD": "6",
         "ENFLAME_COM_GCU_MEM_CONTAINER": "4",
         "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
+        "GCUSHARE_CARD_MEMORY_BYTES": str(16 * GIB),
     }
     assert not answer.devices
     assert not answer.cdi_devices
@@ -85,3 +87,14 @@ def test_whole_cards_carry_no_memory_limit() -> None:
     assert delivery(ENFLAME, Strategy.ENV).environment(grant, parse_memory_unit("1")) == {
         "ENFLAME_VISIBLE_DEVICES": "0"
     }
+
+
+@pytest.mark.parametrize("strategies", [(Strategy.DEVICES,), (Strategy.ENV,), (Strategy.ENV, Strategy.DEVICES)])
+def test_the_drivers_directories_come_with_the_device_nodes_and_read_only(strategies: tuple[Strategy, ...]) -> None:
+    folders = (Path("/usr/local/nvidia"), Path("/usr/lib/libefml.so"))
+    given = AllocateResponses(ENFLAME, strategies, driver_dirs=folders).build(
+        Grant((card(2),), 4), parse_memory_unit("1")
+    )
+    mounts = [(each.container_path, each.host_path, each.read_only) for each in given.mounts]
+    expected = [(str(each), str(each), True) for each in folders] if Strategy.DEVICES in strategies else []
+    assert mounts == expected

@@ -1,4 +1,4 @@
-"""Memory and whole cards on one node: what the store counts, and what the kubelet is told of each card."""
+"""Memory and whole cards on one node: what the store counts, and what the kubelet is sent of each card."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.kubelet.allocations import KubeletRecord
 from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
@@ -15,6 +15,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.unit.plugin_reconcile import reconcile
 from tests.unit.test_plugin_node_agent import Rig, make_rig
 from tests.unit.test_plugin_pod_store import UNITS, UUIDS, pod, store_of, written
 
@@ -51,7 +52,7 @@ def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_end
     store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
     store.note_allocated("uid-w", "c0", {1: 1}, 0.0, whole=True)
     assert in_use(store) == ({0}, {1})
-    store.reconcile({"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
     assert in_use(store) == ({0}, {1})
     store.forget("uid-a", is_over=True)
     store.forget("uid-w", is_over=True)
@@ -61,26 +62,26 @@ def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_end
 def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_for_each_other() -> None:
     store = store_of(pod("a", 1, card=0), whole_pod("w", cards="0"))
     store.note_allocated("uid-a", "c0", {0: 1}, 0.0)
-    store.reconcile({}, {"d/w": {"c0": {0: 1}}})
+    reconcile(store, {}, {"d/w": {"c0": {0: 1}}})
     assert store.pending_allocations == 1, "the whole card that is shown is not the unit that was handed out"
     assert written(store) == {"w": ((0,), ())}
-    store.reconcile({"d/a": {"c0": {0: 1}}}, {"d/w": {"c0": {0: 1}}})
+    reconcile(store, {"d/a": {"c0": {0: 1}}}, {"d/w": {"c0": {0: 1}}})
     assert store.pending_allocations == 0
 
 
 def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_it() -> None:
     store = PodStore(ENFLAME)
-    store.reconcile({"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
+    reconcile(store, {"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
     store.apply(whole_pod("other", cards="2"))
     store.retain({"uid-other"})
     assert in_use(store) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
-    store.reconcile({}, {"d/other": {"c0": {2: 1}}})
+    reconcile(store, {}, {"d/other": {"c0": {2: 1}}})
     assert in_use(store) == (set(), {2})
 
 
-def test_a_pod_whose_record_somebody_spoils_keeps_its_card() -> None:
+def test_a_pod_whose_record_somebody_corrupts_keeps_its_card() -> None:
     store = store_of(pod("a", 4))
-    store.reconcile({"d/a": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
     unreadable = msgspec.structs.replace(
         pod("a", 4),
         metadata=msgspec.structs.replace(pod("a", 4).metadata, annotations={"enflame.com/gcu-device-id": "x"}),
@@ -95,13 +96,13 @@ def test_before_the_kubelets_record_was_ever_read_marked_records_are_believed() 
     store = store_of(whole_pod("w", cards="1", assigned=True), pod("a", 4, card=2, assigned=True), pod("b", 4, card=3))
     assert in_use(store) == ({2}, {1})
     assert store.users_of(1, whole=True) == ["d/w"]
-    store.reconcile({}, {})
+    reconcile(store, {}, {})
     assert in_use(store) == (set(), set())
 
 
 def test_whole_cards_are_recorded_with_their_sizes_and_corrected_where_the_kubelet_gave_others() -> None:
     store = store_of(whole_pod("w", 2, "0,1"))
-    store.reconcile({}, {"d/w": {"c0": {1: 1, 5: 1}}})
+    reconcile(store, {}, {"d/w": {"c0": {1: 1, 5: 1}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
@@ -112,7 +113,7 @@ def test_whole_cards_are_recorded_with_their_sizes_and_corrected_where_the_kubel
 
 def test_cards_that_only_an_init_container_used_stay_its_pods() -> None:
     store = store_of(whole_pod("w", 1, "2,3", init=2))
-    store.reconcile({}, {"d/w": {"c0": {3: 1}}})
+    reconcile(store, {}, {"d/w": {"c0": {3: 1}}})
     assert written(store) == {"w": ((2, 3), ())}
     assert in_use(store) == (set(), {2, 3})
     assert store.held_units(UNITS) == {2: 16, 3: 16}
@@ -120,12 +121,12 @@ def test_cards_that_only_an_init_container_used_stay_its_pods() -> None:
 
 def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() -> None:
     store = store_of(whole_pod("a", cards="0"), whole_pod("b", cards="1"))
-    store.reconcile({}, {"d/a": {"c0": {1: 1}}})
+    reconcile(store, {}, {"d/a": {"c0": {1: 1}}})
     assert {c.pod.name: c.card_indexes for c in store.candidates(whole=True)} == {"b": (0,)}
     assert store.promised_whole() == {0: "uid-b"}
 
 
-# What the kubelet is told
+# What the kubelet is sent
 
 
 @pytest.fixture
@@ -138,12 +139,12 @@ def both(tmp_path: Path) -> Rig:
 
 def show(rig: Rig, memory: dict[str, list[str]] | None = None, whole: dict[str, list[str]] | None = None) -> None:
     """Have the kubelet's record say that these pods hold these ids."""
-    record = KubeletRecord("podresources")
+    record = KubeletAllocations("podresources")
     for name, ids in (memory or {}).items():
         record.add(f"d/{name}", "c0", device_ids(ids))
     for name, ids in (whole or {}).items():
         record.add_whole(f"d/{name}", "c0", ids)
-    rig.parts.store.reconcile(record.holdings, record.whole)
+    rig.parts.store.reconcile(record)
     rig.agent.kubelet_record_read(record)
 
 
@@ -204,7 +205,7 @@ async def test_whoever_comes_second_is_refused_by_the_plugin_with_the_name_of_th
         await both.parts.allocator.allocate(device_ids(device_ids_of_card(1, 2)))
 
 
-def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_where_nobody_holds_it(both: Rig) -> None:
+def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_where_no_one_holds_it(both: Rig) -> None:
     both.see(4, 4, sick={1: "off the bus"})
     assert open_to(both) == (4, {"card-0"})
     both.node(cordon="0")
@@ -214,7 +215,7 @@ def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_where_nobody_
 def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, unit="MiB", mode=Mode.WHOLE)
     rig.see(*[64] * 8)
-    assert rig.agent.problem == "", "524,288 units would not fit a message, and none is told"
+    assert rig.agent.problem == "", "524,288 units would not fit a message, and none is sent"
     assert (rig.parts.memory_devices.message, len(healthy(rig.parts.whole_devices.message))) == (b"", 8)
 
 
@@ -222,4 +223,4 @@ def test_with_mode_memory_a_card_that_a_pod_still_holds_whole_stays_closed(tmp_p
     rig = make_rig(tmp_path)
     show(rig, whole={"old": ["card-0"]})
     rig.see(4, 4)
-    assert rig.told() == (8, 4)
+    assert rig.listed() == (8, 4)

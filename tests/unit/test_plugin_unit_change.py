@@ -1,4 +1,4 @@
-"""A change of the memory unit under pods: refused by name, also when it is found out only after the list was told."""
+"""A change of the memory unit under pods: refused by name, also when it is found out only after the list was sent."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_another_unit_is_refused_while_pods_hold_the_old_one_or_may(holders: lis
     assert str(refused.value).endswith("set --memory-unit 1")
 
 
-def test_a_unit_that_nobody_holds_or_that_stays_as_it_is_may_be_offered() -> None:
+def test_a_unit_that_no_one_holds_or_that_stays_as_it_is_may_be_offered() -> None:
     check_unit_change("1", "0.1", Holders([]))
     check_unit_change(None, "0.1", Holders(None, "away"))
     check_unit_change("1", "GiB", Holders(["d/a"]))
 
 
-def test_of_many_names_ten_are_told() -> None:
+def test_of_many_names_ten_are_reported() -> None:
     assert some_names([str(number) for number in range(12)], 10) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
@@ -60,7 +60,7 @@ def test_another_unit_is_refused_until_the_kubelets_record_was_read(tmp_path: Pa
     assert "it is not known who holds units of the old one" in rig.agent.problem
     assert not rig.agent.offered.is_set()
     rig.hold()
-    assert (rig.agent.problem, rig.told()) == ("", (160, 160))
+    assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
 
 
 def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_harm_to_its_pods(
@@ -69,17 +69,17 @@ def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_
     rig = make_rig(tmp_path, unit="0.1")
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
-    assert rig.told() == (160, 160)
+    assert rig.listed() == (160, 160)
     rig.node(inventory=published(tmp_path, "1"))
     assert "changes from '1' to '0.1' while pods hold units of the old one (d/a)" in rig.agent.problem
     assert rig.heard.reasons() == ["MemoryUnitRefused"]
-    assert rig.told() == (160, 4), "what pods hold stays healthy"
+    assert rig.listed() == (160, 4), "what pods hold stays healthy"
     assert to_write(rig) is None, "the Node keeps the unit of before"
     rig.see(16)
     rig.node(inventory=published(tmp_path, "1"))
-    assert rig.told() == (160, 4)
+    assert rig.listed() == (160, 4)
     rig.hold()
-    assert (rig.agent.problem, rig.told()) == ("", (160, 160))
+    assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
     assert to_write(rig) == "0.1"
 
 
@@ -91,7 +91,7 @@ def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_pa
     rig.see()
     assert to_write(rig) is None
     rig.see(16)
-    assert (rig.told(), to_write(rig)) == ((160, 4), None)
+    assert (rig.listed(), to_write(rig)) == ((160, 4), None)
 
 
 def test_a_node_that_is_seen_late_changes_nothing_where_the_unit_is_the_same(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_node_that_is_seen_late_changes_nothing_where_the_unit_is_the_same(tmp
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
     rig.node(inventory=published(tmp_path, "GiB"))
-    assert (rig.agent.problem, rig.told(), to_write(rig)) == ("", (16, 16), "1")
+    assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (16, 16), "1")
 
 
 @pytest.mark.parametrize("has_allocated", [False, True])
@@ -115,9 +115,9 @@ def test_an_automatic_unit_gives_way_to_that_of_before_unless_both_were_given_ou
     rig.node(inventory=published(tmp_path, "0.1"))
     if has_allocated:
         assert "changes from '0.1' to '0.001'" in rig.agent.problem
-        assert rig.told() == (16000, 4)
+        assert rig.listed() == (16000, 4)
     else:
-        assert (rig.agent.problem, rig.told(), to_write(rig)) == ("", (160, 160), "0.1")
+        assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 160), "0.1")
 
 
 async def test_nothing_is_written_on_a_node_that_was_not_seen(tmp_path: Path) -> None:

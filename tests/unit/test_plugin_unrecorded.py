@@ -14,6 +14,7 @@ from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, Unrecorde
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
+from tests.unit.plugin_reconcile import reconcile
 from tests.unit.test_plugin_pod_store import pod
 
 SIZES = {0: 16, 1: 16}
@@ -48,11 +49,11 @@ def asking(name: str, limits: dict[str, str], **annotations: str) -> Pod:
 def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_gave_it(refused: Pod) -> None:
     store = PodStore(ENFLAME)
     store.apply(refused)
-    store.reconcile({"d/a": {"c0": {1: 12}}})
+    reconcile(store, {"d/a": {"c0": {1: 12}}})
     store.note_unrecorded(0.0)
     assert store.held_units(SIZES) == {1: 12}
     assert [(write.pod.name, write.cards) for write in store.writes({0: "u0", 1: "u1"}, SIZES, 1)] == [("a", (1,))]
-    assert [each.pod.name for each in store.unreadable] == ["a"], "and why it would have been refused is still told"
+    assert [each.pod.name for each in store.unreadable] == ["a"], "and why it would have been refused is still reported"
     assert store.unrecorded.lasting(PATIENCE_S) == ()
 
 
@@ -61,7 +62,7 @@ def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts(
     store = PodStore(ENFLAME)
     store.apply(both)
     assert store.entries == {}
-    store.reconcile({"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
+    reconcile(store, {"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
     store.note_unrecorded(10.0)
     assert store.held_units(SIZES) == {0: 7, 1: 16}
     assert store.users_of(1, whole=True) == ["d/both"]
@@ -78,7 +79,7 @@ def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts(
 def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
     store = PodStore(ENFLAME)
     store.apply(pod("c", 4, card=0))
-    store.reconcile({"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
+    reconcile(store, {"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
     store.note_unrecorded(0.0)
     assert set(store.unrecorded.now) == {"d/a", "d/b"}
     store.apply(pod("a", 4))
@@ -89,13 +90,13 @@ def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
     store.forget("uid-a")
     store.note_unrecorded(2.0)
     assert set(store.unrecorded.now) == {"d/b"}, "one deleted by force closes its card instead"
-    store.reconcile({})
+    reconcile(store, {})
     store.note_unrecorded(3.0)
     assert store.held_units(SIZES) == {}
 
 
 @pytest.mark.parametrize(("shown", "hidden"), [(4, True), (5, False)])
-def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_the_record_tells(
+def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_the_record_reports(
     shown: int, hidden: bool
 ) -> None:
     plain = pod("mirror", 4, card=0, assigned=True)
@@ -104,7 +105,7 @@ def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_t
     store.apply(
         msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
     )
-    store.reconcile({"hash": {"c0": {0: shown}}})
+    reconcile(store, {"hash": {"c0": {0: shown}}})
     store.note_unrecorded(0.0)
     assert (store.unrecorded.now == {}) is hidden
 

@@ -20,7 +20,7 @@ def proc(tmp_path: Path) -> FakeProc:
     return FakeProc(tmp_path / "proc")
 
 
-def test_processes_are_told_with_their_pods_and_those_of_the_host_are_left_out(proc: FakeProc) -> None:
+def test_processes_are_reported_with_their_pods_and_those_of_the_host_are_left_out(proc: FakeProc) -> None:
     proc.start_in_pod(42, UID)
     proc.start_in_pod(43, OTHER)
     proc.start(44, "0::/system.slice/sshd.service\n")
@@ -62,7 +62,7 @@ def test_a_process_that_is_moved_into_its_pod_later_is_found_then(proc: FakeProc
     assert owners.find([42]) == {42: UID}
 
 
-def test_a_process_that_ended_belongs_to_nobody(proc: FakeProc) -> None:
+def test_a_process_that_ended_belongs_to_no_one(proc: FakeProc) -> None:
     owners = ProcOwners(proc.root)
     proc.start_in_pod(42, UID)
     owners.find([42])
@@ -70,7 +70,7 @@ def test_a_process_that_ended_belongs_to_nobody(proc: FakeProc) -> None:
     assert owners.find([42]) == {}
 
 
-def test_a_number_that_changes_hands_while_one_looks_is_nobodys(proc: FakeProc) -> None:
+def test_a_number_that_changes_hands_while_one_looks_is_no_ones(proc: FakeProc) -> None:
     proc.start_in_pod(42, UID)
     group = proc.root / "42" / "cgroup"
     group.unlink()
@@ -96,13 +96,13 @@ def test_a_number_that_changes_hands_while_one_looks_is_nobodys(proc: FakeProc) 
         pytest.param("cgroup", "\udcff".encode("utf-8", "surrogateescape").decode("latin-1") * 5, id="no text"),
     ],
 )
-def test_a_file_that_says_nothing_leaves_its_process_to_nobody(proc: FakeProc, name: str, text: str) -> None:
+def test_a_file_that_says_nothing_leaves_its_process_to_no_one(proc: FakeProc, name: str, text: str) -> None:
     proc.start_in_pod(42, UID)
     (proc.root / "42" / name).write_text(text)
     assert ProcOwners(proc.root).find([42]) == {}
 
 
-def test_a_file_that_cannot_be_read_leaves_its_process_to_nobody(proc: FakeProc) -> None:
+def test_a_file_that_cannot_be_read_leaves_its_process_to_no_one(proc: FakeProc) -> None:
     proc.start_in_pod(42, UID)
     (proc.root / "42" / "cgroup").unlink()
     (proc.root / "42" / "cgroup").mkdir()

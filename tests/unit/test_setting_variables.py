@@ -25,7 +25,7 @@ SAME_IN_OTHER_WORDS = {
 
 
 def meanings(cls: type) -> dict[str, str]:
-    return {spec.env: spec.declared.help for spec in list_specs(cls) if spec.env}
+    return {spec.env: spec.help for spec in list_specs(cls) if spec.env}
 
 
 @pytest.mark.parametrize("command", FOR_PEOPLE, ids=lambda cls: cls.__name__)

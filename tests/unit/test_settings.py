@@ -342,6 +342,18 @@ def test_two_settings_of_one_name_are_refused_when_the_program_starts() -> None:
         list_specs(Twice)
 
 
+def test_a_flag_may_be_a_word_of_python() -> None:
+    @settings
+    class Wanting:
+        """Wanting."""
+
+        for_: int = setting(parsers.integer(1, 9), default=1, help="How many.")
+
+    wanting = Program(name="wanting", summary="Wants.", version="1", settings=Wanting)
+    assert load_settings(wanting, ["--for", "3"], {}, Path.read_text).for_ == 3
+    assert load_settings(wanting, [], {"GCUSHARE_FOR": "4"}, Path.read_text).for_ == 4
+
+
 def test_a_changed_default_must_name_a_setting() -> None:
     with pytest.raises(TypeError, match="listen_prot"):
         group(ServeSettings, listen_prot=1)
@@ -389,7 +401,7 @@ def test_help_says_what_the_command_line_alone_gives_and_print_config_leaves_it_
     assert "fix:" not in printed.value.text
 
 
-@pytest.mark.parametrize("name", ["fix", "yes", "force_delete", "remove_from_node", "confirm", "restart"])
+@pytest.mark.parametrize("name", ["fix", "yes", "execute", "force_delete", "remove_from_node", "confirm", "restart"])
 def test_no_program_can_declare_a_change_that_a_variable_triggers(name: str) -> None:
     field = setting(parsers.boolean(), default=False, help="Change something.")
     careless = settings(type("Careless", (), {"__annotations__": {name: bool}, name: field}))

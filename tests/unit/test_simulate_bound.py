@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from gcushare.cli.simulate.bound import compute_bounds
-from gcushare.cli.simulate.trace import NodeSpec
+from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.packing.expected_fill import Demand, Room, Spot, room_after, spots_of
 
 LARGE, SMALL, WHOLE = Demand(1, 810), Demand(1, 190), Demand(1, 0, True)

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from gcushare.cli.simulate.churn import Churn, run_churn
-from gcushare.cli.simulate.command import main
 from gcushare.cli.simulate.live import reduce_cluster
-from gcushare.cli.simulate.trace import NodeSpec, read_nodes, read_pods
 from gcushare.cli.simulate.what_if import mixed, nodes_needed, with_granularity
+from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
+from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.errors import Refused
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import Surroundings
@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> list[str]:
 
 def ask(*words: str) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
-    code = main(Surroundings(words, {}, stdout, stderr))
+    code = SUBCOMMANDS["simulate"].run(Surroundings(words, {}, stdout, stderr))
     return code, stdout.getvalue(), stderr.getvalue()
 
 
@@ -57,10 +57,30 @@ def test_the_table_ranks_the_policies_below_a_bound(files: list[str]) -> None:
     code, text, errors = ask(*files, "--load", "130%", "--seeds", "2", "--policy", "random,fgd,expected-fill")
     assert (code, errors) == (0, "")
     assert text.startswith("6 nodes, 24 cards; ")
-    reached = [float(line.split()[1]) for line in text.splitlines() if line.startswith(("random", "fgd", "expected"))]
+    table = text.partition("\n\nUnplaced")[0].splitlines()
+    reached = [float(line.split()[1]) for line in table if line.startswith(("random", "fgd", "expected"))]
     assert len(reached) == 3
     assert reached == sorted(reached, reverse=True)
     assert "(no policy can exceed)" in text
+
+
+def test_refused_pods_are_counted_by_kind_over_time(files: list[str]) -> None:
+    code, text, _ = ask(*files, "--load", "130%", "--policy", "fgd,random", "--order", "trace")
+    assert code == 0
+    _, _, table = text.partition("Unplaced pods once so much of all cards was asked for, first seed:\n")
+    heading, *rows = [line.split() for line in table.splitlines()]
+    assert heading[:2] == ["POLICY", "KIND"]
+    run = json.loads(ask(*files, "--load", "130%", "--policy", "fgd", "--order", "trace", "-o", "json")[1])
+    run = run["policies"]["fgd"]["runs"][0]
+    assert run["samples"][-1]["unplaced"] == run["unplaced"]
+    counted = [[int(word) for word in row[-6:]] for row in rows if row[0] == "fgd"]
+    assert sum(row[-1] for row in counted) == sum(run["unplaced"].values()) > 0
+    assert all(row == sorted(row) for row in counted), "who was refused stays refused"
+    assert sum(row[0] for row in counted) < sum(row[-1] for row in counted)
+
+
+def test_nothing_is_said_of_refusals_where_every_pod_has_a_place(files: list[str]) -> None:
+    assert "Unplaced pods once" not in ask(*files, "--load", "10%", "--policy", "fgd")[1]
 
 
 def test_json_has_every_run_with_its_curve(files: list[str]) -> None:

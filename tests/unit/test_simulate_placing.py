@@ -9,13 +9,13 @@ import pytest
 
 from gcushare.cli.simulate.bound import compute_bounds
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.placing import Placer
 from gcushare.cli.simulate.policies import POLICIES, Given, make_policy
 from gcushare.cli.simulate.policies.expected import LearnedLeastLoss, LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_pods
-from gcushare.cli.simulate.runs import Experiment, run_policy
-from gcushare.cli.simulate.trace import NodeSpec
-from gcushare.cli.simulate.workload import Order, build_workload, units_of
+from gcushare.cli.simulate.runs import Experiment, Placer, run_policy
+from gcushare.cli.simulate.settings import POLICIES as NAMED
+from gcushare.cli.simulate.settings import Order
+from gcushare.cli.simulate.workload import NodeSpec, build_workload, units_of
 from gcushare.core.packing.expected_fill import Demand, Room
 
 NODES = [
@@ -125,3 +125,7 @@ def test_the_learning_policy_scores_by_the_pods_that_arrived_until_it_last_count
             informed = LeastLoss(seen)
             assert [policy.score(node, pod) for pod in TRACE] == [informed.score(node, pod) for pod in TRACE]
     assert recounts < 20  # of 760 arrivals: the work of scoring every node again does not grow with them
+
+
+def test_the_policies_that_can_be_made_are_those_that_help_names() -> None:
+    assert list(POLICIES) == [name for name, _ in NAMED]

@@ -14,7 +14,7 @@ def test_a_word_that_is_no_command_is_refused_with_the_known_ones() -> None:
     stderr = io.StringIO()
     assert main(Surroundings(argv=("doktor",), stderr=stderr)) == MISUSED
     assert "Did you mean 'doctor'?" in stderr.getvalue()
-    assert all(each.name in stderr.getvalue() for each in SUBCOMMANDS)
+    assert all(each in stderr.getvalue() for each in SUBCOMMANDS)
 
 
 def test_the_demo_says_what_to_install_where_the_playground_is_not() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,12 +20,9 @@ from gcushare.wire.objects import (
     Status,
     WatchEvent,
 )
-from gcushare.wire.slim_objects import slim_node, slim_pod
 
 T = TypeVar("T")
 JsonObject = dict[str, Any]
-
-OURS = ("enflame.com/",)
 
 
 def decode(kind: type[T], document: object) -> T:
@@ -169,58 +165,3 @@ def test_objects_are_values() -> None:
     assert pod == decode(Pod, pod_json())
     with pytest.raises(AttributeError):
         pod.metadata = ObjectMeta()  # type: ignore[misc]  # the point of the test
-
-
-def test_a_slim_pod_keeps_identity_resources_and_our_record_only() -> None:
-    slim = slim_pod(decode(Pod, pod_json()), annotation_prefixes=OURS)
-    assert sorted(slim.metadata.annotations) == [
-        "enflame.com/gcu-device-assign-time",
-        "enflame.com/gcu-device-assigned",
-        "enflame.com/gcu-device-id",
-        "enflame.com/gcu-device-memory",
-        "enflame.com/gcu-device-memory-request",
-    ]
-    assert (slim.metadata.uid, slim.metadata.resource_version) == ("00000001-0000-4000-8000-000000000000", "500001")
-    assert slim.spec.containers[0].resources.requests["enflame.com/gcu-memory"] == "4"
-    assert slim.spec.init_containers[0].restart_policy == "Always"
-    assert (slim.metadata.labels, slim.metadata.owner_references, slim.status.conditions) == ({}, (), ())
-
-
-def test_slim_pods_share_the_words_that_repeat() -> None:
-    one, two = (slim_pod(decode(Pod, pod_json(number)), annotation_prefixes=OURS) for number in (5000, 10_000))
-    assert one.spec.node_name is two.spec.node_name
-    assert one.spec.containers[0].resources.limits is one.spec.containers[0].resources.requests
-
-
-def test_a_slim_node_is_the_same_after_a_heartbeat() -> None:
-    def node(beat: str) -> Node:
-        conditions = [
-            {"type": "Ready", "status": "True"},
-            {"type": "MemoryPressure", "status": "False", "lastTransitionTime": beat},
-        ]
-        metadata = {"name": "n", "annotations": {"enflame.com/inventory": "[]", "other": "x"}}
-        document = {"metadata": metadata, "status": {"conditions": conditions, "capacity": {"cpu": "4"}}}
-        return slim_node(decode(Node, document), annotation_prefixes=OURS)
-
-    assert node("10:00") == node("10:01")
-    assert node("10:00").metadata.annotations == {"enflame.com/inventory": "[]"}
-    assert node("10:00").status.capacity == {"cpu": "4"}
-
-
-def test_fifty_thousand_slim_pods_fit_a_hundred_mebibytes() -> None:
-    count = 2000
-    decoder = msgspec.json.Decoder(Pod)
-    documents = [json.dumps(pod_json(number)).encode() for number in range(count)]
-
-    def measure_bytes() -> int:
-        tracemalloc.start()
-        try:
-            kept = [slim_pod(decoder.decode(raw), annotation_prefixes=OURS) for raw in documents]
-            assert len(kept) == count
-            return tracemalloc.get_traced_memory()[0]
-        finally:
-            tracemalloc.stop()
-
-    # The least of some: whatever else this process does in between is counted too.
-    size_bytes = min(measure_bytes() for _ in range(5))
-    assert size_bytes / count * 50_000 < 100 * 1024 * 1024

@@ -28,7 +28,7 @@ def test_a_part_is_as_long_as_its_share_to_a_column(sizes: list[int], width: int
         assert abs(length - size * width / total) <= len(sizes)
 
 
-def test_parts_are_told_apart_without_colours_and_waiting_ones_are_lighter() -> None:
+def test_parts_are_reported_apart_without_colours_and_waiting_ones_are_lighter() -> None:
     bar = granted_bar([BarSegment(4), BarSegment(4), BarSegment(4, is_waiting=True)], 16, 16)
     assert bar.plain == "a███b▓▓▓c▒▒▒░░░░"
 

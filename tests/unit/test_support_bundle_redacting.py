@@ -65,7 +65,7 @@ def test_a_known_value_never_survives(secret: str, before: str, after: str) -> N
     assert secret not in Redactor([secret]).text(before + secret + after)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.protocol.card_view_rig import Caller, simulated
+from tests.protocol.cards_command_rig import Caller, simulated
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_certificates import Authority
 from tests.protocol.test_inspect_watch import DEADLINE_S, Follower
@@ -86,7 +86,7 @@ def _read(descriptor: int) -> str:
         return ""
 
 
-async def test_a_pipe_is_changed_of_trouble_once_and_of_its_end() -> None:
+async def test_a_pipe_is_informed_of_trouble_once_and_of_its_end() -> None:
     async with PluginRig(cards=(16,)) as rig:
         assert rig.app.server is not None
         url = rig.app.server.url

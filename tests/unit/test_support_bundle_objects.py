@@ -176,7 +176,7 @@ def test_free_text_survives_in_no_field(
 
 
 @pytest.mark.parametrize(("document", "slim", "names"), NAMES)
-def test_a_field_that_nobody_knows_yet_stays_out_at_every_level(
+def test_a_field_that_no_one_knows_yet_stays_out_at_every_level(
     document: Document, slim: Callable[[Document], Document], names: set[str]
 ) -> None:
     def grow(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gcushare.cli.cards.command import main
+from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import Surroundings
 from tests.protocol.inspect_rig import Ran, Tty
 
@@ -35,7 +35,7 @@ class Caller:
         if columns:
             found = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **found}
         around = Surroundings(argv=argv, environ=found, stdout=out, stderr=err)
-        code = await asyncio.to_thread(main, around, proc=self.proc)
+        code = await asyncio.to_thread(SUBCOMMANDS["cards"].run, around, proc=self.proc)
         return Ran(code, out.getvalue(), err.getvalue())
 
     async def ask(self, *argv: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def test_every_box_is_as_wide_as_the_terminal_within_bounds(width: int | None, d
     assert max(map(cell_len, lines)) == drawn_at
 
 
-def test_wide_tells_the_whole_uuid_the_slot_the_reserve_and_the_pods_uids() -> None:
+def test_wide_reports_the_whole_uuid_the_slot_the_reserve_and_the_pods_uids() -> None:
     text = "\n".join(drawn(cards(busy()), 120, is_wide=True))
     assert "╭─ 0  S60  GCU-0f4e3c2a-77f0-11ef-9a5b-0242ac120000 ─" in text
     assert "serial S0000   pci 0000:00:00.0   numa 0   reserved 1 GB" in text
@@ -88,13 +88,13 @@ def test_amounts_are_in_the_nodes_own_unit(unit: str, units: int, granted: str, 
     assert any(f"  {used} " in line for line in lines)
 
 
-def test_small_use_is_told_in_megabytes() -> None:
+def test_small_use_is_reported_in_megabytes() -> None:
     lines = drawn(cards(status(card(0, use=use(0.03)))))
     assert any("31 MB of 16.0 GB" in line for line in lines)
     assert any("▕▎░" in line or "▕▏░" in line for line in lines), "a little is not nothing"
 
 
-def test_a_library_that_tells_a_part_only_leaves_dashes() -> None:
+def test_a_library_that_reports_a_part_only_leaves_dashes() -> None:
     lines = drawn(cards(status(card(0, use=UseStatus(power_watts=70.4)))))
     assert any("temperature -   power 70 W   busy -" in line for line in lines)
     assert any("▕····" in line and "- of 16.0 GB" in line for line in lines)
@@ -128,7 +128,7 @@ def test_a_model_that_is_too_long_is_cut_and_the_state_is_not() -> None:
     assert "MMM…" in edge
 
 
-def test_a_pod_with_a_long_name_is_told_in_full() -> None:
+def test_a_pod_with_a_long_name_is_reported_in_full() -> None:
     name = f"{'n' * 63}/{'p' * 100}"
     lines = drawn(cards(status(card(0), pods=(pod(name, {0: 4}),))))
     assert name in "".join(line.strip("│ ") for line in lines)
@@ -142,7 +142,7 @@ def test_more_pods_than_letters_are_all_listed() -> None:
     assert [line.split()[1] for line in lines if "default/p-" in line][-9:] == ["Z", *["*"] * 8]
 
 
-def test_what_has_no_card_and_what_is_wrong_is_told_below_and_above() -> None:
+def test_what_has_no_card_and_what_is_wrong_is_reported_below_and_above() -> None:
     found = status(
         card(0),
         pods=(pod("d/waits", units=4), pod("d/whole", units=0, whole=True)),
@@ -193,7 +193,7 @@ def test_a_pod_on_two_cards_stands_on_both_with_its_part_of_each() -> None:
     assert any(line.endswith("1 pod") for line in lines)
 
 
-def test_a_pod_that_uses_more_than_its_share_is_told_with_how_much_more() -> None:
+def test_a_pod_that_uses_more_than_its_share_is_reported_with_how_much_more() -> None:
     pods = (
         pod("d/a", {0: 4}, used_by_card={0: 6 * GIB}),
         pod("d/b", {0: 4}, used_by_card={0: 4 * GIB}),

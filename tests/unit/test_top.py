@@ -12,13 +12,12 @@ from gcushare.cli.top.memory_use import (
     UNATTRIBUTED,
     CardKey,
     CardReadings,
-    nodes_without_readings,
     parse_metrics,
     pod_use_hint,
     pod_use_rows,
     use_rows,
 )
-from gcushare.cli.top.table import pod_use_lines, use_csv, use_lines, use_report
+from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB
@@ -49,7 +48,7 @@ def summary_of(*units: int) -> Summary:
     return summarise(snapshot)
 
 
-def test_figures_are_read_by_node_and_card_and_those_not_told_are_missing() -> None:
+def test_figures_are_read_by_node_and_card_and_those_not_reported_are_missing() -> None:
     assert parse_metrics(SERVED, "enflame") == {("node-1", 1): CardReadings({MEMORY: 4 * GIB})}
     assert parse_metrics(SERVED, "aliyun") == {}
 
@@ -106,23 +105,14 @@ def test_the_table_names_the_pods_of_a_card_that_is_over_and_the_document_says_i
     assert lines[1].split(maxsplit=9)[:5] == ["node-1", "0", "8.0", "10.0", "16.0"]
     assert lines[1].endswith("over by 2.0: default/pod-0")
     assert lines[2].split() == ["node-1", "1", "4.0", "-", "16.0", "-", "-", "-", "1"]
-    first, second = use_report(rows, [], {}).cards
-    assert (first.granted_bytes, first.used_bytes, first.over, first.pods) == (
-        8 * GIB,
-        10 * GIB,
-        True,
-        ["default/pod-0"],
-    )
-    assert (second.used_bytes, second.over) == (None, False)
+    first, second = use_document(rows, [], {})["cards"]
+    said = (first["grantedBytes"], first["usedBytes"], first["over"], first["pods"])
+    assert said == (8 * GIB, 10 * GIB, True, ["default/pod-0"])
+    assert (second["usedBytes"], second["over"]) == (None, False)
 
 
-def test_nodes_of_which_no_plugin_tells_are_known() -> None:
-    assert nodes_without_readings(summary_of(1), {}) == ["node-1"]
-    assert nodes_without_readings(summary_of(1), used(1.0)) == []
-
-
-def told(card: int, unattributed: int = 0, **pods: tuple[float, float]) -> dict[CardKey, CardReadings]:
-    """Readings of a card whose plugin tells its pods: granted and used, in GiB by name."""
+def reported(card: int, unattributed: int = 0, **pods: tuple[float, float]) -> dict[CardKey, CardReadings]:
+    """Readings of a card whose plugin reports its pods: granted and used, in GiB by name."""
     figures = {
         f"default/{name}": {POD_GRANTED: granted * GIB, POD_USED: used * GIB} for name, (granted, used) in pods.items()
     }
@@ -146,7 +136,7 @@ def test_pods_figures_are_read_by_node_and_card() -> None:
 
 def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> None:
     summary = summary_of(8, 4)
-    rows = pod_use_rows(summary, {**told(1, c=(0, 0.5)), **told(0, a=(4, 6), b=(4, 4))})
+    rows = pod_use_rows(summary, {**reported(1, c=(0, 0.5)), **reported(0, a=(4, 6), b=(4, 4))})
     lines = [line.plain for line in pod_use_lines(summary, rows, None)]
     assert lines[1].split() == ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "NOTE"]
     assert [line.split() for line in lines[2:5]] == [
@@ -160,14 +150,22 @@ def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> Non
 
 def test_documents_have_the_pods_in_bytes() -> None:
     summary = summary_of(8)
-    readings = told(0, 7, a=(4, 6))
-    report = use_report(use_rows(summary, readings), pod_use_rows(summary, readings), {})
-    (found,) = report.pods
-    assert (found.node, found.index, found.pod, found.granted_bytes, found.used_bytes, found.over) == (
-        "node-1", 0, "default/a", 4 * GIB, 6 * GIB, True
-    )  # fmt: skip
-    assert report.cards[0].unattributed_bytes == 7
-    heading, card, pod = (line.split(",") for line in use_csv(report).splitlines())
+    readings = reported(0, 7, a=(4, 6))
+    rows, pods = use_rows(summary, readings), pod_use_rows(summary, readings)
+    document = use_document(rows, pods, {})
+    assert document["pods"] == [
+        {
+            "node": "node-1",
+            "index": 0,
+            "pod": "default/a",
+            "grantedBytes": 4 * GIB,
+            "usedBytes": 6 * GIB,
+            "over": True,
+            "reported": False,
+        }
+    ]
+    assert document["cards"][0]["unattributedBytes"] == 7
+    heading, card, pod = (line.split(",") for line in use_csv(rows, pods).splitlines())
     assert dict(zip(heading, card, strict=True)) == {
         "node": "node-1", "card": "0", "pod": "", "total_bytes": str(16 * GIB), "granted_bytes": str(8 * GIB),
         "reserved_bytes": "0", "used_bytes": str(8 * GIB), "unattributed_bytes": "7", "utilization_percent": "",
@@ -180,10 +178,10 @@ def test_documents_have_the_pods_in_bytes() -> None:
     }  # fmt: skip
 
 
-def test_how_to_have_pods_told_is_said_where_a_plugin_does_not() -> None:
+def test_how_to_have_pods_reported_is_said_where_a_plugin_does_not() -> None:
     summary = summary_of(8)
     assert "podUse" in pod_use_hint(summary, used(1.0))
-    assert pod_use_hint(summary, told(0)) == ""
+    assert pod_use_hint(summary, reported(0)) == ""
     assert pod_use_hint(summary, {}) == ""
     two = summarise(picture_of(("node-1", cards(16), "1"), ("node-2", cards(16), "1")))
-    assert "on 1 of 2 nodes" in pod_use_hint(two, {**told(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})
+    assert "on 1 of 2 nodes" in pod_use_hint(two, {**reported(0), ("node-2", 0): CardReadings({MEMORY: 1.0})})

@@ -16,8 +16,8 @@ from gcushare.cli.support_bundle.cutting import cut_log, cut_metrics, own_words
 from gcushare.cli.support_bundle.sentences import cut_to_known
 
 HEAD = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
-FREE_TO_CHOOSE = {"user", "path"}
-"""Facts of log lines that whoever calls us chooses."""
+FREE_TO_CHOOSE = {"user", "path", "ids", "old_status", "new_status", "old_annotations", "new_annotations"}
+"""Facts of log lines that whoever calls us chooses, or writes pods."""
 
 
 @pytest.mark.parametrize(

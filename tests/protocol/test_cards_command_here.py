@@ -19,7 +19,7 @@ from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
 from tests.native.libraries import install_fake
-from tests.protocol.card_view_rig import NOWHERE, Caller, serving, simulated
+from tests.protocol.cards_command_rig import NOWHERE, Caller, serving, simulated
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_certificates import Authority
 from tests.unit.card_views import card, status
@@ -53,7 +53,7 @@ async def rig() -> AsyncIterator[PluginRig]:
         yield found
 
 
-async def test_the_plugin_of_this_machine_tells_cards_use_and_pods(rig: PluginRig) -> None:
+async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: PluginRig) -> None:
     ran = await Caller({}).call("--plugin", address(rig), columns=80)
     assert (ran.code, ran.err) == (0, "")
     plain = await Caller({}).call("--plugin", address(rig), "--no-color", columns=80)
@@ -84,7 +84,7 @@ async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginR
     assert first["processes"] == [{"pid": 7, "bytes": GIB}]
 
 
-async def test_a_card_that_a_pod_has_whole_is_changed_so_before_and_after_its_admission() -> None:
+async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admission() -> None:
     async with PluginRig(cards=(16, 16), plugin={"mode": Mode.BOTH}) as rig:
         rig.bind_whole("now", cards="0")
         await rig.until_recorded("now")
@@ -99,7 +99,7 @@ async def test_a_card_that_a_pod_has_whole_is_changed_so_before_and_after_its_ad
     ]
 
 
-async def test_a_sick_and_a_cordoned_card_are_told_with_the_reason(rig: PluginRig) -> None:
+async def test_a_sick_and_a_cordoned_card_are_reported_with_the_reason(rig: PluginRig) -> None:
     rig.write_cards({1: {"health": "unhealthy", "reason": "xid 79"}})
     await rig.annotate_node(ENFLAME.cordon_annotation, "0")
     await rig.until_units(32, allocatable=6)
@@ -157,7 +157,7 @@ async def test_a_library_alone_is_asked_where_it_is_named_alone(tmp_path: Path) 
     assert (only["mode"], only["units"], only["usedBytes"], only["healthy"]) == (None, None, None, True)
 
 
-async def test_neither_plugin_nor_library_is_changed_with_both_reasons(tmp_path: Path) -> None:
+async def test_neither_plugin_nor_library_is_reported_with_both_reasons(tmp_path: Path) -> None:
     ran = await Caller({}).call("--plugin", silent_url(), "--cards", simulated(tmp_path))
     assert (ran.code, ran.out) == (75, "")
     assert "no plugin answers at" in ran.err
@@ -165,12 +165,12 @@ async def test_neither_plugin_nor_library_is_changed_with_both_reasons(tmp_path:
 
 
 async def test_both_vendors_libraries_are_shown_where_both_have_cards(tmp_path: Path) -> None:
-    flags = []
+    libraries = []
     for kind in ("efml", "nvml"):
         folder = tmp_path / kind
         folder.mkdir()
-        flags += [f"--{kind}-library", str(install_fake("efml" if kind == "efml" else "nvml", folder).path)]
-    document = await Caller({}).ask("--cards", "auto", *flags)
+        libraries.append(f"{kind}={install_fake('efml' if kind == 'efml' else 'nvml', folder).path}")
+    document = await Caller({}).ask("--cards", "auto", "--card-library", ",".join(libraries))
     assert [node["vendor"] for node in document["nodes"]] == ["enflame", "aliyun"]
     assert all(node["cards"] for node in document["nodes"])
 

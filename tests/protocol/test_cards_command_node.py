@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.extender_objects import Document, pod_document
-from tests.protocol.card_view_rig import Caller
+from tests.protocol.cards_command_rig import Caller
 from tests.protocol.inspect_rig import Cluster, a_node, cluster, in_namespace
 from tests.protocol.plugin_rig import PluginRig
 from tests.unit.card_views import busy, card, status
@@ -79,7 +79,7 @@ async def test_one_plugin_that_fails_is_a_warning_beside_the_other(seen: Cluster
     assert ran.err.startswith("warning: pod kube-system/gpushare-device-plugin-y1: ")
 
 
-async def test_another_systems_plugin_is_changed_as_such(seen: Cluster) -> None:
+async def test_another_systems_plugin_is_reported_as_such(seen: Cluster) -> None:
     seen.front.backends[f"pods/http:{PLUGIN}:32767"] = "404 page not found"
     ran = await caller(seen).call("node-1")
     assert (ran.code, ran.out) == (1, "")
@@ -94,7 +94,7 @@ async def test_a_node_without_a_plugin_says_where_it_was_looked_for(seen: Cluste
     assert "--plugin-namespace and --plugin-selector" in ran.err
 
 
-async def test_a_node_that_does_not_exist_is_changed_apart(seen: Cluster) -> None:
+async def test_a_node_that_does_not_exist_is_reported_apart(seen: Cluster) -> None:
     ran = await caller(seen).call("node-9")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == "error: there is no node 'node-9'; `kubectl get nodes` lists them\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from gcushare.cards.errors import NoSourceError
-from gcushare.cards.libraries import LibraryKind
-from gcushare.cards.selection import AutoSource, PassedOver, SourceOptions, open_source
+from gcushare.cards.selection import AutoSource, SourceOptions, open_source
 from gcushare.cards.simulated.source import SimulatedSource
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.core.errors import ConfigError
@@ -17,11 +17,11 @@ from tests.native.libraries import FakeLibrary, install_fake
 NO_BUS = "/nonexistent"
 
 
-def auto_of(folder: Path, prefer: LibraryKind = "efml") -> tuple[AutoSource, FakeLibrary, FakeLibrary]:
+def auto_of(folder: Path, prefer: str = "efml") -> tuple[AutoSource, FakeLibrary, FakeLibrary]:
     """An auto source over both fakes."""
     efml, nvml = install_fake("efml_native", folder), install_fake("nvml", folder)
     source = open_source(
-        SourceOptions(efml_library=str(efml.path), nvml_library=str(nvml.path), prefer=prefer, pci_devices=NO_BUS)
+        SourceOptions(libraries=(f"efml={efml.path}", f"nvml={nvml.path}"), prefer=prefer, pci_devices=NO_BUS)
     )
     assert isinstance(source, AutoSource)
     return source, efml, nvml
@@ -33,6 +33,12 @@ def test_another_word_is_refused_with_the_four_forms(cards: str) -> None:
         open_source(SourceOptions(cards=cards))
 
 
+@pytest.mark.parametrize("library", ["cuda=/x", "efml", "efml="])
+def test_a_file_of_no_library_is_refused_with_the_forms(library: str) -> None:
+    with pytest.raises(ConfigError, match=f"card-library '{library}' names no library; accepted: efml=FILE or nvml=FI"):
+        open_source(SourceOptions(libraries=(library,)))
+
+
 def test_each_word_opens_its_source(tmp_path: Path) -> None:
     (tmp_path / "cards.json").write_text('{"count": 1, "memory": 1}')
     assert isinstance(open_source(SourceOptions(cards="efml")), IsolatedSource)
@@ -41,31 +47,28 @@ def test_each_word_opens_its_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("prefer", "other"), [("efml", "nvml"), ("nvml", "efml")])
-async def test_where_both_have_cards_the_preferred_is_taken_and_the_other_told(
-    tmp_path: Path, prefer: LibraryKind, other: str
+async def test_where_both_have_cards_the_preferred_is_taken_and_the_other_reported(
+    tmp_path: Path, prefer: str, other: str
 ) -> None:
     source, _, _ = auto_of(tmp_path, prefer)
     report = await source.list_cards()
     assert report.cards[0].uuid.startswith({"efml": "GCU", "nvml": "GPU"}[prefer])
-    assert source.selection.found.startswith(prefer)
-    passed = source.selection.passed_over[0]
-    assert passed.name.startswith(other)
-    assert passed.reason == "it has 2 cards too; choose it with --cards"
+    assert source.selection.startswith(f"{prefer} (")
+    assert re.search(rf" \({other} \(.*\): it has 2 cards too; choose it with --cards\)$", source.selection)
     await source.close()
 
 
-async def test_what_was_passed_over_is_changed_with_its_reason(tmp_path: Path) -> None:
+async def test_what_was_passed_over_is_reported_with_its_reason(tmp_path: Path) -> None:
     source, efml, nvml = auto_of(tmp_path)
     efml.control("fail EfmlInit * 6")
     await source.list_cards()
     assert source.name == f"nvml ({nvml.path})"
     reason = "EfmlInit failed with EFML_ERROR_DRIVER_NOT_LOADED (6): the library's words for 6"
-    assert source.selection.passed_over == (PassedOver(f"efml ({efml.path})", reason),)
-    assert str(source.selection) == f"nvml ({nvml.path}) (efml ({efml.path}): {reason})"
+    assert source.selection == f"nvml ({nvml.path}) (efml ({efml.path}): {reason})"
     await source.close()
 
 
-async def test_without_any_cards_every_reason_is_changed_and_a_later_driver_found(tmp_path: Path) -> None:
+async def test_without_any_cards_every_reason_is_reported_and_a_later_driver_found(tmp_path: Path) -> None:
     source, efml, nvml = auto_of(tmp_path)
     efml.control("cards 0")
     nvml.control("cards 0")
@@ -97,9 +100,7 @@ async def test_cards_that_are_all_left_out_are_found_all_the_same(tmp_path: Path
 
 
 async def test_missing_libraries_say_what_to_do(tmp_path: Path) -> None:
-    source = open_source(
-        SourceOptions(efml_library=str(tmp_path / "libefml.so"), nvml_library=str(tmp_path / "libnvidia-ml.so.1"))
-    )
+    source = open_source(SourceOptions(libraries=(f"efml={tmp_path}/libefml.so", f"nvml={tmp_path}/libnvidia-ml.so.1")))
     with pytest.raises(NoSourceError, match=r"libefml.so' cannot be loaded.*libnvidia-ml.so.1' cannot be loaded"):
         await source.list_cards()
     await source.close()

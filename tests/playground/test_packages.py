@@ -1,0 +1,121 @@
+"""The manual's packages and the single files, carried alone: nothing of the checkout is beside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from scripts import packages, single_files
+
+from gcushare._version import __version__
+from tests.charts import ROOT
+from tests.playground.image_tool import main as image_tool_main
+from tests.playground.test_deploy_image import closure, copy_installed
+from tests.sharing import build_once
+
+pytestmark = pytest.mark.slow
+
+PLUGIN, EXTENDER = packages.PACKAGES
+IMAGE_TOOL = Path(sys.modules[image_tool_main.__module__].__file__ or "")
+PYTHON = Path(sys.base_prefix) / "bin" / "python3"
+
+
+def run(*words: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run something with no variable of this session but the PATH."""
+    given = {"PATH": os.environ["PATH"], "HOME": str(cwd)} | environ
+    return subprocess.run(words, cwd=cwd, env=given, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(params=packages.PACKAGES)
+def carried(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A package as it is unpacked on another machine, with an image that was given along."""
+    name: str = request.param
+    images = tmp_path / "images"
+    images.mkdir()
+    (images / f"{name}.tar").write_bytes(b"an image")
+    file = packages.pack(name, tmp_path, images, None)
+    assert file.name == f"{name}_{__version__}.tar.gz"
+    away = tmp_path / "away"
+    with tarfile.open(file) as archive:
+        archive.extractall(away, filter="data")
+    return away / f"{name}_{__version__}"
+
+
+def test_every_script_of_a_package_runs_alone(carried: Path) -> None:
+    scripts = sorted(carried.glob("*.sh"))
+    assert {path.name for path in scripts} >= {"build-image.sh", "deploy.sh", "delete.sh"}
+    for script in scripts:
+        done = run(script, "--help", cwd=carried)
+        assert (done.returncode, done.stderr, done.stdout.startswith("Usage: ")) == (0, "", True), script
+
+
+def test_a_package_has_its_chart_its_image_and_its_programs(carried: Path) -> None:
+    name = carried.name.rpartition("_")[0]
+    assert (carried / f"{name}-chart" / "Chart.yaml").is_file()
+    assert (carried / "images" / f"{name}.tar").read_bytes() == b"an image"
+    programs = [name] if name == PLUGIN else [name, "gcushare-config-manager"]
+    for program in programs:
+        done = run(f"./{program}", "--version", cwd=carried)
+        assert done.stdout == f"{program} {__version__}\n"
+
+
+def test_an_image_is_built_from_what_the_package_carries(carried: Path, tmp_path: Path) -> None:
+    name = carried.name.rpartition("_")[0]
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "docker").write_text(f"#!{sys.executable}\n{IMAGE_TOOL.read_text()}")
+    (tools / "docker").chmod(0o755)
+    log = tmp_path / "calls"
+    environ = {"IMAGE_TOOL_LOG": str(log), "IMAGE_TOOL_FAILS": str(tmp_path / "none")}
+    done = run("./build-image.sh", cwd=carried, PATH=f"{tools}:{os.environ['PATH']}", **environ)
+    assert done.returncode == 0, done.stderr
+    (build,) = (line for line in log.read_text().splitlines() if line.startswith("docker build"))
+    context = Path(build.split()[-1])
+    assert context == carried / "source"
+    dockerfile = context / "deploy/image/Dockerfile"
+    copied = [line.split()[1:-1] for line in dockerfile.read_text().splitlines() if line.startswith("COPY ")]
+    for each in (path for paths in copied for path in paths if not path.startswith(("--", "/"))):
+        assert (context / each).exists(), each
+    assert name in build
+
+
+def build_single_files(folder: Path) -> None:
+    installed = folder / "packages"
+    shutil.copytree(ROOT / "src", folder / "source" / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for each in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(ROOT / each, folder / "source")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--no-compile", "--target", installed, folder / "source"], check=True, timeout=120)
+    listed = ",\n".join(f'"{each}"' for each in single_files.pinned())
+    for name in closure(f"[project]\ndependencies = [{listed}]"):
+        copy_installed(name, installed)
+    for command in single_files.COMMANDS:
+        single_files.build(command, installed, folder)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "single-files", build_single_files)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("command", single_files.COMMANDS)
+def test_a_single_file_runs_with_a_python_that_knows_nothing_of_us(files: Path, command: str, tmp_path: Path) -> None:
+    path = f"{PYTHON.parent}:/usr/bin:/bin"
+    told = run(files / command, "--version", cwd=tmp_path, PATH=path)
+    assert (told.stdout, told.stderr) == (
+        f"{command.replace('kubectl-inspect-', 'kubectl inspect ')} {__version__}\n",
+        "",
+    )
+    refused = run(files / command, "--kubeconfig", "/nowhere", cwd=tmp_path, PATH=path)
+    assert (refused.returncode, "/nowhere" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_a_single_file_holds_no_library_of_the_cluster_side(files: Path) -> None:
+    installed = {path.name.partition("-")[0].lower() for path in (files / "packages").iterdir()}
+    assert not installed & {"grpc", "grpcio", "uvloop", "cryptography", "pynvml", "kubernetes_asyncio", "watchfiles"}

@@ -1,0 +1,23 @@
+"""What the kubelet's record shows, written down in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.pod import CardCounts
+from gcushare.device_plugin.pods.store import PodStore
+
+Shown = Mapping[str, Mapping[str, CardCounts]]
+
+
+def shown(memory: Shown, whole: Shown | None = None) -> KubeletAllocations:
+    """Units, or whole cards, by pod, container and card."""
+    return KubeletAllocations("podresources", dict(memory), dict(whole or {}))
+
+
+def reconcile(
+    store: PodStore, memory: Shown, whole: Shown | None = None, *, asked: Collection[str] | None = None
+) -> None:
+    """Have a pod store take what the kubelet's record shows."""
+    store.reconcile(shown(memory, whole), asked=asked)

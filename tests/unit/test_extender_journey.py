@@ -1,0 +1,52 @@
+"""A request passes, from filter to bind, the modules that docs/architecture.md names, and few others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import FrameType
+
+from tests.extender_objects import a_node, a_pod, filter_body, pod_document, state_of
+from tests.unit.extender_cluster import Cluster
+from tests.unit.extender_desk import dispatcher_of
+from tests.unit.test_architecture import DOCUMENTS, HOUSE, journeys
+
+BESIDE = {
+    "core/nodes",  # the ledger's values
+    "core/preemption/nominations",
+    "runtime/log_lines",
+    "scheduler_extender/http/inspect",  # hears that the ledger changed
+    "scheduler_extender/ports",
+    "scheduler_extender/state/last_filtered_nodes",
+    "scheduler_extender/state/nominations",
+    "wire/objects",
+}
+"""What a request meets on its way that does not decide on it: values, and state that others keep."""
+
+
+async def test_filter_and_bind_run_in_the_modules_that_the_document_names() -> None:
+    pod = a_pod("p", 4)
+    state = state_of(a_node("node-1", 16, 16))
+    state.see_pod(pod)
+    dispatcher = dispatcher_of((state, None), cluster=Cluster(pod))
+    ran: set[str] = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(HOUSE):
+            ran.add(str(path.relative_to(HOUSE).with_suffix("")))
+
+    sys.setprofile(note)
+    try:
+        dispatcher.filter(filter_body(pod_document("p", 4), ["node-1"]))
+        body = {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": "node-1"}
+        answer = await dispatcher.bind(json.dumps(body).encode())
+    finally:
+        sys.setprofile(None)
+
+    assert answer.result == "bound"
+    named = journeys(DOCUMENTS[0].read_text())[0]
+    unnamed = {each for each in ran - BESIDE if not any(each.endswith(name) for name in named)}
+    assert unnamed == set()
+    assert len(ran) <= 22

@@ -1,0 +1,100 @@
+"""Command lines of the Go programs before ours: understood with a note each, or refused with what to do."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+import pytest
+
+from gcushare.core.errors import ConfigError
+from gcushare.device_plugin import command_line as plugin
+from gcushare.device_plugin.old_command_lines import OLD_FLAGS
+from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.settings.old_flags import translate
+from gcushare.scheduler_extender import command_line as extender
+
+KNOWN = {"memory-unit", "mode", "log-level", "fail-without-cards", "h", "version"}
+
+
+def ours(*argv: str) -> tuple[str, ...]:
+    return translate(argv, KNOWN, OLD_FLAGS).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        pytest.param(
+            ("-logtostderr", "--v=5", "--memory-unit=MiB"),
+            ("--log-level=debug", "--memory-unit=MiB"),
+            id="as published",
+        ),
+        pytest.param(
+            ("-v", "2", "-memory-unit", "GiB"), ("--log-level=info", "--memory-unit", "GiB"), id="words apart"
+        ),
+        pytest.param(("--logtostderr=true", "-alsologtostderr"), (), id="switches"),
+        pytest.param(("-stderrthreshold", "INFO", "-log_dir=/tmp"), ("--log-dir=/tmp",), id="glog's own"),
+        pytest.param(("-mps=false", "-health-check", "-kubelet-port", "10250"), (), id="the plugin's own"),
+        pytest.param(
+            ("--no-fail-without-cards", "-version"), ("--no-fail-without-cards", "--version"), id="ours, one dash"
+        ),
+        pytest.param(("--", "-v=5"), ("--", "-v=5"), id="behind two dashes nothing is a flag"),
+        pytest.param(
+            ("--mod=both", "-x", "-"), ("--mod=both", "-x", "-"), id="unknown ones are the program's to refuse"
+        ),
+    ],
+)
+def test_a_command_line_comes_to_our_own_words(given: tuple[str, ...], meant: tuple[str, ...]) -> None:
+    assert ours(*given) == meant
+
+
+def test_every_flag_that_was_anothers_has_its_note_and_no_secret_is_repeated() -> None:
+    notes = translate(("-token=s3cret", "--v=5", "--memory-unit=MiB"), KNOWN, OLD_FLAGS).notes
+    assert [note.split()[0] for note in notes] == ["-token", "--v"]
+    assert "s3cret" not in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (("-mps=true",), "flag -mps is not accepted: MPS is not set up here"),
+        (("--slice-count=6",), "flag --slice-count is not accepted: cards are shared by memory"),
+        (("-v=many",), "flag -v is not accepted: its value is a whole number"),
+        (("-v",), "flag -v is not accepted: its value is a whole number"),
+    ],
+)
+def test_what_there_is_not_is_refused_by_name(argv: tuple[str, ...], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        ours(*argv)
+
+
+def shown(program: object, *argv: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """What a program would run with, by the name of its old entry point."""
+    out, err = io.StringIO(), io.StringIO()
+    around = Surroundings(argv=(*argv, "--print-config"), environ=dict(environ or {}), stdout=out, stderr=err)
+    assert callable(program)
+    assert program(around) == DONE, err.getvalue()
+    return out.getvalue(), err.getvalue()
+
+
+def test_the_published_command_line_starts_our_plugin_for_nvidia_cards() -> None:
+    settings, notes = shown(plugin.main_gpushare, "-logtostderr", "--v=5", "--memory-unit=MiB")
+    for line in ("vendor: aliyun", "memory-unit: MiB", "log-level: debug"):
+        assert f"{line} " in settings
+    assert notes.count("note: ") == 2
+
+
+def test_a_kubeconfig_that_was_never_mounted_is_left_out_under_the_old_name() -> None:
+    environ = {"KUBECONFIG": "/nowhere/kubelet.conf"}
+    settings, notes = shown(plugin.main_gpushare, environ=environ)
+    assert "note: KUBECONFIG=/nowhere/kubelet.conf is left out" in notes
+    assert "/nowhere/kubelet.conf" not in settings
+    assert "/nowhere/kubelet.conf" in shown(plugin.main, environ=environ)[0]
+
+
+def test_the_old_extenders_variables_are_its_port_and_level() -> None:
+    settings, notes = shown(extender.main_gpushare, environ={"PORT": "12345", "LOG_LEVEL": "debug", "THREADNESS": "4"})
+    for line in ("vendor: aliyun", "listen-port: 12345", "log-level: debug"):
+        assert f"{line} " in settings
+    assert notes.count("note: ") == 2

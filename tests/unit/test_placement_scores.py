@@ -1,0 +1,74 @@
+"""The very numbers by which nodes are ranked, and the room that a nominee or a call of the kubelet is given."""
+
+from __future__ import annotations
+
+import pytest
+
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.matching import choose_card, has_room
+from gcushare.core.nodes import NodeState
+from gcushare.core.placement import POLICIES
+from gcushare.core.requests import CardRequest
+from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
+from tests.unit.test_matching import candidate
+
+
+def node_of(sizes: tuple[int, ...], used: int, modes: tuple[str, ...] = BOTH_MODES) -> NodeState:
+    """A node whose first card has ``used`` units in use, or is held whole where it serves nothing else."""
+    node = NodeState("n")
+    node.set_cards(cards(*sizes), GIB_UNIT, modes)
+    if used:
+        node.add(held("a", "n", (0, used), whole=modes == (SERVES_WHOLE,)))
+    return node
+
+
+@pytest.mark.parametrize(
+    ("policy", "node", "request_", "score"),
+    [
+        pytest.param("binpack", node_of((16, 16), 4), asks(4), 0.5625, id="beside others"),
+        pytest.param("binpack", node_of((16, 16), 4), asks(12), 0.5625, id="just beside others"),
+        pytest.param("binpack", node_of((16, 16), 4), asks(13), 0.03125, id="opens a card that could be given whole"),
+        pytest.param("binpack", node_of((16, 16), 4, (SERVES_MEMORY,)), asks(13), 0.28125, id="opens one that not"),
+        pytest.param("binpack", node_of((16, 16), 4), asks(4, 4), 0.03125, id="several cards are one sum"),
+        pytest.param("binpack", node_of((16, 16), 40), asks(4), 0.25, id="no fuller than full"),
+        pytest.param("binpack", node_of((16, 16), 4), asks_whole(), 0.0625, id="whole"),
+        pytest.param("binpack", node_of((16, 16), 16, (SERVES_WHOLE,)), asks_whole(), 0.75, id="whole only"),
+        pytest.param("binpack", node_of((16, 16), 0), asks_whole(2), 1 / 3, id="several whole, one NUMA node"),
+        pytest.param("binpack", node_of((), 0), asks_whole(), 0.0, id="no cards"),
+        pytest.param("spread", node_of((16, 16), 4), asks(4), 0.875, id="spread"),
+        pytest.param("spread", node_of((16, 16), 40), asks(4), 0.0, id="spread, overfull"),
+        pytest.param("spread", node_of((), 0), asks(4), 0.0, id="spread, no cards"),
+        pytest.param("spread", node_of((16, 16), 0), asks_whole(2), 2 / 3, id="spread, several whole"),
+    ],
+)
+def test_a_nodes_score_is_the_one_that_its_policy_states(
+    policy: str, node: NodeState, request_: CardRequest, score: float
+) -> None:
+    assert POLICIES[policy].score_node(node, request_) == pytest.approx(score)
+
+
+def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:
+    assert choose_card({0: 8, 1: 4, 2: 4}, {}, 4) == 1
+    assert choose_card({0: 8, 1: 4}, {1: 1}, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4) == 1
+    assert choose_card({0: 3}, {}, 4) is None
+
+
+def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served() -> None:
+    assert has_room(candidate("a", 4), 4, {0: 4})
+    assert not has_room(candidate("a", 4), 4, {0: 3})
+    assert not has_room(candidate("a", 4), 4, {1: 4})
+    assert not has_room(candidate("a", 4, cards=()), 4, {0: 4})
+    assert has_room(candidate("a", 4, 4, served=1), 4, {})
+
+
+def test_counting_a_node_again_says_what_was_wrong_and_puts_it_right() -> None:
+    node = node_of((16, 16), 4)
+    node.cards[0].used = 5
+    assert node.recount() == ["card 0: (5, 0, 1) counted, (4, 0, 1) held, as units, whole cards and pods"]
+    node.used = 9
+    assert node.recount() == [
+        "(16, 12, 1, 32, 9) counted, (16, 12, 1, 32, 4) true: largest free, shared, empty cards, total, used"
+    ]
+    assert node.recount() == []

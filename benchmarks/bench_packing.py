@@ -18,7 +18,7 @@ from statistics import mean
 from gcushare.cli.simulate.comparing import Comparison, Plan, compare
 from gcushare.cli.simulate.policies import POLICIES
 from gcushare.cli.simulate.settings import DEFAULT_POLICIES
-from gcushare.cli.simulate.trace import read_nodes, read_pods
+from gcushare.cli.simulate.workload import read_nodes, read_pods
 
 LOAD = 1.3
 TRACES = ("default", "gpushare40", "multigpu20")

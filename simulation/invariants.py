@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import Assignment, CardGrant
-from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.choices import Mode
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request import Policies, RejectedRequest
 from gcushare.wire.annotations.inventory import decode_inventory

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.choices import Mode
 
 STORM_S = (60.0, 300.0)
 CALM_S = 130.0

@@ -17,8 +17,8 @@ from typing import Any, Self
 import aiohttp
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.allocation.response import Strategy
 from gcushare.device_plugin.app import PluginApp
+from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.reporting.metrics import PluginMetrics
 from gcushare.device_plugin.reporting.status import problems
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings

@@ -14,7 +14,7 @@ from gcushare.cli.cards.status_sources import AddressSource
 from gcushare.cluster.plugin_status import ClientTls
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
-from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.choices import Mode
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc

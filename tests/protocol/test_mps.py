@@ -11,10 +11,10 @@ import pytest
 
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
+from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.mps.control import MpsControl
 from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit
 from gcushare.device_plugin.mps.state import read_state
-from gcushare.device_plugin.node.inventory import Mode
 from gcushare.wire.annotations.keys import COMPUTE_SHARE
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.plugin_rig import PluginRig

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.allocation.response import Strategy
-from gcushare.device_plugin.node.inventory import Reserve
+from gcushare.device_plugin.choices import Reserve, Strategy
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 CORDON = "gcushare.io/enflame-cordoned-cards"

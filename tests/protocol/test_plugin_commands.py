@@ -12,7 +12,7 @@ import pytest
 
 from gcushare.device_plugin.__main__ import main
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile
-from gcushare.device_plugin.allocation.response import Strategy
+from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.kubernetes import ApiPatcher
 from gcushare.device_plugin.node.removal import Traces, remove_from_node
 from gcushare.kube.client import KubeClient

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from gcushare.core.cards import Closure, Inventory
-from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import decode_inventory

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gcushare.cluster.metrics_text import Figures, parse_figures
 from gcushare.core.units import GIB
-from gcushare.device_plugin.node.inventory import Mode, Reserve
+from gcushare.device_plugin.choices import Mode, Reserve
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.device_plugin.reporting.status_text import render_status
 from tests.fake_proc import FakeProc

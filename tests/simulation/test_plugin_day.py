@@ -18,7 +18,8 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import PodChanges
 from gcushare.device_plugin.allocation.memory import MemoryAllocator
-from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
+from gcushare.device_plugin.allocation.response import AllocateResponses
+from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME

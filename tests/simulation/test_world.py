@@ -14,7 +14,7 @@ from simulation.run import run
 from simulation.schedule import ADMINS, FAULTS, USERS, Action, Schedule, make_schedule
 from simulation.shrink import shrink
 
-from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.choices import Mode
 
 SEEDS = (2, 31)
 MORE_SEEDS = (0, 1, 3, *range(4, 31), *range(32, 40))

@@ -6,7 +6,8 @@ from gcushare.cards.roster import CardsSnapshot, WatchedCard
 from gcushare.core.cards import Card, Health, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB
-from gcushare.device_plugin.node.inventory import Offer, Reserve, plan_inventory
+from gcushare.device_plugin.choices import Reserve
+from gcushare.device_plugin.node.inventory import Offer, plan_inventory
 from gcushare.vendors import ALIYUN, ENFLAME
 
 

@@ -9,7 +9,8 @@ from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest,
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import PodChanges, Preference
 from gcushare.device_plugin.allocation.memory import MemoryAllocator, choose_ids
-from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
+from gcushare.device_plugin.allocation.response import AllocateResponses
+from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card

@@ -15,11 +15,12 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.allocation.allocator import PodChanges
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.device_plugin.allocation.memory import MemoryAllocator
-from gcushare.device_plugin.allocation.response import AllocateResponses, Strategy
+from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
+from gcushare.device_plugin.choices import Mode, Strategy
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.inventory import Mode, Offer
+from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite

@@ -7,7 +7,8 @@ import pytest
 
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.allocation.response import AllocateResponses, Grant, Strategy
+from gcushare.device_plugin.allocation.response import AllocateResponses, Grant
+from gcushare.device_plugin.choices import Strategy
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.device_plugin.allocation.response import Strategy
+from gcushare.device_plugin.choices import Reserve, Strategy
 from gcushare.device_plugin.command_line import PROGRAM
-from gcushare.device_plugin.node.inventory import Reserve
 from gcushare.device_plugin.node.parts import monitor_settings, source_options
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.runtime.settings.loading import Answered, load_settings

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME

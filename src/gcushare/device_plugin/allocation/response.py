@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from gcushare.core.cards import InventoryCard
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
-from gcushare.device_plugin.choices import Strategy as Strategy
+from gcushare.device_plugin.choices import Strategy
 from gcushare.vendors import Vendor
 
 if TYPE_CHECKING:

@@ -10,9 +10,7 @@ from gcushare.core.cards import SERVES_MEMORY, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.choices import AUTO_UNIT, NO_RESERVE
-from gcushare.device_plugin.choices import Mode as Mode
-from gcushare.device_plugin.choices import Reserve as Reserve
+from gcushare.device_plugin.choices import AUTO_UNIT, NO_RESERVE, Mode, Reserve
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet
 from gcushare.wire.nodes import is_named

@@ -17,10 +17,10 @@ from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.allocation.allocator import PodChanges
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.device_plugin.allocation.memory import MemoryAllocator
-from gcushare.device_plugin.allocation.response import AllocateResponses, Limiter, Strategy
+from gcushare.device_plugin.allocation.response import AllocateResponses, Limiter
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
+from gcushare.device_plugin.choices import Mode, Strategy
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.inventory import Mode
 from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
 from gcushare.device_plugin.pods.annotation_writer import RecordPatcher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, KubeletRecordSource

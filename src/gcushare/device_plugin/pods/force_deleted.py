@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gcushare.core.nodes import PodRef
-from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S as DEFAULT_LONGEST_WAIT_S
+from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S
 
 KILL_MARGIN_S = 10.0
 """Beyond a pod's own time to end: the runtime kills, and waits for the processes to go."""

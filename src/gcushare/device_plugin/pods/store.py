@@ -13,8 +13,9 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
+from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
-from gcushare.device_plugin.pods.force_deleted import DEFAULT_LONGEST_WAIT_S, ForceDeletedPods
+from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pending_allocations import PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.pod import (

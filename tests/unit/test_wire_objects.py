@@ -78,7 +78,7 @@ def test_a_pod_keeps_what_is_declared_and_skips_the_rest() -> None:
     assert (pod.spec.node_name, pod.spec.priority, pod.status.phase) == ("node-1", 0, "Running")
     assert pod.spec.containers[0].resources.limits["enflame.com/gcu-memory"] == "4"
     assert pod.spec.init_containers[0].restart_policy == "Always"
-    assert pod.status.container_statuses[0].container_id == "containerd://ab"
+    assert pod.status.container_statuses[0].restart_count == 2
     assert pod.metadata.owner_references[0].kind == "ReplicaSet"
 
 

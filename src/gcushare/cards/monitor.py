@@ -67,11 +67,6 @@ class CardMonitor:
         """Looks that came to their end, as the proof of progress."""
 
     @property
-    def source_name(self) -> str:
-        """What a person calls the source: the library with its file."""
-        return self._source.name
-
-    @property
     def states(self) -> tuple[WatchedCard, ...]:
         """The cards by index, as of the last look."""
         return self._roster.states

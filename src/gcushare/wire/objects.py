@@ -82,7 +82,6 @@ class PodSpec(_Object, frozen=True):
     scheduler_name: str = ""
     priority: Int | None = None
     termination_grace_period_seconds: Int | None = None
-    node_selector: dict[str, str] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
 
@@ -103,9 +102,6 @@ class ContainerStatus(_Object, frozen=True):
     """One container's state as the kubelet last wrote it."""
 
     name: str = ""
-    container_id: str = field(default="", name="containerID")
-    ready: bool = False
-    started: bool | None = None
     restart_count: Int = 0
     state: ContainerState = ContainerState()
 
@@ -116,7 +112,6 @@ class PodStatus(_Object, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    start_time: str | None = None
     nominated_node_name: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
@@ -172,7 +167,6 @@ class NodeInfo(_Object, frozen=True):
     """Versions of a node's software."""
 
     kubelet_version: str = ""
-    architecture: str = ""
 
 
 class NodeStatus(_Object, frozen=True):

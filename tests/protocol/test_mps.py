@@ -12,7 +12,7 @@ import pytest
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
-from gcushare.device_plugin.mps.control import MpsControl
+from gcushare.device_plugin.mps.daemon import MpsControl
 from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit
 from gcushare.device_plugin.mps.state import read_state
 from gcushare.wire.annotations.keys import COMPUTE_SHARE
@@ -28,11 +28,11 @@ LIMIT, PIPE, THREADS = (
 
 async def until(condition: Callable[[], object], what: str) -> None:
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - a file of another task has no event
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        raise AssertionError(f"not within 10s: {what}") from None
+        raise AssertionError(f"not within 60s: {what}") from None
 
 
 def problem_of(rig: MpsRig) -> str:

@@ -25,11 +25,10 @@ from gcushare.cli.doctor.findings import (
 from gcushare.cli.doctor.reader import parse_date
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.cluster.programs import Program, SeenPod, port_of, program_of, vendor_of_plugin
+from gcushare.cluster.programs import Program, SeenPod, flag_of, port_of, program_of, vendor_of_plugin
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.command_lines import flag_of
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

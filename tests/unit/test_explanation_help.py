@@ -8,8 +8,13 @@ from gcushare.core.explain.reasons import Explainer
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import CardRequest
-from gcushare.wire.documents.explain import ExplainDocument, RequestDocument, explain_waiting, render_explanation
-from gcushare.wire.documents.ways_out import describe_ways_out
+from gcushare.wire.documents.explain import (
+    ExplainDocument,
+    RequestDocument,
+    describe_ways_out,
+    explain_waiting,
+    render_explanation,
+)
 from tests.builders import GIB_UNIT, cards, held
 
 

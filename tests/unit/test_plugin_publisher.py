@@ -9,7 +9,7 @@ import pytest
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.node.card_count import CardCount
+from gcushare.device_plugin.choices import CardCount
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations.inventory import encode_inventory

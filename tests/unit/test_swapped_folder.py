@@ -18,7 +18,7 @@ CUT_OFF = """
 import sys
 from pathlib import Path
 from tests.unit.test_swapped_folder import FIRST, SECOND, STEPS, THIRD
-from gcushare.scheduler_extender.mutual_tls.folder import SwappedFolder
+from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SwappedFolder
 
 left = None
 

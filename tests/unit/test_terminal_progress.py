@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 
-from gcushare.cli.terminal.progress import Progress
+from gcushare.cli.terminal.screen import Progress
 
 
 class Terminal(io.StringIO):

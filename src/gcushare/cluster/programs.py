@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import enum
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import field
 
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
-from gcushare.wire.command_lines import flag_of
 from gcushare.wire.foreign import Int
 from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 from gcushare.wire.pods import is_finished
@@ -84,7 +83,6 @@ class SeenSpec(PodSpec, frozen=True, gc=False, kw_only=True, rename="camel"):
     containers: tuple[SeenContainer, ...] = ()
     init_containers: tuple[SeenContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
-    service_account_name: str = ""
 
 
 class SeenStatus(PodStatus, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -104,11 +102,6 @@ class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
         """Every container, init containers first."""
         yield from self.spec.init_containers
         yield from self.spec.containers
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether its readiness probe passes."""
-        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
 
     @property
     def restarts(self) -> int:
@@ -209,3 +202,15 @@ def _containers_of(pod: SeenPod) -> tuple[SeenContainer, ...]:
     """The program's own container; all of them where its command and image say nothing."""
     container = main_container(pod)
     return pod.spec.containers if container is None else (container,)
+
+
+def flag_of(words: Sequence[str], name: str) -> str | None:
+    """The value of the last ``--name=value`` or ``--name value`` of a command line; ``true`` for a bare switch."""
+    found: str | None = None
+    for position, word in enumerate(words):
+        written, equals, value = word.partition("=")
+        if written.lstrip("-").replace("_", "-") != name or not written.startswith("-"):
+            continue
+        following = words[position + 1] if position + 1 < len(words) else "-"
+        found = value if equals else ("true" if following.startswith("-") else following)
+    return found

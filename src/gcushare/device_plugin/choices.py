@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from enum import Enum
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
+from gcushare.vendors import Vendor
+from gcushare.wire.nodes import PODS_PER_THOUSAND
 
 DEFAULT_LONGEST_WAIT_S = 600.0
 """What an author's time to end counts at most: a training that writes a checkpoint at its end takes minutes."""
@@ -47,3 +50,17 @@ class Strategy(enum.Enum):
     ENV = "env"
     DEVICES = "devices"
     CDI = "cdi"
+
+
+class CardCount(Enum):
+    """The number on the Node: of cards, or a thousand for each, which no node's pods ever use up."""
+
+    AUTO = "auto"
+    EXACT = "exact"
+    THOUSANDS = "thousands"
+
+    def pods_per_count(self, vendor: Vendor) -> int:
+        """How many pods may ask for one card each before the number keeps the next one out."""
+        if self is CardCount.AUTO:
+            return vendor.pods_per_count
+        return PODS_PER_THOUSAND if self is CardCount.THOUSANDS else 1

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.old_command_lines import OLD_FLAGS
 from gcushare.device_plugin.settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.groups import LogLevel, LogSettings, ServeSettings
+from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag, left_out, refused, refused_switch
 
 PROGRAM = Program(
     name=COMPONENT,
@@ -149,3 +149,23 @@ def print_status(settings: ServeSettings, stdout: TextIO) -> int:
 def _host(settings: ServeSettings) -> str:
     address = settings.listen_address
     return _WILDCARDS.get(address, f"[{address}]" if ":" in address else address)
+
+
+_NOT_THE_KUBELETS_PORT = (
+    "pods come from the API server's watch and from podresources, the kubelet's own port is not asked"
+)
+
+OLD_FLAGS: Mapping[str, OldFlag] = {
+    **GLOG_FLAGS,
+    "mps": refused_switch("say --memory-limit mps instead, and run its daemon with --run-mps-daemon"),
+    "mps-pipe": left_out("the folder of MPS is --mps-root"),
+    "health-check": left_out("the cards' health is watched always", is_switch=True),
+    "query-kubelet": left_out(_NOT_THE_KUBELETS_PORT, is_switch=True),
+    "slice-count": refused(
+        "cards are shared by memory, not in slices; say with --memory-unit what 1 in a pod's request stands for"
+    ),
+} | {
+    name: left_out(_NOT_THE_KUBELETS_PORT)
+    for name in ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout")
+}
+"""Their flags beside those that we have under the same name (``--memory-unit``)."""

@@ -11,9 +11,16 @@ from pathlib import Path
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.device_plugin.choices import AUTO_UNIT, DEFAULT_LONGEST_WAIT_S, NO_RESERVE, Mode, Reserve, Strategy
+from gcushare.device_plugin.choices import (
+    AUTO_UNIT,
+    DEFAULT_LONGEST_WAIT_S,
+    NO_RESERVE,
+    CardCount,
+    Mode,
+    Reserve,
+    Strategy,
+)
 from gcushare.device_plugin.mps.settings import MPS_LIBRARY, MemoryLimit, MpsSettings
-from gcushare.device_plugin.node.card_count import CardCount
 from gcushare.device_plugin.over_use.settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings

@@ -11,6 +11,8 @@ import asyncio
 import base64
 import binascii
 import logging
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,6 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.runtime.http.tls import CertificateEnd, Purpose, TlsFiles
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.mutual_tls.folder import SwappedFolder
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
 from gcushare.wire.certificates import first_end
@@ -120,3 +121,41 @@ def _decoded(data: Mapping[str, str]) -> dict[str, bytes]:
         return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
     except (binascii.Error, TypeError) as error:
         raise RemoteContractError(f"a value of the Secret is no base64: {error}") from error
+
+
+_NOW = "..data"
+"""The link that is renamed over; a server that follows its files looks for changes beside it."""
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class SwappedFolder:
+    """``path`` must be a folder that no other user can read: it holds private keys."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    def file(self, name: str) -> Path:
+        """Where a file of that name is, once it was put there."""
+        return self._path / name
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Replace all the files in one step; no reader sees the certificate of one set with the key of another.
+
+        Cut off at any point, by a full disk say, it leaves the files as they were; the next one removes what it left.
+        """
+        self._count += 1
+        home = self._path / f"..{self._count}"
+        home.mkdir(mode=0o700)
+        for name, content in files.items():
+            with os.fdopen(os.open(home / name, _NEW_FILE, 0o600), "wb") as out:
+                out.write(content)
+            if not (link := self._path / name).is_symlink():
+                link.symlink_to(Path(_NOW) / name)
+        now, following = self._path / _NOW, self._path / f"{_NOW}.next"
+        following.unlink(missing_ok=True)
+        following.symlink_to(home.name)
+        following.replace(now)
+        for each in self._path.iterdir():
+            if each.is_dir() and not each.is_symlink() and each != home:
+                shutil.rmtree(each)

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
-from gcushare.device_plugin.node.doors import NodeDoors
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
@@ -344,7 +344,7 @@ class PluginReplica(Program):
                 cdi_dir=_NOWHERE / "cdi",
             ),
         )
-        doors = NodeDoors(
+        adapters = HostAdapters(
             clock=ProcessClock(self.world.loop, self.process),
             rng=random.Random(self.rng.getrandbits(64)),
             serve=self._serve,
@@ -352,7 +352,7 @@ class PluginReplica(Program):
             record=self.kubelet,
             cards=SimulatedSource(self.machine),
         )
-        self.app = PluginApp(settings, self._client("plugin"), doors=doors)
+        self.app = PluginApp(settings, self._client("plugin"), adapters=adapters)
         self.world.bugs.plant_in_plugin(self.app)
 
     async def _run(self, shutdown: Shutdown) -> None:

@@ -1,4 +1,4 @@
-"""The plugin's door to a simulated kubelet: sockets without files, calls through the plugin's own gRPC handlers."""
+"""The plugin's sockets towards a simulated kubelet, without files; calls through the plugin's own gRPC handlers."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
 from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_DOOR, read_checkpoint, read_registered
 from gcushare.device_plugin.mps.state import MPS_STATE
-from gcushare.kube.client import PAGE, object_door
+from gcushare.kube.client import PAGE, object_decoder
 from gcushare.kube.connection.credentials import CLAIMS, token_expiry
 from gcushare.kube.connection.exec_plugin import CREDENTIAL
 from gcushare.kube.connection.kubeconfig import parse_kubeconfig
@@ -283,8 +283,8 @@ JSON_DOORS: dict[BoundedJsonDecoder[Any], bytes] = {
     VERSION: b'{"gitVersion": "v1.36.0"}',
     EXPLANATION: encoded(AN_EXPLANATION),
     INSPECT: encoded(A_DOCUMENT),
-    object_door(TokenReview): b'{"status": {"authenticated": true, "user": {"username": "a", "groups": ["g"]}}}',
-    object_door(AccessReview): b'{"status": {"allowed": true}}',
+    object_decoder(TokenReview): b'{"status": {"authenticated": true, "user": {"username": "a", "groups": ["g"]}}}',
+    object_decoder(AccessReview): b'{"status": {"allowed": true}}',
 }
 """Every ``BoundedJsonDecoder`` of the programs, with a document that it reads."""
 

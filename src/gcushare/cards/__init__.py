@@ -1,4 +1,4 @@
-"""The only door to hardware: EFML, NVML and simulated cards, each behind the ports of ``gcushare.cards.ports``.
+"""The only way to hardware: EFML, NVML and simulated cards, each behind the ports of ``gcushare.cards.ports``.
 
 What it is: sources that list cards, read their health and their use, and a monitor that turns readings into card
 states. What it is not: it knows no Kubernetes, no units and no pods. The programs and everything above them may import

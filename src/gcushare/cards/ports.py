@@ -1,4 +1,4 @@
-"""The ports of the door to hardware: what a source of cards answers, and the values it answers with.
+"""The ports to hardware: what a source of cards answers, and the values it answers with.
 
 Two protocols of one shape: ``CardLibrary`` is synchronous, speaks of slots (positions in the library's own list) and
 may hang or crash; ``CardSource`` is its asynchronous front, speaks of cards and does neither.

@@ -71,7 +71,7 @@ async def list_objects(
     client: KubeClient,
     resource: Resource[Any],
     selector: Selector,
-    door: BoundedJsonDecoder[T],
+    decoder: BoundedJsonDecoder[T],
     *,
     problems: list[str],
     words: tuple[bytes, ...] = (),
@@ -93,7 +93,7 @@ async def list_objects(
                 continue
             name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
             try:
-                found[meta.uid or name] = door.read(raw)
+                found[meta.uid or name] = decoder.read(raw)
             except RemoteContractError as error:
                 problems.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
     return list(found.values())

@@ -17,6 +17,7 @@ from gcushare.cards.process_owners import ProcOwners
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import DeviceError
+from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, PodResourcesReader
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
@@ -36,7 +37,6 @@ from gcushare.device_plugin.mps.limits import make_limiter
 from gcushare.device_plugin.mps.state import MpsFolders
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.doors import NodeDoors
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import make_parts, open_monitor
 from gcushare.device_plugin.over_use.over_use import OverUseParts, Ports, make_over_use
@@ -78,8 +78,8 @@ class ResourceEndpoint:
 class PluginApp:
     """One node's plugin for one vendor; ``server`` is set once it listens, ``observed`` is what it shows of itself.
 
-    ``facts_timeout_s`` is how long its start waits for the API server, whichever facts are missing then. ``doors`` are
-    the machine's own by default.
+    ``facts_timeout_s`` is how long its start waits for the API server, whichever facts are missing then.
+    ``adapters`` are the machine's own by default.
     """
 
     facts_timeout_s = FACTS_TIMEOUT_S
@@ -89,18 +89,18 @@ class PluginApp:
         settings: PluginSettings,
         client: KubeClient,
         metrics: PluginMetrics | None = None,
-        doors: NodeDoors | None = None,
+        adapters: HostAdapters | None = None,
     ) -> None:
         self._settings = settings
-        self._doors = doors or NodeDoors()
-        clock = self._doors.clock
+        self._adapters = adapters or HostAdapters()
+        clock = self._adapters.clock
         self._vendor = settings.cards.vendor
         self._client = client
         self._node_name = settings.kubelet.node_name
         self._recorder = EventRecorder(client, COMPONENT, host=self._node_name, clock=clock)
         self.metrics = metrics or PluginMetrics()
         self.server: RunningServer | None = None
-        self._reader = self._doors.record or PodResourcesReader(
+        self._reader = self._adapters.record or PodResourcesReader(
             self._vendor.memory_resource,
             whole=self._vendor.whole_card_resource,
             pod_resources_socket=settings.kubelet.pod_resources_socket,
@@ -123,7 +123,7 @@ class PluginApp:
             clock=clock.monotonic,
         )
         self._endpoints = tuple(self._make_endpoint(part) for part in settings.cards.mode.parts)
-        self._monitor = open_monitor(settings, self._cards_changed, clock.monotonic, self._doors.cards)
+        self._monitor = open_monitor(settings, self._cards_changed, clock.monotonic, self._adapters.cards)
         self._mps = self._make_mps()
         self._pod_use = self._make_pod_use()
         self._over_use = self._make_over_use()
@@ -134,7 +134,7 @@ class PluginApp:
     def _make_endpoint(self, part: str) -> ResourceEndpoint:
         """Serve one of the ways in which this node's cards are granted."""
         parts, vendor, directory = self._parts, self._vendor, self._settings.kubelet.device_plugin_dir
-        pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._doors.clock.monotonic)
+        pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic)
         devices: DeviceList = parts.memory_devices
         allocator: CardAllocator = parts.allocator
         settings = EndpointSettings(directory, vendor.memory_resource, vendor.plugin_socket)
@@ -157,7 +157,7 @@ class PluginApp:
             find_conflict=conflicts.find if conflicts is not None else None,
             on_registered=parts.reconciler.check_soon,
             on_turn=pulse.beat,
-            sockets=self._doors.sockets,
+            sockets=self._adapters.sockets,
         )
         return ResourceEndpoint(part, endpoint, pulse)
 
@@ -205,8 +205,8 @@ class PluginApp:
             decode=decode_pod,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
-            clock=self._doors.clock,
-            rng=self._doors.rng,
+            clock=self._adapters.clock,
+            rng=self._adapters.rng,
         )
         self._node = Reflector(
             self._client,
@@ -214,8 +214,8 @@ class PluginApp:
             NodeHandler(self._agent),
             decode=decode_node,
             selector=Selector(fields=f"metadata.name={self._node_name}"),
-            clock=self._doors.clock,
-            rng=self._doors.rng,
+            clock=self._adapters.clock,
+            rng=self._adapters.rng,
         )
 
     def _observe(self) -> Observed:
@@ -238,7 +238,7 @@ class PluginApp:
 
     async def run(self, shutdown: Shutdown) -> int:
         """Run until the shutdown; returns the exit code."""
-        server = self.server = await self._doors.serve(self._web(), self._settings.serve)
+        server = self.server = await self._adapters.serve(self._web(), self._settings.serve)
         self.metrics.registry.register(CertificateCollector([server]))
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
         try:

@@ -1,4 +1,4 @@
-"""The plugin's ports to the API server, over the kube door: this node's Node, its pods, and events about them."""
+"""The plugin's ports to the API server, through ``kube``: this node's Node, its pods, and events about them."""
 
 from __future__ import annotations
 

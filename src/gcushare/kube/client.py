@@ -63,7 +63,7 @@ class KubeClient:
     ) -> None:
         self._limits = limits or Limits()
         self._transport = transport or Transport(config, f"{program}/{__version__}", self._limits, observer)
-        self._doors: dict[type[Any], BoundedJsonDecoder[Any]] = {}
+        self._decoders: dict[type[Any], BoundedJsonDecoder[Any]] = {}
         self.config = config
 
     async def __aenter__(self) -> Self:
@@ -329,18 +329,18 @@ class KubeClient:
         return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
 
     def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: Attempt) -> T:
-        door = self._doors.get(kind)
-        if door is None:
-            door = self._doors[kind] = object_door(kind)
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            decoder = self._decoders[kind] = object_decoder(kind)
         try:
-            decoded: T = door.read(body)
+            decoded: T = decoder.read(body)
         except RemoteContractError as error:
             raise RemoteContractError(f"{attempt.words} was answered with no {kind.__name__}: {error}") from error
         return decoded
 
 
-def object_door(kind: type[T]) -> BoundedJsonDecoder[T]:
-    """The door of one kind of object. What stays a dictionary is walked by its readers, so its depth is bounded."""
+def object_decoder(kind: type[T]) -> BoundedJsonDecoder[T]:
+    """The decoder of one kind of object. What stays a dictionary is walked by its readers, so its depth is bounded."""
     max_depth = MAX_DEPTH_OF_PLAIN if kind is dict else None
     return BoundedJsonDecoder(kind, f"a {kind.__name__}", limit_bytes=MAX_ANSWER_BYTES, max_depth=max_depth)
 

@@ -1,4 +1,4 @@
-"""The one door to a directory that a program writes in: no one else may be able to write there, and no link leads out.
+"""The one way into a directory that a program writes in: no one else may be able to write there, and no link leads out.
 
 A privileged program that opens a file by its path writes wherever someone who can change one directory of that path
 lets it point. So the path is walked component by component, each opened below the one before it (``openat`` with

@@ -1,4 +1,4 @@
-"""What the extender needs from outside, as small as it is used; the doors of ``kube`` fit, and so do tests' fakes."""
+"""What the extender needs from outside, as small as it is used; the adapters below fit, and so do tests' fakes."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
 
 
 async def _list(
-    reader: Reader, part: Area, resource: Resource[Any], door: BoundedJsonDecoder[T], words: tuple[bytes, ...] = ()
+    reader: Reader, part: Area, resource: Resource[Any], decoder: BoundedJsonDecoder[T], words: tuple[bytes, ...] = ()
 ) -> list[T]:
     problems: list[str] = []
 
@@ -124,7 +124,7 @@ async def _list(
 
     async def read() -> list[T]:
         return await list_objects(
-            reader.client, resource, EVERYTHING, door, words=words, progress=progress, problems=problems
+            reader.client, resource, EVERYTHING, decoder, words=words, progress=progress, problems=problems
         )
 
     nothing: list[T] = []

@@ -57,13 +57,13 @@ from gcushare.cluster.endpoints import Endpoint, at_address, proxied_pod, proxie
 from gcushare.cluster.programs import Program, SeenPod, main_container
 from gcushare.cluster.reading import list_objects
 from gcushare.core.errors import GcushareError
-from gcushare.kube.client import KubeClient, object_door
+from gcushare.kube.client import KubeClient, object_decoder
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, Resource, Selector
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
 
-OBJECT = object_door(dict)
+OBJECT = object_decoder(dict)
 
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
 _NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)

@@ -1,6 +1,6 @@
 """The sockets between the plugin and the kubelet: serve one, register it, see that one was replaced.
 
-The door of ``registration``, which decides when to do what; a simulation has another.
+What ``registration`` uses, which decides when to do what; a simulation has another.
 """
 
 from __future__ import annotations

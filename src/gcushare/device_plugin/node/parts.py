@@ -111,7 +111,7 @@ def open_monitor(
 
 
 def source_options(settings: PluginSettings) -> SourceOptions:
-    """Where the cards come from, for the door to hardware."""
+    """Where the cards come from, for the package that reads them."""
     cards = settings.cards
     return SourceOptions(
         cards=cards.cards,

@@ -26,7 +26,7 @@ class RecordReader(KubeletRecordSource, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDoors:
+class HostAdapters:
     """The machine's own by default. ``record`` and ``cards`` are those that the settings name where None."""
 
     clock: Clock = field(default_factory=SystemClock)

@@ -46,13 +46,8 @@ from gcushare.wire.demands import POD_DEMAND
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.node_status import NODE_STATUS
-from gcushare.wire.extender_api import (
-    FilterDecoder,
-    decode_bind_arguments,
-    decode_names,
-    decode_node_items,
-    decode_preempt_arguments,
-)
+from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items
+from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.foreign import BoundedJsonDecoder
 from gcushare.wire.foreign_yaml import load_yaml
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request

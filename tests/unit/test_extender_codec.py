@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import PodRef
 from gcushare.wire import extender_api as extender
+from gcushare.wire import extender_preempt as preempt
 from tests.extender_objects import Document, filter_body, pod_document
 
 MOST = 1_000
@@ -151,7 +152,7 @@ def test_both_forms_of_victims_are_the_same_proposal() -> None:
     pod = pod_document("p")
 
     by_meta, by_full = (
-        extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value}), MOST).proposals
+        preempt.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, key: value}), MOST).proposals
         for key, value in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full))
     )
 
@@ -160,14 +161,14 @@ def test_both_forms_of_victims_are_the_same_proposal() -> None:
         assert proposal["n1"].uids == ["uid-a", "uid-b"]
         assert proposal["n1"].violations == 1
         assert not proposal["n2"].uids
-    null = extender.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, "NodeNameToVictims": {"n1": None}}), MOST)
+    null = preempt.decode_preempt_arguments(msgspec.json.encode({"Pod": pod, "NodeNameToVictims": {"n1": None}}), MOST)
     assert null.proposals == {}
 
 
 @pytest.mark.parametrize("key", ["NodeNameToMetaVictims", "NodeNameToVictims"])
 def test_victims_that_cannot_be_read_are_an_error_of_their_node(key: str) -> None:
     body = msgspec.json.encode({"Pod": pod_document("p"), key: {"n1": {"Pods": [7]}, "n2": {"Pods": []}}})
-    proposals = extender.decode_preempt_arguments(body, MOST).proposals
+    proposals = preempt.decode_preempt_arguments(body, MOST).proposals
 
     assert not proposals["n2"].read().uids
     with pytest.raises(RemoteContractError, match="is not victims"):
@@ -175,7 +176,7 @@ def test_victims_that_cannot_be_read_are_an_error_of_their_node(key: str) -> Non
 
 
 def test_victims_are_answered_in_the_meta_form() -> None:
-    assert json.loads(extender.encode_victims({"n1": (["u1", "u2"], 1)})) == {
+    assert json.loads(preempt.encode_victims({"n1": (["u1", "u2"], 1)})) == {
         "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}}
     }
 

@@ -1,5 +1,7 @@
 """kube-scheduler's extender protocol: JSON over HTTP, decoded only as far as it is used, answers built as bytes.
 
+Here are filter, prioritize and bind; preempt is in ``extender_preempt``.
+
 Source: k8s.io/kube-scheduler/extender/v1, whose Go structs carry no tags, so that the keys are capitalised; requests
 are written in the order Pod, Nodes, NodeNames. A list of names stays raw bytes until the names are needed: it is
 most of a request, and often the same as in the request before. Of a pod only its identity is decoded: what it asks for
@@ -11,7 +13,7 @@ Reading a request takes less than 20 ms of one core whatever it holds. What grow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,7 +21,6 @@ import msgspec
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import PodRef
-from gcushare.wire.foreign import Int
 
 T = TypeVar("T")
 
@@ -28,9 +29,6 @@ MAX_POD_BYTES = 3 << 19
 
 MAX_BIND_BYTES = 16 << 10
 """Four names: a tenth of it, were every character escaped."""
-
-MAX_PREEMPT_BYTES = 4 << 20
-"""65,536 uids of victims and a pod."""
 
 MAX_WHOLE_BYTES = 3 << 20
 """A request of filter or prioritize that is not written as kube-scheduler writes one with names of nodes."""
@@ -44,7 +42,7 @@ SPARE_NODES = 1000
 _MAX_NAME_BYTES = 256
 """A name in its list: 253 characters, its quotes and a comma."""
 
-_ABSENT = msgspec.Raw(b"null")
+ABSENT = msgspec.Raw(b"null")
 _NAMES_KEY = b',"NodeNames":['
 _MAX_REASON = 200
 
@@ -60,7 +58,7 @@ class _Meta(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
-class _Head(msgspec.Struct, frozen=True, gc=False):
+class PodHead(msgspec.Struct, frozen=True, gc=False):
     """A pod or a node, of which the identity is read."""
 
     metadata: _Meta = _Meta()
@@ -85,9 +83,9 @@ class FilterArguments:
 
 
 class _FilterArguments(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    pod: _Head
-    nodes: msgspec.Raw = _ABSENT
-    node_names: msgspec.Raw = _ABSENT
+    pod: PodHead
+    nodes: msgspec.Raw = ABSENT
+    node_names: msgspec.Raw = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,82 +103,6 @@ class _BindArguments(msgspec.Struct, frozen=True, gc=False):
     node: str = msgspec.field(name="Node")
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
-    """The victims on one node, by uid; ``violations`` counts those whose end breaks a PodDisruptionBudget."""
-
-    uids: list[str]
-    violations: int
-
-
-class _MetaPod(msgspec.Struct, frozen=True, gc=False):
-    uid: str = msgspec.field(name="UID")
-
-
-class _MetaVictims(msgspec.Struct, frozen=True, gc=False):
-    pods: tuple[_MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
-    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
-
-
-class _FullPod(msgspec.Struct, frozen=True, gc=False):
-    class Meta(msgspec.Struct, frozen=True, gc=False):
-        uid: str
-
-    metadata: Meta
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-
-class _FullVictims(msgspec.Struct, frozen=True, gc=False):
-    pods: tuple[_FullPod, ...] | None = msgspec.field(name="Pods", default=None)
-    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """The victims proposed on one node, as they were written; ``is_full``: with whole pods instead of uids."""
-
-    raw: msgspec.Raw
-    is_full: bool
-
-    @property
-    def size(self) -> int:
-        """Bytes, which tell how many victims there are about without reading them."""
-        return len(self.raw)
-
-    def read(self) -> Victims:
-        """Read them; each once.
-
-        Raises:
-            RemoteContractError: not the protocol.
-        """
-        found: _MetaVictims | _FullVictims | None
-        if self.is_full:
-            found = _decode(_full_victims_decoder, self.raw, "victims {Pods}")
-        else:
-            found = _decode(_meta_victims_decoder, self.raw, "victims {Pods: [{UID}]}")
-        if found is None:
-            return Victims([], 0)
-        return Victims(list(dict.fromkeys(pod.uid for pod in found.pods or ())), found.violations)
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptArguments:
-    """The request of preempt: the proposal of each node. Victims are read node by node: they may be very many."""
-
-    pod: PodRef
-    proposals: dict[str, Proposal]
-
-
-class _PreemptArguments(msgspec.Struct, frozen=True, gc=False):
-    pod: _Head = msgspec.field(name="Pod")
-    full: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToVictims", default=None)
-    meta: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
-    """What a scheduler sends that knows the extender to cache nodes."""
-
-
 class _NodeList(msgspec.Struct, frozen=True, gc=False):
     items: list[msgspec.Raw] | None = None
 
@@ -195,13 +117,10 @@ class NodeItem:
 
 _filter_decoder = msgspec.json.Decoder(_FilterArguments)
 _bind_decoder = msgspec.json.Decoder(_BindArguments)
-_preempt_decoder = msgspec.json.Decoder(_PreemptArguments)
-_meta_victims_decoder = msgspec.json.Decoder(_MetaVictims | None)
-_full_victims_decoder = msgspec.json.Decoder(_FullVictims | None)
 _names_decoder = msgspec.json.Decoder(list[str])
 _nodes_decoder = msgspec.json.Decoder(_NodeList)
-_item_decoder = msgspec.json.Decoder(_Head)
-_encode = msgspec.json.Encoder().encode
+_item_decoder = msgspec.json.Decoder(PodHead)
+encode_json = msgspec.json.Encoder().encode
 
 
 class FilterDecoder:
@@ -246,13 +165,17 @@ class FilterDecoder:
 
 def _read_filter_arguments(body: bytes) -> FilterArguments:
     what = "filter arguments {Pod, Nodes, NodeNames}"
-    _check_size(body, MAX_WHOLE_BYTES, what)
-    whole = _decode(_filter_decoder, body, what)
+    check_size(body, MAX_WHOLE_BYTES, what)
+    whole = decode_call(_filter_decoder, body, what)
     return FilterArguments(whole.pod.ref, _present(whole.nodes), _present(whole.node_names), body)
 
 
-def _check_size(body: bytes, most_bytes: int, what: str) -> None:
-    """Refuse what would take long to decode, without decoding it."""
+def check_size(body: bytes, most_bytes: int, what: str) -> None:
+    """Refuse what would take long to decode, without decoding it.
+
+    Raises:
+        RemoteContractError: more bytes or values than are accepted.
+    """
     if len(body) > most_bytes:
         raise RemoteContractError(f"{len(body)} bytes are too many for {what}; at most {most_bytes} are accepted")
     values = body.count(b",") + 1
@@ -271,31 +194,12 @@ def decode_bind_arguments(body: bytes) -> BindArguments:
         RemoteContractError: not JSON, not the protocol, too large, or a field is empty.
     """
     what = "bind arguments {PodName, PodNamespace, PodUID, Node}"
-    _check_size(body, MAX_BIND_BYTES, what)
-    arguments = _decode(_bind_decoder, body, what)
+    check_size(body, MAX_BIND_BYTES, what)
+    arguments = decode_call(_bind_decoder, body, what)
     if not (arguments.pod_name and arguments.pod_namespace and arguments.pod_uid and arguments.node):
         raise RemoteContractError(f"bind arguments {body[:200]!r} leave PodName, PodNamespace, PodUID or Node empty")
     pod = PodRef(arguments.pod_uid, arguments.pod_namespace, arguments.pod_name)
     return BindArguments(pod, arguments.node)
-
-
-def decode_preempt_arguments(body: bytes, most_nodes: int) -> PreemptArguments:
-    """Read the request of preempt, which may name so many nodes.
-
-    Raises:
-        RemoteContractError: not JSON, not the protocol, or too large.
-    """
-    what = "preempt arguments {Pod, NodeNameToVictims, NodeNameToMetaVictims}"
-    _check_size(body, MAX_PREEMPT_BYTES, what)
-    arguments = _decode(_preempt_decoder, body, what)
-    nodes = len(arguments.meta or ()) + len(arguments.full or ())
-    if nodes > most_nodes:
-        raise _too_many_nodes(nodes, most_nodes)
-    proposals = {name: Proposal(raw, is_full=False) for name, raw in (arguments.meta or {}).items()}
-    for name, raw in (arguments.full or {}).items():
-        if raw != _ABSENT:
-            proposals.setdefault(name, Proposal(raw, is_full=True))
-    return PreemptArguments(arguments.pod.ref, proposals)
 
 
 def decode_names(raw: bytes, most: int) -> list[str]:
@@ -306,8 +210,8 @@ def decode_names(raw: bytes, most: int) -> list[str]:
     """
     count = raw.count(b",") + 1
     if count > most or len(raw) > most * _MAX_NAME_BYTES:
-        raise _too_many_nodes(count, most)
-    return _decode(_names_decoder, raw, "a list of node names")
+        raise too_many_nodes(count, most)
+    return decode_call(_names_decoder, raw, "a list of node names")
 
 
 def decode_node_items(raw: bytes, most: int) -> list[NodeItem]:
@@ -316,13 +220,14 @@ def decode_node_items(raw: bytes, most: int) -> list[NodeItem]:
     Raises:
         RemoteContractError: not a NodeList, or more of them than that.
     """
-    items = _decode(_nodes_decoder, raw, "a NodeList").items or []
+    items = decode_call(_nodes_decoder, raw, "a NodeList").items or []
     if len(items) > most:
-        raise _too_many_nodes(len(items), most)
-    return [NodeItem(_decode(_item_decoder, bytes(item), "a Node").metadata.name, bytes(item)) for item in items]
+        raise too_many_nodes(len(items), most)
+    return [NodeItem(decode_call(_item_decoder, bytes(item), "a Node").metadata.name, bytes(item)) for item in items]
 
 
-def _too_many_nodes(count: int, most: int) -> RemoteContractError:
+def too_many_nodes(count: int, most: int) -> RemoteContractError:
+    """The error for a request that names ``count`` nodes."""
     return RemoteContractError(
         f"{count} nodes in one request; at most {most} are accepted: twice as many as the API server has, and "
         f"{SPARE_NODES} that may be new"
@@ -331,7 +236,7 @@ def _too_many_nodes(count: int, most: int) -> RemoteContractError:
 
 def encode_name(name: str) -> bytes:
     """Write one name as a JSON string."""
-    return _encode(name)
+    return encode_json(name)
 
 
 def encode_filter_answer(names: Iterable[bytes], failed: bytes = b"{}", unresolvable: bytes = b"{}") -> bytes:
@@ -353,7 +258,7 @@ def encode_node_items_answer(items: Iterable[bytes], failed: bytes, unresolvable
 
 def encode_reasons(names: Iterable[bytes], reason: str) -> bytes:
     """Write {name: reason} for encoded names that all fail for the same reason."""
-    tail = b":" + _encode(reason)
+    tail = b":" + encode_json(reason)
     joined = (tail + b",").join(names)
     return b"{" + joined + tail + b"}" if joined else b"{}"
 
@@ -381,26 +286,19 @@ def encode_scores(scores: Iterable[bytes]) -> bytes:
 
 def encode_error(message: str) -> bytes:
     """Write an answer of filter, bind or preempt that says only what went wrong."""
-    return _encode({"Error": message})
+    return encode_json({"Error": message})
 
 
 BIND_DONE = b'{"Error":""}'
 """The answer of a bind that succeeded."""
 
 
-def encode_victims(by_node: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
-    """Write preempt's answer: per node the uids that have to end and how many budgets that breaks."""
-    return _encode(
-        {
-            "NodeNameToMetaVictims": {
-                name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
-                for name, (uids, violations) in by_node.items()
-            }
-        }
-    )
+def decode_call(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
+    """Read ``what`` from bytes.
 
-
-def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
+    Raises:
+        RemoteContractError: not JSON, or of another shape; quotes the beginning.
+    """
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

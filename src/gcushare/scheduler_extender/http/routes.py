@@ -22,7 +22,8 @@ from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, rea
 from gcushare.scheduler_extender.verbs.filter import Answer
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent
-from gcushare.wire.extender_api import MAX_BIND_BYTES, MAX_PREEMPT_BYTES, largest_filter
+from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
+from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 
 _JSON = CIMultiDict({"Content-Type": "application/json"})
 _MAX_WATCHERS = 64

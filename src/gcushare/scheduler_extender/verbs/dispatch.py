@@ -38,9 +38,9 @@ from gcushare.wire.extender_api import (
     FilterArguments,
     FilterDecoder,
     decode_bind_arguments,
-    decode_preempt_arguments,
     encode_error,
 )
+from gcushare.wire.extender_preempt import decode_preempt_arguments
 
 log = logging.getLogger(__name__)
 

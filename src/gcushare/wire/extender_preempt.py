@@ -1,0 +1,130 @@
+"""kube-scheduler's extender protocol, the preempt verb: proposed victims in, the victims that have to end out.
+
+Source: k8s.io/kube-scheduler/extender/v1, as in ``extender_api``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gcushare.core.nodes import PodRef
+from gcushare.wire.extender_api import ABSENT, PodHead, check_size, decode_call, encode_json, too_many_nodes
+from gcushare.wire.foreign import Int
+
+MAX_PREEMPT_BYTES = 4 << 20
+"""65,536 uids of victims and a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """The victims on one node, by uid; ``violations`` counts those whose end breaks a PodDisruptionBudget."""
+
+    uids: list[str]
+    violations: int
+
+
+class _MetaPod(msgspec.Struct, frozen=True, gc=False):
+    uid: str = msgspec.field(name="UID")
+
+
+class _MetaVictims(msgspec.Struct, frozen=True, gc=False):
+    pods: tuple[_MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
+    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class _FullPod(msgspec.Struct, frozen=True, gc=False):
+    class Meta(msgspec.Struct, frozen=True, gc=False):
+        uid: str
+
+    metadata: Meta
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+
+class _FullVictims(msgspec.Struct, frozen=True, gc=False):
+    pods: tuple[_FullPod, ...] | None = msgspec.field(name="Pods", default=None)
+    violations: Int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The victims proposed on one node, as they were written; ``is_full``: with whole pods instead of uids."""
+
+    raw: msgspec.Raw
+    is_full: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes, which tell how many victims there are about without reading them."""
+        return len(self.raw)
+
+    def read(self) -> Victims:
+        """Read them; each once.
+
+        Raises:
+            RemoteContractError: not the protocol.
+        """
+        found: _MetaVictims | _FullVictims | None
+        if self.is_full:
+            found = decode_call(_full_victims_decoder, self.raw, "victims {Pods}")
+        else:
+            found = decode_call(_meta_victims_decoder, self.raw, "victims {Pods: [{UID}]}")
+        if found is None:
+            return Victims([], 0)
+        return Victims(list(dict.fromkeys(pod.uid for pod in found.pods or ())), found.violations)
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptArguments:
+    """The request of preempt: the proposal of each node. Victims are read node by node: they may be very many."""
+
+    pod: PodRef
+    proposals: dict[str, Proposal]
+
+
+class _PreemptArguments(msgspec.Struct, frozen=True, gc=False):
+    pod: PodHead = msgspec.field(name="Pod")
+    full: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToVictims", default=None)
+    meta: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+    """What a scheduler sends that knows the extender to cache nodes."""
+
+
+_preempt_decoder = msgspec.json.Decoder(_PreemptArguments)
+_meta_victims_decoder = msgspec.json.Decoder(_MetaVictims | None)
+_full_victims_decoder = msgspec.json.Decoder(_FullVictims | None)
+
+
+def decode_preempt_arguments(body: bytes, most_nodes: int) -> PreemptArguments:
+    """Read the request of preempt, which may name so many nodes.
+
+    Raises:
+        RemoteContractError: not JSON, not the protocol, or too large.
+    """
+    what = "preempt arguments {Pod, NodeNameToVictims, NodeNameToMetaVictims}"
+    check_size(body, MAX_PREEMPT_BYTES, what)
+    arguments = decode_call(_preempt_decoder, body, what)
+    nodes = len(arguments.meta or ()) + len(arguments.full or ())
+    if nodes > most_nodes:
+        raise too_many_nodes(nodes, most_nodes)
+    proposals = {name: Proposal(raw, is_full=False) for name, raw in (arguments.meta or {}).items()}
+    for name, raw in (arguments.full or {}).items():
+        if raw != ABSENT:
+            proposals.setdefault(name, Proposal(raw, is_full=True))
+    return PreemptArguments(arguments.pod.ref, proposals)
+
+
+def encode_victims(by_node: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
+    """Write preempt's answer: per node the uids that have to end and how many budgets that breaks."""
+    return encode_json(
+        {
+            "NodeNameToMetaVictims": {
+                name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
+                for name, (uids, violations) in by_node.items()
+            }
+        }
+    )

@@ -25,7 +25,7 @@ from gcushare.config_manager.host.record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
-from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_DOOR, read_checkpoint, read_registered
+from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_FILE, read_checkpoint, read_registered
 from gcushare.device_plugin.mps.state import MPS_STATE
 from gcushare.kube.client import PAGE, object_decoder
 from gcushare.kube.connection.credentials import CLAIMS, token_expiry
@@ -262,7 +262,7 @@ JSON_DOORS: dict[BoundedJsonDecoder[Any], bytes] = {
         {"apiVersion": "v1", "kind": "K", "status": {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}}
     ),
     CLAIMS: b'{"exp": 1.5}',
-    CHECKPOINT_DOOR: encoded(CHECKPOINT),
+    CHECKPOINT_FILE: encoded(CHECKPOINT),
     REQUEST: b'{"operation": "use", "slot": 1}',
     ANSWER: b'{"result": 3}',
     RECORD: encoded(RECORD_OF_A_CHANGE),

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.kubelet.allocations import PodResourcesReader, read_checkpoint
+from gcushare.device_plugin.kubelet.checkpoint import read_checkpoint
+from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 
 RESOURCE = "enflame.com/gcu-memory"

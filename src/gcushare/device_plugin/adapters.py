@@ -18,7 +18,7 @@ from gcushare.runtime.settings.groups import ServeSettings
 
 
 class RecordReader(KubeletRecordSource, Protocol):
-    """Reads the kubelet's record; `kubelet.allocations.PodResourcesReader` is one."""
+    """Reads the kubelet's record; `kubelet.podresources.PodResourcesReader` is one."""
 
     async def close(self) -> None:
         """Give everything back."""

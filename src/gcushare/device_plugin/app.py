@@ -19,9 +19,10 @@ from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
-from gcushare.device_plugin.kubelet.allocations import CHECKPOINT_NAME, PodResourcesReader
+from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
+from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.kubernetes import (

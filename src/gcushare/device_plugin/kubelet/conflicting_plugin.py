@@ -18,7 +18,7 @@ from typing import Protocol
 
 from gcushare.core.cards import SERVES_WHOLE, Inventory
 from gcushare.core.errors import DeviceError
-from gcushare.device_plugin.kubelet.allocations import read_registered
+from gcushare.device_plugin.kubelet.checkpoint import read_registered
 from gcushare.device_plugin.node.publisher import ResourceCounts
 from gcushare.wire.kubelet.whole_card_ids import is_whole_card_id
 

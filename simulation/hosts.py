@@ -11,10 +11,10 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from gcushare.config_manager.cluster import ApiReports, ApiRolloutLease
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.static_pod import parse_manifest
+from gcushare.config_manager.kubernetes import ApiReports, ApiRolloutLease
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.reconcile import Mode, Reconciler

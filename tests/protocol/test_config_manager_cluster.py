@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from gcushare.config_manager.cluster import (
+from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.probe import Running
+from gcushare.config_manager.kubernetes import (
     SERVICES,
     ApiDesiredState,
     ApiReports,
@@ -21,8 +23,6 @@ from gcushare.config_manager.cluster import (
     read_reports,
     write_mode,
 )
-from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import Running
 from gcushare.config_manager.reconcile import Mode, State
 from gcushare.config_manager.settings import ExtenderOptions
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError

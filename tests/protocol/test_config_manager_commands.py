@@ -15,7 +15,7 @@ import pytest
 
 from gcushare._version import __version__
 from gcushare.config_manager.__main__ import main
-from gcushare.config_manager.cluster import SERVICES, read_reports
+from gcushare.config_manager.kubernetes import SERVICES, read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig

@@ -60,7 +60,7 @@ async def test_the_kubelet_gets_its_units_and_a_container_its_variables() -> Non
 
 
 async def test_kubectl_inspect_shows_it_by_the_extender_or_without(tmp_path: Path) -> None:
-    async with cluster(tmp_path, names=Names(ACME, ACME.kubectl_plugin)) as seen:
+    async with cluster(tmp_path, names=Names(ACME)) as seen:
         seen.put(a_node("node-1", 16, 16, vendor=ACME), bound_pod("a", "node-1", 1, 6, vendor=ACME))
         ran = await seen.call()
         assert ran.code == 0, ran.err

@@ -17,7 +17,7 @@ from gcushare.cli.doctor.gather import SEEN_POD, VERSION
 from gcushare.cli.doctor.schedulers import parse_extenders
 from gcushare.cli.support_bundle.answers import INSPECT as PLAIN_INSPECT
 from gcushare.cli.support_bundle.collect import OBJECT
-from gcushare.cli.support_bundle.cutting import LOG_LINE
+from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.top.memory_use import parse_metrics
 from gcushare.cluster.extender import INSPECT, decode_document

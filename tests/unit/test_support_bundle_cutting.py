@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcushare
-from gcushare.cli.support_bundle import cutting
-from gcushare.cli.support_bundle.cutting import cut_log, cut_metrics, own_words
-from gcushare.cli.support_bundle.sentences import cut_to_known
+from gcushare.cli.support_bundle import log_filter
+from gcushare.cli.support_bundle.known_words import cut_to_known
+from gcushare.cli.support_bundle.log_filter import cut_log, cut_metrics, own_words
 
 HEAD = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
 FREE_TO_CHOOSE = {"user", "path", "ids", "old_status", "new_status", "old_annotations", "new_annotations"}
@@ -89,8 +89,8 @@ def test_every_fact_that_our_programs_log_is_either_kept_or_left_out_on_purpose(
                 if word.arg is not None
             }
     assert len(used) > 40
-    assert used - FREE_TO_CHOOSE <= cutting.FACTS
-    assert not FREE_TO_CHOOSE & cutting.FACTS
+    assert used - FREE_TO_CHOOSE <= log_filter.FACTS
+    assert not FREE_TO_CHOOSE & log_filter.FACTS
 
 
 @pytest.mark.parametrize(

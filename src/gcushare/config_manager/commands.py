@@ -11,7 +11,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from gcushare.config_manager.cluster import (
+from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.host.launch import SchedulerFile
+from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
+from gcushare.config_manager.host.systemd_unit import UnitFile
+from gcushare.config_manager.kubernetes import (
     ApiDesiredState,
     ApiReports,
     ApiRolloutLease,
@@ -21,10 +25,6 @@ from gcushare.config_manager.cluster import (
     read_reports,
     write_mode,
 )
-from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.host.launch import SchedulerFile
-from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
-from gcushare.config_manager.host.systemd_unit import UnitFile
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import Executor, Systemctl
 from gcushare.config_manager.plan.steps import describe, render_diff

@@ -40,7 +40,7 @@ from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import make_parts, open_monitor
-from gcushare.device_plugin.over_use.over_use import OverUseParts, Ports, make_over_use
+from gcushare.device_plugin.over_use.parts import OverUseParts, Ports, make_over_use
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics

@@ -248,7 +248,7 @@ class Extender:
         for each in self.services:
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
         tasks.start(
-            "confirm reservations", confirm_periodically([each.binds for each in self.services], follow.settle_after)
+            "confirm reservations", confirm_periodically([each.binds for each in self.services], follow.confirm_after)
         )
         if self._leading is not None:
             tasks.start("elect a leader", self._stand_when_synced(self._leading))

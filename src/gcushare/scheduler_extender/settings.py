@@ -159,7 +159,7 @@ class FollowSettings:
         default=60.0,
         help="Time between two recounts of the ledger from the pods seen; differences are logged and repaired.",
     )
-    settle_after: float = setting(
+    confirm_after: float = setting(
         parsers.duration_s(1, 600),
         default=15.0,
         help="How long a binding may stay without its watch event before the pod is read.",

@@ -14,10 +14,7 @@ from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.start import load
 from gcushare.vendors import VENDORS
 
-NAMES = {
-    names.word: names for names in (Names(vendor, vendor.url_prefix.strip("/").split("-")[0]) for vendor in VENDORS)
-}
-"""By the word after ``kubectl inspect``, which is also the first of the vendor's URLs."""
+NAMES = {vendor.kubectl_plugin: Names(vendor) for vendor in VENDORS}
 
 _WORK = {
     "": "gcushare.cli.inspect.commands:show_table",

@@ -24,7 +24,10 @@ class Names:
     """What the command is called: ``kubectl inspect gcushare`` by people, ``executable`` in $PATH."""
 
     vendor: Vendor
-    word: str
+
+    @property
+    def word(self) -> str:
+        return self.vendor.kubectl_plugin
 
     @property
     def command(self) -> str:

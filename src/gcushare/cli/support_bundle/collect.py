@@ -37,7 +37,7 @@ from gcushare.cli.support_bundle.answers import (
     versions_document,
 )
 from gcushare.cli.support_bundle.archive import Archive, new_archive
-from gcushare.cli.support_bundle.cutting import cut_log, own_words
+from gcushare.cli.support_bundle.log_filter import cut_log, own_words
 from gcushare.cli.support_bundle.object_sanitizer import (
     JsonObject,
     secrets_of,

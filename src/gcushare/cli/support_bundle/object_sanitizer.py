@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gcushare.cli.support_bundle.cutting import own_words
+from gcushare.cli.support_bundle.known_words import cut_to_known
+from gcushare.cli.support_bundle.log_filter import own_words
 from gcushare.cli.support_bundle.object_shapes import (
     COMMAND_WORDS,
     CONTAINER,
@@ -32,7 +33,6 @@ from gcushare.cli.support_bundle.object_shapes import (
     WORKLOAD_STATUS,
 )
 from gcushare.cli.support_bundle.redact import is_secret_name
-from gcushare.cli.support_bundle.sentences import cut_to_known
 from gcushare.cli.support_bundle.shapes import NAME, PATH, Left, Shape
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.documents.node_report import NODE_REPORT

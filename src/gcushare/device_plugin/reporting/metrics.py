@@ -21,7 +21,7 @@ from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
-from gcushare.device_plugin.over_use.over_use import OverUseParts
+from gcushare.device_plugin.over_use.parts import OverUseParts
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor, granted_bytes
 from gcushare.device_plugin.pods.pod import peak_per_card
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from gcushare.core.over_use.tracking import OverUse
 from gcushare.core.wording import utc_text
 from gcushare.device_plugin.over_use.evictor import Outcome
-from gcushare.device_plugin.over_use.over_use import OverUseParts
+from gcushare.device_plugin.over_use.parts import OverUseParts
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.documents.node_status import OverUseStatus, PodOverUse
 

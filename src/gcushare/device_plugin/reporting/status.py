@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from gcushare._version import __version__
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, CardUse, Inventory
 from gcushare.core.nodes import CardMode
-from gcushare.device_plugin.over_use.over_use import OverUseParts
+from gcushare.device_plugin.over_use.parts import OverUseParts
 from gcushare.device_plugin.pods.memory_use import PodUse
 from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore

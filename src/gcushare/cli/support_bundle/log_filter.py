@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from gcushare.cli.support_bundle.sentences import ELLIPSIS, cut_to_known
+from gcushare.cli.support_bundle.known_words import ELLIPSIS, cut_to_known
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder
 

@@ -37,7 +37,7 @@ _decoder = msgspec.json.Decoder(Pod)
 
 @dataclass
 class ApiModel:
-    """The pods of one node as the API server has them; a ``RecordPatcher``. ``is_away``: no write succeeds."""
+    """The pods of one node as the API server has them; a ``PodPatcher``. ``is_away``: no write succeeds."""
 
     pods: dict[str, PodModel] = field(default_factory=dict)
     annotations: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class ApiModel:
     changed: set[str] = field(default_factory=set)
     """Pods whose change the watch has not brought to the plugin yet."""
 
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
         if self.is_away:
             raise RetryableError("the API server is away")
         if pod.uid not in self.pods:
             raise ConflictError(f"{pod} is another pod now")
-        self.annotations[pod.uid] |= annotations
+        self.annotations[pod.uid] |= {key: value for key, value in annotations.items() if value is not None}
         self.changed.add(pod.uid)
 
     def document(self, uid: str) -> Pod:

@@ -66,6 +66,9 @@ class Events:
     node: OverUseNode
     posted: list[tuple[float, str, str]] = field(default_factory=list)
 
+    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
+        self.posted.append((self.node.now_s, reason, ""))
+
     def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
         self.posted.append((self.node.now_s, reason, pod.name))
 

@@ -35,7 +35,7 @@ class World:
     failures: dict[str, GcushareError] = field(default_factory=dict)
     stuck: dict[str, asyncio.Event] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    patched: list[tuple[str, str]] = field(default_factory=list)
+    patched: list[tuple[str, str | None]] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
 
     async def fetch(self) -> KubeletAllocations:
@@ -49,7 +49,7 @@ class World:
             raise DeviceError("no checkpoint")
         return copy.deepcopy(self.checkpoint)
 
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
         self.asked.append(pod.name)
         if pod.name in self.stuck:
             await self.stuck[pod.name].wait()

@@ -58,7 +58,7 @@ class Away:
     """The API server and the kubelet's record, neither of which answers; ``asked``: records that were to be written."""
 
     def __init__(self) -> None:
-        self.asked: list[Mapping[str, str]] = []
+        self.asked: list[Mapping[str, str | None]] = []
 
     async def fetch(self) -> KubeletAllocations:
         raise RetryableError("away")
@@ -66,7 +66,7 @@ class Away:
     async def fetch_checkpoint(self) -> KubeletAllocations:
         raise DeviceError("there is none")
 
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
         self.asked.append(annotations)
         raise RetryableError("away")
 

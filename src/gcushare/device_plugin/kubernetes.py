@@ -13,7 +13,7 @@ from gcushare.wire.objects import NODE, POD, Node, ObjectReference, Pod
 
 
 class ApiPatcher:
-    """Writes on this node and its pods: a ``NodePatcher`` and a ``RecordPatcher``."""
+    """Writes on this node and its pods: a ``NodePatcher`` and a ``PodPatcher``."""
 
     def __init__(self, client: KubeClient, node_name: str) -> None:
         self._client = client

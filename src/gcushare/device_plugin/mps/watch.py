@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
 
-from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.mps.state import MpsFolders, MpsState, read_state
 from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.device_plugin.ports import Announcer
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 2.0
-
-
-class Announcer(Protocol):
-    """Posts Kubernetes events. Never waited for."""
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
 
 
 class MpsWatch:

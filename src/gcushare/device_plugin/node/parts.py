@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.cards.health import HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
@@ -13,7 +12,6 @@ from gcushare.cards.process_owners import ProcOwners
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolationSettings
-from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.allocation.allocator import PodChanges
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.device_plugin.allocation.memory import MemoryAllocator
@@ -21,24 +19,12 @@ from gcushare.device_plugin.allocation.response import AllocateResponses, Limite
 from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.choices import Mode, Strategy
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
-from gcushare.device_plugin.pods.annotation_writer import RecordPatcher
+from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, KubeletRecordSource
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.ports import Announcer, Patcher
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.clock import Clock
-
-
-class Patcher(RecordPatcher, NodePatcher, Protocol):
-    """Who writes to the API server: on this node's pods and on its Node."""
-
-
-class Announcer(Protocol):
-    """Posts Kubernetes events on this node and on its pods. Never waited for."""
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.quantities import parse_count
+from gcushare.device_plugin.ports import NodePatcher
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
@@ -25,14 +24,6 @@ logger = logging.getLogger(__name__)
 LEAST_INTERVAL_S = 0.5
 """Between two writes, so that a fight over the Node with another program stays a quiet one."""
 _RETRY_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
-
-
-class NodePatcher(Protocol):
-    """Who writes on this node's Node object."""
-
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None: ...
-
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

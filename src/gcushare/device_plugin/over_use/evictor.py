@@ -11,18 +11,17 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.cards.roster import WatchedCard
 from gcushare.core.cards import Health, Inventory
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
-from gcushare.device_plugin.over_use.watch import OverUseWatch, PodAnnouncer
+from gcushare.device_plugin.over_use.watch import OverUseWatch
 from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.ports import Announcer, EvictionClient
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.runtime.logs import fields
 
@@ -47,18 +46,6 @@ class Outcome(enum.Enum):
     GONE = "gone"
     FAILED = "failed"
     REHEARSED = "rehearsed"
-
-
-class EvictionClient(Protocol):
-    """The Eviction API, for exactly this uid."""
-
-    async def evict(self, pod: PodRef) -> None:
-        """Ask for the eviction.
-
-        Raises:
-            EvictionRefusedError: a disruption budget does not allow it now.
-            NotFoundError, ConflictError: the pod is gone.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +74,7 @@ class OverUseEvictor:
         looks: Looks,
         store: PodStore,
         client: EvictionClient,
-        announcer: PodAnnouncer,
+        announcer: Announcer,
         *,
         inventory: Callable[[], Inventory | None],
         clock: Callable[[], float],

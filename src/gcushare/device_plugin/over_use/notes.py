@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUse
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.ports import PodPatcher
 from gcushare.runtime.logs import fields
 from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.annotations.over_use import encode_over_use
@@ -29,12 +29,6 @@ MOVED = 10
 RESEND_S = 10.0
 """A write that the watch has not shown in this time is sent again."""
 _RETRY_S, _REFUSED_S = 5.0, 60.0
-
-
-class PodPatcher(Protocol):
-    """Who writes on pods: exactly this uid, or a ConflictError. None takes an annotation away."""
-
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None: ...
 
 
 @dataclass(slots=True)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
-from gcushare.device_plugin.over_use.evictor import EvictionClient, EvictionRules, OverUseEvictor
-from gcushare.device_plugin.over_use.notes import OverUseNotes, PodPatcher
+from gcushare.device_plugin.over_use.evictor import EvictionRules, OverUseEvictor
+from gcushare.device_plugin.over_use.notes import OverUseNotes
 from gcushare.device_plugin.over_use.settings import Action, OverUseSettings
-from gcushare.device_plugin.over_use.watch import OverUseWatch, PodAnnouncer
+from gcushare.device_plugin.over_use.watch import OverUseWatch
 from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.ports import Announcer, EvictionClient, PodPatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Ports:
     """The API server, as far as over-use needs it."""
 
     patcher: PodPatcher
-    announcer: PodAnnouncer
+    announcer: Announcer
     evictor: EvictionClient
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from gcushare.core.cards import Inventory
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import (
     ChangeKind,
     Figures,
@@ -22,16 +20,11 @@ from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor, granted_bytes
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.ports import Announcer
 from gcushare.runtime.logs import fields
 from gcushare.wire.annotations.over_use import note_since_s
 
 logger = logging.getLogger(__name__)
-
-
-class PodAnnouncer(Protocol):
-    """Posts Kubernetes events on this node's pods. Never waited for."""
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...
 
 
 class OverUseWatch:
@@ -43,7 +36,7 @@ class OverUseWatch:
         pod_use: PodMemoryMonitor,
         looks: Looks,
         store: PodStore,
-        announcer: PodAnnouncer,
+        announcer: Announcer,
         *,
         inventory: Callable[[], Inventory | None],
         wall_clock_s: Callable[[], float],

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
@@ -19,6 +18,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.ports import PodPatcher
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -42,12 +42,6 @@ _REPORTED_FAILURES = 5
 _MAX_NAMES = 3
 """Pods named in one message."""
 _WRITERS = 8
-
-
-class RecordPatcher(Protocol):
-    """Who writes on pods: exactly this uid, or a ConflictError."""
-
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -86,7 +80,7 @@ class RecordWriter:
     def __init__(
         self,
         store: PodStore,
-        patcher: RecordPatcher,
+        patcher: PodPatcher,
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.pods.annotation_writer import RecordPatcher, RecordWriter, wait_and_clear
+from gcushare.device_plugin.pods.annotation_writer import RecordWriter, wait_and_clear
 from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.device_plugin.ports import PodPatcher
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class AllocationReconciler:
         self,
         store: PodStore,
         source: KubeletRecordSource,
-        patcher: RecordPatcher,
+        patcher: PodPatcher,
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],

@@ -20,7 +20,6 @@ from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.top.memory_use import parse_metrics
-from gcushare.cluster.extender import INSPECT, decode_document
 from gcushare.config_manager.host.record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
@@ -44,6 +43,7 @@ from gcushare.wire.certificates import first_end
 from gcushare.wire.control_groups import find_pod_uid
 from gcushare.wire.demands import POD_DEMAND
 from gcushare.wire.documents.explain import EXPLANATION
+from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.node_status import NODE_STATUS
 from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items

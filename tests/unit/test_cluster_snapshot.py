@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from gcushare.cli.inspect.summary import summarise
-from gcushare.cluster.extender import adopt_document, decode_document
+from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.reading import asking_words, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node
+from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
 from tests.builders import card, cards, held
 from tests.extender_objects import a_node, a_pod, on_card, pod_document
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gcushare.cluster.extender import decode_document
 from gcushare.core.errors import RemoteContractError
 from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.ports import Alone
@@ -20,7 +19,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.vendors import ENFLAME
-from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node
+from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
 from gcushare.wire.objects import NODE, POD
 from tests.builders import asks
 from tests.extender_objects import node_document, on_card, pod_document, state_of

@@ -40,10 +40,21 @@ _MAX_WORD = 80
 _CardIndex: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)]
 
 
-class _ClosureDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+class ClosureDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+    """A `Closure` as JSON: here, and in the extender's inspect document. ``until`` is left out while it is open."""
+
     use: str
     pod: str
     until: Count = 0
+
+    @classmethod
+    def of(cls, closure: Closure) -> ClosureDocument:
+        """Write one."""
+        return cls(closure.use, closure.pod, closure.until)
+
+    def read(self) -> Closure:
+        """Read one."""
+        return Closure(use=self.use, pod=self.pod, until=self.until)
 
 
 class _CardDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
@@ -60,7 +71,7 @@ class _CardDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     pci: str = ""
     numa: Count | None = None
     link: str = ""
-    closed: list[_ClosureDocument] = msgspec.field(default_factory=list)
+    closed: list[ClosureDocument] = msgspec.field(default_factory=list)
 
 
 class _LeftOutDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
@@ -165,7 +176,7 @@ def _card_document(offered: InventoryCard) -> _CardDocument:
         pci=card.pci_address,
         numa=card.numa_node,
         link=card.link_group,
-        closed=[_ClosureDocument(closure.use, closure.pod, closure.until) for closure in offered.closures],
+        closed=[ClosureDocument.of(closure) for closure in offered.closures],
     )
 
 
@@ -186,5 +197,5 @@ def _inventory_card(document: _CardDocument) -> InventoryCard:
         health=Health(document.health[:_MAX_WORD]),
         reason=document.reason,
         cordoned=document.cordoned,
-        closures=tuple(Closure(use=each.use, pod=each.pod, until=each.until) for each in document.closed),
+        closures=tuple(each.read() for each in document.closed),
     )

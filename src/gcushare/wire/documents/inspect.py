@@ -1,33 +1,31 @@
-"""The inspect documents, exactly as the manual and upstream gpushare print them: each vendor's ``InspectForm``.
+"""The inspect documents, exactly as the manual and upstream gpushare print them, written and read back.
 
 Source: chapter 4 of the GCUShare manual for Enflame; Aliyun's gpushare for NVIDIA. Readers of those documents exist,
-so nothing is renamed or dropped; what we add (a sick or cordoned card) appears only where it says something. Amounts
-are in the node's memory unit.
+so nothing is renamed or dropped; what we add (a sick or cordoned card) appears only where it says something. Written
+is a vendor's own ``InspectForm``, read is any, upstream gpushare's included. Amounts are in the node's memory unit.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from types import GenericAlias
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from gcushare.core.cards import Health
+from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import Assignment, CardState, NodeState
+from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations.inventory import ClosureDocument
+from gcushare.wire.foreign import BoundedJsonDecoder, Count
 
+T = TypeVar("T", bound=msgspec.Struct)
 Field = tuple[str, Any] | tuple[str, Any, Any]
 
-
-class ClosedPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """That a card takes no pods of ``use``, because containers of ``pod``, deleted by force, may still have it.
-
-    ``until``: when it opens at the latest, in seconds since the epoch; left out while that cannot be said.
-    """
-
-    use: str
-    pod: str
-    until: int = 0
+MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
+"""Of 5,000 nodes with 50,000 pods it has some 15 MB."""
 
 
 class UnknownCardPod(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +60,11 @@ def _types(word: str, cards: str, is_detailed: bool) -> _Types:
     identity = [("uid", str), ("createTime", str)] if is_detailed else []
     amounts = [("total_device", int), ("used_device", int), *([("available_device", int)] if is_detailed else [])]
     pod = struct("Pod", *text, *identity, ("used_device", int), ("whole", bool, False), ("unrecorded", bool, False))
-    health = [("health", str, Health.HEALTHY.value), ("cordoned", bool, False), ("closed", tuple[ClosedPart, ...], ())]
+    health = [
+        ("health", str, Health.HEALTHY.value),
+        ("cordoned", bool, False),
+        ("closed", tuple[ClosureDocument, ...], ()),
+    ]
     card = struct("Card", ("id", int), *amounts, ("pods", list), *health)
     unknown = ("unknownCards", tuple[UnknownCardPod, ...], ())
     return _Types(struct("Node", ("name", str), *amounts, (cards, list), unknown), card, pod)
@@ -129,8 +131,89 @@ def _unknown_card_pods(node: NodeState) -> tuple[UnknownCardPod, ...]:
     return tuple(UnknownCardPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
 
 
-def _condition(state: CardState) -> tuple[str, bool, tuple[ClosedPart, ...]]:
+def _condition(state: CardState) -> tuple[str, bool, tuple[ClosureDocument, ...]]:
     if state.card is None:
         return Health.UNHEALTHY.value, False, ()
-    closed = tuple(ClosedPart(each.use, each.pod, each.until) for each in state.card.closures)
+    closed = tuple(ClosureDocument.of(each) for each in state.card.closures)
     return state.card.health.value, state.card.cordoned, closed
+
+
+class _PodPart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str
+    namespace: str
+    uid: str = ""
+    create_time: str = ""
+    whole: bool = False
+    unrecorded: bool = False
+
+    @property
+    def used(self) -> int:
+        return _amount(self, _USED)
+
+
+class _DevicePart(msgspec.Struct, frozen=True, gc=False):
+    id: Count
+    pods: list[_PodPart] | None = None  # Go writes an empty list as null
+    health: str = Health.HEALTHY.value
+    cordoned: bool = False
+    closed: list[ClosureDocument] = []
+
+    @property
+    def total(self) -> int:
+        return _amount(self, _TOTAL)
+
+
+class NodePart(msgspec.Struct, frozen=True, gc=False):
+    """One node of the document, in whichever vendor's form."""
+
+    name: str
+    unknown_cards: list[UnknownCardPod] = msgspec.field(default=[], name="unknownCards")
+
+    @property
+    def cards(self) -> list[_DevicePart]:
+        return next((cards for key in _CARD_KEYS if (cards := getattr(self, key))), [])
+
+
+class _InspectDocument(msgspec.Struct, frozen=True):
+    nodes: list[NodePart] | None = None
+    error: str = ""
+
+
+_WORDS = tuple(dict.fromkeys(vendor.device_word for vendor in VENDORS))
+_CARD_KEYS = tuple(dict.fromkeys(vendor.inspect.cards for vendor in VENDORS))
+_USED, _TOTAL = (tuple(name + word for word in _WORDS) for name in ("used", "total"))
+
+
+def _amount(part: msgspec.Struct, names: tuple[str, ...]) -> int:
+    """An amount under whichever vendor's word it stands; 0 where it stands under none."""
+    for name in names:
+        amount: int = getattr(part, name)
+        if amount:
+            return amount
+    return 0
+
+
+def _with_words(base: type[T], names: tuple[str, ...], **lists: type[msgspec.Struct]) -> type[T]:
+    """The struct with an amount under the word of each vendor, and with lists that hold such structs."""
+    amounts = [(name, Count, 0) for name in names]
+    fields = [*amounts, *((key, GenericAlias(list, (of,)) | None, None) for key, of in lists.items())]
+    return cast(type[T], msgspec.defstruct(base.__name__, fields, bases=(base,), frozen=True, gc=False))
+
+
+_DEVICE = _with_words(_DevicePart, _TOTAL, pods=_with_words(_PodPart, _USED))
+_NODE = _with_words(NodePart, (), **dict.fromkeys(_CARD_KEYS, _DEVICE))
+INSPECT = BoundedJsonDecoder(
+    _with_words(_InspectDocument, (), nodes=_NODE), "the extender's inspect document", limit_bytes=MAX_DOCUMENT_BYTES
+)
+
+
+def decode_document(body: bytes) -> list[NodePart]:
+    """Read the document.
+
+    Raises:
+        RemoteContractError: it is none, or it says that the extender failed.
+    """
+    document = INSPECT.read(body)
+    if document.error:
+        raise RemoteContractError(f"the extender answered inspect with an error: {document.error!r}")
+    return document.nodes or []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,11 +77,12 @@ def test_pods_that_end_or_are_gone_give_back_what_they_took() -> None:
     observer.see_node(Node(metadata=ObjectMeta(name="n"), status=status))
     observer.see_pod(a_pod("1", "1Gi", node=""))
     assert spare.left("n") == Amounts(8000, 8192)
-    for end in (
+    ends: tuple[Callable[[], None], ...] = (
         lambda: observer.see_pod(a_pod("1", "1Gi", phase="Succeeded")),
         lambda: observer.lose_pod("u"),
         lambda: observer.keep_pods(frozenset({"other"}), "1"),
-    ):
+    )
+    for end in ends:
         observer.see_pod(a_pod("1", "1Gi"))
         assert spare.left("n") == Amounts(6000, 6144)
         assert spare.asked_by("u") == Amounts(2000, 2048)

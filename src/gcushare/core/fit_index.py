@@ -95,6 +95,15 @@ SlowScore = Callable[[NodeState, Shape], float]
 ALL_QUICK: Mapping[str, SlowScore] = MappingProxyType({})
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a node stands among those that fit: its score from 0.0 to 1.0, and how many of so many are better."""
+
+    score: float
+    better: int
+    fitting: int
+
+
 class FitIndex:
     """The nodes that fit one shape, ranked by the policy (best first, then by name). Call ``refresh`` before asking.
 
@@ -168,6 +177,11 @@ class FitIndex:
     def score(self, name: str) -> int:
         """The node's score as the scheduler takes it: 0 to 10, 0 where the request does not fit."""
         return self._scores.get(name, 0)
+
+    def standing(self, name: str) -> Standing | None:
+        """Where a node stands; None where it does not fit."""
+        rank = self._ranks.get(name)
+        return None if rank is None else Standing(-rank, bisect_left(self._ranked, (rank, "")), len(self._ranked))
 
     @property
     def fitting(self) -> Collection[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
+from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape, Standing
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.core.packing.expected_fill import Demand
@@ -21,6 +21,7 @@ from gcushare.core.packing.spare import NO_AMOUNTS, SpareResources, Taken
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
+from gcushare.wire.documents.explain import ChoiceDocument
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished
 from gcushare.wire.spare import node_amounts, pod_amounts
@@ -34,6 +35,8 @@ _SCORED_PER_TURN = 4
 _PAUSE_S = 0.005
 """Between two turns of scoring, which take up to two milliseconds: the scheduler's calls come first."""
 _IDLE_S = 0.1
+_MOST_CHOICES = 4096
+"""Of so many pods it is remembered why they have their node: some 300 bytes each."""
 
 
 class Preferences:
@@ -44,6 +47,8 @@ class Preferences:
         self._spare = spare
         self._fill = LearnedFill(spare.left)
         self.indexes = FitIndexes(ledger, changes, slow={EXPECTED_FILL: self._score})
+        self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
+        """By the pod's uid: the node, and why."""
         spare.listen(lambda name: changes.note(name) if name in ledger.nodes else None)
 
     @property
@@ -56,6 +61,30 @@ class Preferences:
         if request.card_policy != EXPECTED_FILL or node is None:
             return POLICIES[request.card_policy].rank_card
         return self._fill.rank_cards(node, request.cards, request.shape.amounts)
+
+    def find_standing(self, request: SchedulingRequest, node: str) -> Standing | None:
+        """Where a node stands for a pod now; None where nobody asked about such pods lately, or it does not fit."""
+        index = self.indexes.find(request.shape)
+        return None if index is None else index.standing(node)
+
+    def note_choice(self, request: SchedulingRequest, node: str, standing: Standing | None) -> None:
+        """Remember why a pod was given this node, for whoever asks later; of the last few thousand pods."""
+        uid = request.pod.uid
+        self._choices.pop(uid, None)
+        if standing is None:
+            return
+        percent = round(100 * standing.score)
+        self._choices[uid] = (
+            node,
+            ChoiceDocument(request.shape.node_policy, request.card_policy, percent, standing.better, standing.fitting),
+        )
+        if len(self._choices) > _MOST_CHOICES:
+            self._choices.popitem(last=False)
+
+    def find_choice(self, held: Assignment) -> ChoiceDocument | None:
+        """Why a pod has its node; None where that was decided elsewhere, or is forgotten."""
+        node, choice = self._choices.get(held.pod.uid, ("", None))
+        return choice if node == held.node else None
 
     def learn(self, bound: Mapping[str, Assignment]) -> Iterator[None]:
         """Learn what pods typically ask for from those on nodes with cards; a step takes about a millisecond.

@@ -165,7 +165,7 @@ def test_a_confirmed_reservation_is_told_although_no_figure_changes() -> None:
     watched.see(a_node("a", 16), a_pod("x", 4))
     asking = state.waiting["uid-x"]
     assert isinstance(asking, SchedulingRequest)
-    reserved = state.ledger.reserve(asking.pod, "a", asking.cards, asking.card_rank)
+    reserved = state.ledger.reserve(asking.pod, "a", asking.cards, state.preferences.rank_cards(asking, None))
     state.ledger.stamp("uid-x", 1)
     mark = watched.feed.mark
     assert reserved.node == "a"

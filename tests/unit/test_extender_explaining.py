@@ -26,7 +26,7 @@ async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> No
     state.see_pod(a_pod("a", 4))
     found = state.find_request("uid-a")
     assert found is not None
-    state.ledger.reserve(found.pod, "node-1", found.cards, found.card_rank)
+    state.ledger.reserve(found.pod, "node-1", found.cards, state.preferences.rank_cards(found, None))
 
     assert (await ExplainService(state).explain("default", "a")).state == "bound"
 
@@ -178,7 +178,7 @@ class TestNames:
         state = state_of(a_node("node-1", 16))
         asking = read_scheduling_request(a_pod("a", 4), ENFLAME, Policies())
         assert asking is not None
-        state.ledger.reserve(asking.pod, "node-1", asking.cards, asking.card_rank)
+        state.ledger.reserve(asking.pod, "node-1", asking.cards, state.preferences.rank_cards(asking, None))
 
         assert (await ExplainService(state).explain("default", "a")).state == "bound"
 

@@ -12,6 +12,8 @@ from gcushare.core import fit_index as fitting
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.fit_index import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import NodeState
+from gcushare.core.packing.spare import Amounts
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, node_score
@@ -204,3 +206,70 @@ def test_there_is_no_hope_for_what_a_node_does_not_serve(modes: list[str], reque
     node = ledger.nodes["node-1"]
 
     assert (can_ever_fit(node, request_), node.fits(request_)) == (hope, hope)
+
+
+def _slow_score(node: NodeState, shape: Shape) -> float:
+    return (node.largest_free + shape.amounts.cpu_milli) % 7 / 7
+
+
+@given(requests, st.lists(changes, max_size=40), st.sets(st.sampled_from(NODES)))
+def test_slow_scores_are_made_some_at_a_time_and_in_the_end_are_those_of_every_node(
+    request_: CardRequest, steps: list[tuple[str, str, Any]], among: set[str]
+) -> None:
+    shape, asked = Shape(request_, "expected-fill", Amounts(3)), []
+
+    def score(node: NodeState, shape: Shape) -> float:
+        asked.append(node.name)
+        return _slow_score(node, shape)
+
+    ledger = Ledger()
+    indexes = FitIndexes(ledger, ChangeLog(ledger), slow={"expected-fill": score})
+    for what in steps:
+        change(ledger, what)
+        asked.clear()
+        index = indexes.get(shape)
+        assert len(asked) <= fitting.SCORED_PER_CALL
+        fitting_now = {name for name, node in ledger.nodes.items() if node.known and node.fits(request_)}
+        assert set(index.fitting) == fitting_now, "what fits is known at once"
+    index = indexes.get(shape)
+    while indexes.score_due(1):
+        pass
+    known = {name: node for name, node in ledger.nodes.items() if node.known and node.fits(request_)}
+    assert index.best(dict.fromkeys(among), 6) == sorted(
+        known.keys() & among, key=lambda name: (-_slow_score(known[name], shape), name)
+    )
+    assert index.recount() == []
+
+
+def test_nodes_that_are_not_scored_yet_come_after_the_others_the_fullest_first() -> None:
+    ledger = Ledger()
+    for number in range(20):
+        ledger.set_node(f"n-{number:02d}", cards(16, 16), GIB_UNIT)
+        ledger.apply(held(f"p{number}", f"n-{number:02d}", (0, number % 10 + 1)))
+    indexes = FitIndexes(ledger, ChangeLog(ledger), slow={"expected-fill": lambda _node, _shape: 0.5})
+    index = indexes.get(Shape(asks(4), "expected-fill"))
+    plain = FitIndexes(ledger, ChangeLog(ledger)).get(Shape(asks(4), "binpack"))
+    everywhere = dict.fromkeys(ledger.nodes)
+    order = plain.best(everywhere, 20)
+    first = sorted(order[: fitting.SCORED_PER_CALL])
+    assert index.best(everywhere, 20) == [*first, *order[fitting.SCORED_PER_CALL :]]
+
+
+def test_preferences_that_change_do_not_empty_the_order_while_nodes_are_scored_again() -> None:
+    ledger = Ledger()
+    for number in range(10):
+        ledger.set_node(f"n-{number}", cards(16), GIB_UNIT)
+    sign = 1
+    indexes = FitIndexes(
+        ledger, ChangeLog(ledger), slow={"expected-fill": lambda node, _: 0.5 + sign * int(node.name[2:]) / 100}
+    )
+    index = indexes.get(Shape(asks(4), "expected-fill"))
+    while indexes.score_due(100):
+        pass
+    assert index.best(dict.fromkeys(ledger.nodes), 2) == ["n-9", "n-8"]
+    sign = -1
+    indexes.score_again("expected-fill")
+    assert len(index.best(dict.fromkeys(ledger.nodes), 10)) == 10
+    while indexes.score_due(100):
+        pass
+    assert index.best(dict.fromkeys(ledger.nodes), 2) == ["n-0", "n-1"]

@@ -92,7 +92,7 @@ def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
     assert reasons(state) == {PendingReason.FITS: 1}
     waiting = state.waiting["uid-p"]
     assert isinstance(waiting, SchedulingRequest)
-    state.ledger.reserve(waiting.pod, "node-1", waiting.cards, waiting.card_rank)
+    state.ledger.reserve(waiting.pod, "node-1", waiting.cards, state.preferences.rank_cards(waiting, None))
     assert reasons(state) == {}
 
 

@@ -129,3 +129,21 @@ def test_the_learning_policy_scores_by_the_pods_that_arrived_until_it_last_count
 
 def test_the_policies_that_can_be_made_are_those_that_help_names() -> None:
     assert list(POLICIES) == [name for name, _ in NAMED]
+
+
+def test_beside_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others_by_the_policy() -> None:
+    cluster = SimulatedCluster(NODES)
+    placer = Placer(cluster, make_policy("expected-fill", Given(cluster, TRACE, 1, cards_alone=True)))
+    other = Demand(0, 0, False, 12000, 1000)
+    placed = [placer.place(f"other-{number}", other) for number in range(6)]
+    names = [cluster.nodes[index].spec.name for index in placed if index is not None]
+    assert names[:3] == ["b-0", "b-1", "b-2"], "the share of the node's own CPU counts"
+    assert len(names) == 6
+
+    alone = SimulatedCluster(NODES)
+    policy = make_policy("expected-fill", Given(alone, TRACE, 1))
+    for number, index in enumerate(placed):
+        assert index is not None
+        alone.place(f"other-{number}", index, other, None)
+    for number, demand in enumerate(pod for pod in TRACE if pod.cards):
+        assert placer.place(str(number), demand) == Placer(alone, policy).place(str(number), demand)

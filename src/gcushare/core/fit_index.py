@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
+from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest
 
@@ -21,6 +23,12 @@ MAX_LOGGED_CHANGES = 16_384
 
 MAX_SHAPES = 64
 """Shapes with an index of their own; at 5,000 nodes one takes about a megabyte, and building one 5 milliseconds."""
+
+SCORED_PER_CALL = 4
+"""Nodes that one question scores where that takes long: some two milliseconds at the worst."""
+
+_UNSCORED = 0.01
+"""A node that is not scored yet counts so much of its plain score: it comes after those that are."""
 
 _WALK_ADVANTAGE = 50
 """Below this share of all nodes, looking up and sorting the names asked about beats walking the ranking to find them:
@@ -71,20 +79,46 @@ class ChangeLog(NameLog):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What decides on fitting and order: equal shapes get equal answers."""
+    """What decides on fitting and order: equal shapes get equal answers.
+
+    ``amounts``: the CPU and memory that are asked for beside the cards; none where the policy does not look at them.
+    """
 
     request: CardRequest
     node_policy: str
+    amounts: Amounts = NO_AMOUNTS
+
+
+SlowScore = Callable[[NodeState, Shape], float]
+"""How good a node is for a shape that fits there, from 0.0 to 1.0; takes too long to ask for every node at once."""
+
+ALL_QUICK: Mapping[str, SlowScore] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a node stands among those that fit: its score from 0.0 to 1.0, and how many of so many are better."""
+
+    score: float
+    better: int
+    fitting: int
 
 
 class FitIndex:
-    """The nodes that fit one shape, ranked by the policy (best first, then by name). Call ``refresh`` before asking."""
+    """The nodes that fit one shape, ranked by the policy (best first, then by name). Call ``refresh`` before asking.
 
-    def __init__(self, ledger: Ledger, changes: ChangeLog, shape: Shape) -> None:
+    ``slow``: scores nodes in place of the policy's own table, a few with each ``refresh`` and the others by
+    ``score_due``. Until then a node stands where it stood, or after those that are scored.
+    """
+
+    def __init__(self, ledger: Ledger, changes: ChangeLog, shape: Shape, slow: SlowScore | None = None) -> None:
         self.shape = shape
         self._ledger = ledger
         self._changes = changes
         self._score_node = POLICIES[shape.node_policy].score_node
+        self._slow = slow
+        self._due: dict[str, None] = {}
+        """The nodes to be scored, in this order."""
         self._ranked: list[tuple[float, str]] = []
         self._ranks: dict[str, float] = {}
         self._position = -1
@@ -100,6 +134,31 @@ class FitIndex:
 
     def refresh(self) -> None:
         """Look again at the nodes that changed since the last call."""
+        self.follow_changes()
+        if self._due:
+            self.score_due(SCORED_PER_CALL)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether nodes are scored some at a time."""
+        return self._slow is not None
+
+    def score_due(self, count: int) -> int:
+        """Score so many of the nodes that wait for it; returns how many it scored."""
+        some = [name for name, _ in zip(self._due, range(count), strict=False)]
+        for name in some:
+            del self._due[name]
+            if (node := self._ledger.nodes.get(name)) is not None and self._slow is not None and self.fits(name):
+                self._place(name, -self._slow(node, self.shape))
+        return len(some)
+
+    def score_again(self) -> None:
+        """Have every node scored again, the best first; meanwhile the order stays."""
+        if self._slow is not None:
+            self._due = {name: None for _, name in self._ranked}
+
+    def follow_changes(self) -> None:
+        """Learn which nodes fit now; those that changed wait to be scored where that is slow."""
         position = self._changes.position
         if position == self._position:
             return
@@ -118,6 +177,11 @@ class FitIndex:
     def score(self, name: str) -> int:
         """The node's score as the scheduler takes it: 0 to 10, 0 where the request does not fit."""
         return self._scores.get(name, 0)
+
+    def standing(self, name: str) -> Standing | None:
+        """Where a node stands; None where it does not fit."""
+        rank = self._ranks.get(name)
+        return None if rank is None else Standing(-rank, bisect_left(self._ranked, (rank, "")), len(self._ranked))
 
     @property
     def fitting(self) -> Collection[str]:
@@ -147,7 +211,7 @@ class FitIndex:
 
     def recount(self) -> list[str]:
         """Rank every node again; returns the names whose rank was wrong before. As dear as building the index."""
-        self.refresh()
+        self.follow_changes()
         known = self._ranks
         fresh = {name: rank for name, node in self._ledger.nodes.items() if (rank := self._rank(node)) is not None}
         wrong = sorted(name for name in known.keys() | fresh.keys() if known.get(name) != fresh.get(name))
@@ -156,8 +220,14 @@ class FitIndex:
         return wrong
 
     def _rank(self, node: NodeState) -> float | None:
+        """The node's place in the order; None where the shape does not fit. Where scoring is slow, that of before."""
         request = self.shape.request
-        return -self._score_node(node, request) if node.known and node.fits(request) else None
+        if not (node.known and node.fits(request)):
+            return None
+        if self._slow is None:
+            return -self._score_node(node, request)
+        known = self._ranks.get(node.name)
+        return -_UNSCORED * self._score_node(node, request) if known is None else known
 
     def _rebuild(self) -> None:
         ranks: dict[str, float] = {}
@@ -167,6 +237,7 @@ class FitIndex:
         self._ranks = ranks
         self._ranked = sorted(zip(ranks.values(), ranks.keys(), strict=True))
         self._scores = {name: score for name, rank in ranks.items() if (score := _score(rank))}
+        self.score_again()
         self.moves.forget()
         self.fit_version += 1
         self._after_preemption = None
@@ -176,7 +247,14 @@ class FitIndex:
         node = self._ledger.nodes.get(name)
         if self._after_preemption is not None:
             self._follow_preemption(name, node, self._after_preemption)
-        before, now = self._ranks.get(name), None if node is None else self._rank(node)
+        rank = None if node is None else self._rank(node)
+        if self._slow is not None and rank is not None:
+            self._due[name] = None
+        self._place(name, rank)
+
+    def _place(self, name: str, now: float | None) -> None:
+        """Give a node its place in the order; None takes it out."""
+        before = self._ranks.get(name)
         if before == now:
             return
         if before is not None:
@@ -211,12 +289,20 @@ def _score(rank: float) -> int:
 
 
 class FitIndexes:
-    """The indexes of the shapes asked for lately, one per shape."""
+    """The indexes of the shapes asked for lately, one per shape. ``slow``: what scores in place of a policy's table."""
 
-    def __init__(self, ledger: Ledger, changes: ChangeLog, *, limit: int = MAX_SHAPES) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        changes: ChangeLog,
+        *,
+        limit: int = MAX_SHAPES,
+        slow: Mapping[str, SlowScore] = ALL_QUICK,
+    ) -> None:
         self._ledger = ledger
         self._changes = changes
         self._limit = limit
+        self._slow = slow
         self._by_shape: OrderedDict[Shape, FitIndex] = OrderedDict()
         self._recounted = 0
 
@@ -224,7 +310,8 @@ class FitIndexes:
         """Return the shape's index, refreshed; the one unused for longest makes room for a new one."""
         index = self._by_shape.get(shape)
         if index is None:
-            index = self._by_shape[shape] = FitIndex(self._ledger, self._changes, shape)
+            slow = self._slow.get(shape.node_policy)
+            index = self._by_shape[shape] = FitIndex(self._ledger, self._changes, shape, slow)
             if len(self._by_shape) > self._limit:
                 self._by_shape.popitem(last=False)
         else:
@@ -239,6 +326,22 @@ class FitIndexes:
         self._recounted += 1
         indexes = list(self._by_shape.values())
         return indexes[self._recounted % len(indexes)].recount()
+
+    def score_due(self, count: int) -> bool:
+        """Score so many of the nodes that wait for it, of one shape after the other; False where none waits."""
+        for index in tuple(self._by_shape.values()):
+            if index.is_slow:
+                index.follow_changes()
+                count -= index.score_due(count)
+                if count <= 0:
+                    return True
+        return False
+
+    def score_again(self, policy: str) -> None:
+        """Have every node scored again for the shapes of a policy, whose preferences have changed."""
+        for index in self._by_shape.values():
+            if index.shape.node_policy == policy:
+                index.score_again()
 
     def find(self, shape: Shape) -> FitIndex | None:
         """Return the shape's index, refreshed, where it was asked for lately; makes none and keeps none longer."""

@@ -17,6 +17,9 @@ from gcushare.core.topology import CLOSE, LOOSE, CardPlace, choose_close_cards, 
 MAX_NODE_SCORE = 10
 """kube-scheduler accepts 0 to 10 from an extender and multiplies it by the extender's weight."""
 
+EXPECTED_FILL = "expected-fill"
+"""The policy whose preferences are learned, by ``packing.learned_fill``."""
+
 CardRank = Callable[[CardState, CardRequest], tuple[int, ...]]
 """The sort key of a card that can hold the request; the least wins."""
 
@@ -82,13 +85,21 @@ POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
         Policy("binpack", _fullest_node, _fullest_card, "fills nodes in use first", "the fullest that fits"),
+        Policy(
+            EXPECTED_FILL,
+            _fullest_node,
+            _fullest_card,
+            "takes the one that loses least of what the cluster's typical pods could still use",
+            "the one whose use loses least of it",
+        ),
         Policy("spread", _emptiest_node, _emptiest_card, "takes the emptiest", "the emptiest"),
     )
 }
 """``binpack``: nodes where the request fits beside others come first, then those that serve no whole cards, then the
 fullest, so that untouched cards stay whole; of cards the fullest, as upstream gpushare does, a card in use before an
-empty one. ``spread``: the node with the largest free share, the card with the most free units. Both prefer, for a pod
-that wants several whole cards close together, the node where they are closest."""
+empty one. ``expected-fill``: see ``packing``; what stands here is for nodes that are not valued yet. ``spread``: the
+node with the largest free share, the card with the most free units. Where nothing is learned all of them prefer, for a
+pod that wants several whole cards close together, the node where they are closest."""
 
 WHOLE_CARD_POLICIES: Mapping[str, WholeCardPolicy] = {
     policy.name: policy

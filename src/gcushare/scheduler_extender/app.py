@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from gcushare._version import __version__
+from gcushare.core.packing.spare import SpareResources
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.connection.config import Limits, find_api_server
@@ -51,8 +52,14 @@ from gcushare.scheduler_extender.metrics import (
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
 from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
-from gcushare.scheduler_extender.state.maintenance import confirm_periodically, recount_periodically
+from gcushare.scheduler_extender.state.maintenance import (
+    confirm_periodically,
+    learn_once,
+    learn_periodically,
+    recount_periodically,
+)
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
+from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler, decode_node, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -137,8 +144,10 @@ class Extender:
         self._identity = identity or f"{socket.gethostname()}_{os.getpid()}_{self._rng.getrandbits(32):08x}"
         placement = settings.placement
         policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
+        self._spare = SpareResources()
         self.states = [
-            VendorState(vendor, policies, monotonic=self._clock.monotonic) for vendor in settings.placement.vendor
+            VendorState(vendor, policies, spare=self._spare, monotonic=self._clock.monotonic)
+            for vendor in settings.placement.vendor
         ]
         self.dashboard = Dashboard(settings.dashboard, self.states, client)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
@@ -245,6 +254,9 @@ class Extender:
             tasks.start(f"report refusals of {state.vendor.name}", reporter.run())
         counted = [(state, self._metrics.drifts_of(state.vendor.name)) for state in self.states]
         tasks.start("recount", recount_periodically(counted, follow.recount_interval, self._heartbeat))
+        tasks.start("learn typical requests", learn_periodically(self.states, follow.recount_interval))
+        for state in self.states:
+            tasks.start(f"score nodes of {state.vendor.name}", state.preferences.run())
         for each in self.services:
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
         tasks.start(
@@ -255,6 +267,7 @@ class Extender:
 
     async def _note_synced(self) -> None:
         await self.followers.wait_synced()
+        await learn_once(self.states)
         self.serving.is_synced = True
         if self._after_sync is not None:
             self._after_sync()
@@ -320,7 +333,11 @@ class Extender:
     def _make_followers(self, client: KubeClient) -> Followers:
         follow = self._settings.follow
         how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
-        observers: list[VendorState | MetadataCache] = [*self.states, *self.dashboard.observers]
+        observers: list[VendorState | MetadataCache | SpareObserver] = [
+            SpareObserver(self._spare),
+            *self.states,
+            *self.dashboard.observers,
+        ]
         pods = PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])])
         nodes = NodeHandler([*observers, self.verbs.nodes])
         return Followers(

@@ -78,7 +78,8 @@ async def explain_pod(
     if is_finished(found):
         return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
     if found.is_bound:
-        return await _explain_bound(api, vendor, found, progress)
+        explained = await _explain_bound(api, vendor, found, progress)
+        return await _with_choice(api, vendor, figures, explained)
     explained = await _explain_unbound(api, vendor, figures, found, request.cards, progress)
     return replace(explained, lacking=await find_lacking(api, found, explained.document))
 
@@ -131,6 +132,20 @@ async def _explain_bound(api: KubeClient, vendor: Vendor, pod: Pod, progress: Pr
     facts = snapshot.pods[pod.metadata.uid]
     document = explain_bound(assignment, facts.problem, facts.over_use)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
+
+
+async def _with_choice(api: KubeClient, vendor: Vendor, figures: SourceFlags, explained: Explained) -> Explained:
+    """Add why the pod has its node, which the extender alone knows; it is left out where that does not answer."""
+    if figures.source is SourceChoice.API:
+        return explained
+    meta = explained.pod.metadata
+    async with open_extender(figures, vendor, api, timeout_s=QUICK_S) as extender:
+        try:
+            found = await extender.explain(meta.namespace, meta.name)
+        except GcushareError:
+            return explained
+    choice = found.choice if found.node == explained.pod.spec.node_name else None
+    return replace(explained, document=msgspec.structs.replace(explained.document, choice=choice))
 
 
 def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:

@@ -14,7 +14,7 @@ from gcushare.cli.terminal.documents import Document
 from gcushare.cluster.snapshot import NodeFacts
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.runtime.log_lines import escape
-from gcushare.wire.documents.explain import name_pod, render_explanation
+from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
 
 _LABEL = 12
 _NARROWEST = 40
@@ -85,6 +85,8 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
         held = share_of(grant.units, node.cards[grant.index], grant.whole)
         yield "holds", f"{show_amount(scale.amount(held, node.unit))} {scale.label}{' (whole)' if grant.whole else ''}"
     yield "recorded", _record_words(assignment)
+    if document.choice is not None:
+        yield "chosen", describe_choice(document.choice)
     if pod_facts.corrected:
         yield "corrected", f"{pod_facts.corrected}: the kubelet gave it another card than was planned"
     beside = _neighbours(explained, assignment)

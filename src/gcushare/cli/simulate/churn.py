@@ -69,9 +69,9 @@ class _Totals:
 class _World:
     """One run's state: the cluster, the pods that end by time, and those that wait in order of arrival."""
 
-    def __init__(self, policy: str, nodes: Sequence[NodeSpec], trace: Sequence[Demand], seed: int, large: int) -> None:
-        self.cluster = SimulatedCluster(nodes)
-        self.placer = Placer(self.cluster, make_policy(policy, Given(self.cluster, trace, seed)))
+    def __init__(self, cluster: SimulatedCluster, placer: Placer, large: int) -> None:
+        self.cluster = cluster
+        self.placer = placer
         self.large = large
         self.totals = _Totals()
         self._ends: list[tuple[float, str]] = []
@@ -134,11 +134,21 @@ class _World:
         return demand.whole and demand.cards >= self.large
 
 
-def run_churn(policy: str, nodes: Sequence[NodeSpec], trace: Sequence[Demand], churn: Churn, seed: int) -> ChurnRun:
+def run_churn(
+    policy: str,
+    nodes: Sequence[NodeSpec],
+    trace: Sequence[Demand],
+    churn: Churn,
+    seed: int,
+    *,
+    cards_alone: bool = False,
+) -> ChurnRun:
     """Fill an empty cluster to the load, then let pods come and go; only what arrives after the filling is counted."""
     draw = random.Random(seed)
-    world = _World(policy, nodes, trace, seed, churn.large)
-    card_units = world.cluster.card_units
+    cluster = SimulatedCluster(nodes)
+    placer = Placer(cluster, make_policy(policy, Given(cluster, trace, seed, cards_alone)))
+    world = _World(cluster, placer, churn.large)
+    card_units = cluster.card_units
     target = churn.load * world.cluster.total_units
     asked = 0
     number = 0

@@ -9,9 +9,10 @@ from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.fit_index import NameLog
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import CardState, NodeState, PodRef
+from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
-from gcushare.core.placement import POLICIES, CardRank
+from gcushare.core.packing.rooms import rank_at, room_of
+from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
 
 _FULLEST = POLICIES["binpack"].rank_card
@@ -68,7 +69,7 @@ class SimulatedCluster:
         """
         node = self.nodes[index]
         if demand.cards:
-            rank = _FULLEST if spot is None else _at(spot)
+            rank = _FULLEST if spot is None else rank_at(spot)
             self.ledger.reserve(PodRef(uid, "simulated", uid), node.spec.name, request_of(demand), rank)
             kind = (demand.cards, demand.whole)
             node.kinds[kind] = node.kinds.get(kind, 0) + 1
@@ -106,7 +107,7 @@ class SimulatedCluster:
         self._note(node)
 
     def _note(self, node: SimulatedNode) -> None:
-        room = _room_of(node)
+        room = room_of(node.state, node.cpu_milli, node.memory_mib, node.spec.model)
         node.room = self._rooms.setdefault(room, room)
         self.changes.note(node.spec.name)
 
@@ -114,22 +115,3 @@ class SimulatedCluster:
 def request_of(demand: Demand) -> CardRequest:
     """The demand in the extender's words."""
     return CardRequest(units=demand.units, cards=demand.cards, whole=demand.whole)
-
-
-def _room_of(node: SimulatedNode) -> Room:
-    shared, idle = [], []
-    for card in node.state.cards.values():
-        if card.is_empty:
-            idle.append(card.free)
-        elif card.grantable:
-            shared.append(card.grantable)
-    return Room(node.cpu_milli, node.memory_mib, tuple(sorted(shared)), tuple(sorted(idle)), node.spec.model)
-
-
-def _at(spot: Spot) -> CardRank:
-    """The order that takes a card with exactly this room, the lowest index among equals."""
-
-    def rank(card: CardState, _request: CardRequest) -> tuple[int, ...]:
-        return (card.grantable != spot.free or (card.pods == 0) != spot.is_idle, card.index)
-
-    return rank

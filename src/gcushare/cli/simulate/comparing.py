@@ -28,7 +28,7 @@ Done = Callable[[int, int], None]
 class Plan:
     """What is compared: nodes, the trace, how much of the cluster's cards is asked for, and which seeds.
 
-    ``load`` None takes the trace's pods as they are, once each.
+    ``load`` None takes the trace's pods as they are, once each. ``cards_alone``: see ``policies.Given``.
     """
 
     nodes: tuple[NodeSpec, ...]
@@ -37,14 +37,17 @@ class Plan:
     seeds: tuple[int, ...]
     policies: tuple[str, ...]
     order: Order = Order.SHUFFLED
+    cards_alone: bool = False
 
     def experiment(self, seed: int) -> Experiment:
         """Build the workload of one seed."""
         if self.load is None:
-            return Experiment(self.nodes, self.trace, arrange(self.trace, seed, self.order), seed)
+            pods = arrange(self.trace, seed, self.order)
+            return Experiment(self.nodes, self.trace, pods, seed, self.cards_alone)
         card_units = max(node.card_units for node in self.nodes)
         limit = int(self.load * sum(node.units for node in self.nodes))
-        return Experiment(self.nodes, self.trace, build_workload(self.trace, limit, card_units, seed, self.order), seed)
+        pods = build_workload(self.trace, limit, card_units, seed, self.order)
+        return Experiment(self.nodes, self.trace, pods, seed, self.cards_alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def _run(plan: Plan, policy: str, seed: int) -> Run:
 
 
 def _churn(plan: Plan, churn: Churn, policy: str, seed: int) -> ChurnRun:
-    return run_churn(policy, plan.nodes, plan.trace, churn, seed)
+    return run_churn(policy, plan.nodes, plan.trace, churn, seed, cards_alone=plan.cards_alone)
 
 
 def _needs(plan: Plan, policy: str, seed: int) -> list[NodeSpec]:

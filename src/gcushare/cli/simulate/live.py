@@ -10,17 +10,14 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reading import UNFINISHED, list_objects
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand
-from gcushare.core.quantities import parse_quantity
-from gcushare.core.requests import ContainerKind, effective_request
+from gcushare.core.packing.learned_fill import demand_of
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
 from gcushare.runtime.settings.groups import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.pods import pod_request
-
-_MIB = 1 << 20
-_SIDECAR = "Always"
+from gcushare.wire.spare import node_amounts, pod_amounts
 
 
 async def read_live(
@@ -52,7 +49,7 @@ def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -
     others: Counter[str] = Counter()
     other_memory: Counter[str] = Counter()
     for pod in sorted(pods, key=lambda each: (each.metadata.creation_timestamp or "", each.key)):
-        demand = demand_of(pod, vendor)
+        demand = read_demand(pod, vendor)
         if demand is None:
             continue
         if demand.cards:
@@ -79,36 +76,16 @@ def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -
     return sorted(specs, key=lambda spec: spec.name), demands
 
 
-def demand_of(pod: Pod, vendor: Vendor) -> Demand | None:
+def read_demand(pod: Pod, vendor: Vendor) -> Demand | None:
     """What a pod takes of a node; None where its request cannot be read."""
     try:
         request = pod_request(pod, vendor)
     except (RemoteContractError, Refused):
         return None
-    cpu, memory = _amount(pod, "cpu", 1000, 1), _amount(pod, "memory", 1, _MIB)
+    amounts = pod_amounts(pod)
     if request is None:
-        return Demand(cards=0, cpu_milli=cpu, memory_mib=memory)
-    cards = request.cards
-    return Demand(cards.cards, cards.units, cards.whole, cpu, memory)
-
-
-def _amount(pod: Pod, resource: str, times: int, per: int) -> int:
-    amounts = [
-        (ContainerKind.APP, _asked(each.resources.requests.get(resource), times, per)) for each in pod.spec.containers
-    ]
-    for each in pod.spec.init_containers:
-        kind = ContainerKind.SIDECAR if each.restart_policy == _SIDECAR else ContainerKind.INIT
-        amounts.append((kind, _asked(each.resources.requests.get(resource), times, per)))
-    return effective_request(amounts)
-
-
-def _asked(quantity: object, times: int, per: int) -> int:
-    if quantity is None:
-        return 0
-    try:
-        return -int(-parse_quantity(quantity) * times // per)
-    except RemoteContractError:
-        return 0
+        return Demand(0, 0, False, *amounts)
+    return demand_of(request.cards, amounts)
 
 
 def _spec_of(node: Node, vendor: Vendor) -> NodeSpec | None:
@@ -121,11 +98,11 @@ def _spec_of(node: Node, vendor: Vendor) -> NodeSpec | None:
         return None
     units, _ = Counter(card.units for card in usable).most_common(1)[0]
     alike = [card for card in usable if card.units == units]
-    free = {**node.status.capacity, **node.status.allocatable}
+    offered = node_amounts(node)
     return NodeSpec(
         node.metadata.name,
-        int(parse_quantity(free.get("cpu", "0")) * 1000),
-        int(parse_quantity(free.get("memory", "0")) // _MIB),
+        offered.cpu_milli,
+        offered.memory_mib,
         len(alike),
         alike[0].card.model,
         units,

@@ -54,18 +54,23 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Nodes, the trace that pods are typical of, and one order of arrivals with its seed."""
+    """Nodes, the trace that pods are typical of, and one order of arrivals with its seed.
+
+    ``cards_alone``: see ``policies.Given``.
+    """
 
     nodes: Sequence[NodeSpec]
     trace: Sequence[Demand]
     workload: Sequence[Demand]
     seed: int
+    cards_alone: bool = False
 
 
 def run_policy(policy: str, experiment: Experiment, progress: Progress = lambda _done, _of: None) -> Run:
     """Place the workload; every pod is tried once, in order, and stays."""
     cluster = SimulatedCluster(experiment.nodes)
-    placer = Placer(cluster, make_policy(policy, Given(cluster, experiment.trace, experiment.seed)))
+    given = Given(cluster, experiment.trace, experiment.seed, experiment.cards_alone)
+    placer = Placer(cluster, make_policy(policy, given))
     fragmentation = Fragmentation(typical_pods(experiment.trace))
     total, pods = cluster.total_units, len(experiment.workload)
     every = max(1, pods // SAMPLES)

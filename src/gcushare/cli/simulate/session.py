@@ -79,6 +79,7 @@ def _plan_of(settings: SimulateSettings, around: Surroundings) -> Plan:
         seeds,
         settings.policy,
         settings.source.order,
+        settings.source.cards_alone,
     )
 
 

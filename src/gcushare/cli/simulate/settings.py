@@ -22,12 +22,12 @@ POLICIES: tuple[tuple[str, str], ...] = (
     ("packing", "cards in use before idle cards before idle nodes"),
     ("best-fit", "the node with the least left"),
     ("fgd", "fragmentation gradient descent, given the typical pods"),
-    ("expected-fill", "the node that loses least of what typical pods would still use, given them"),
+    (placement.EXPECTED_FILL, "the extender's: the node that loses least of what typical pods would still use"),
     ("expected-fill-learned", "the same, learning the typical pods from arrivals"),
-    ("expected-fill-cards", "the same as expected-fill without knowing CPU and memory"),
     *(
         (policy.name, f"the extender's, which sees cards alone: {policy.nodes}")
         for policy in placement.POLICIES.values()
+        if policy.name != placement.EXPECTED_FILL
     ),
 )
 """What can be compared; ``policies`` makes them."""
@@ -86,6 +86,12 @@ class SourceSettings:
         parsers.choice(Order),
         default=Order.SHUFFLED,
         help="The order in which the pods arrive: shuffled by the seed, or that of the file.",
+    )
+    cards_alone: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Ask the policies about pods with cards alone, as kube-scheduler asks the extender. The others go where "
+        "it places them by default: to the node with the largest share of CPU and memory free.",
     )
 
 

@@ -70,7 +70,9 @@ class ExplainService:
                 "or holds any"
             )
         uid = holding.pod.uid
-        return explain_bound(holding, self._state.pod_problems.get(uid, ""), self._state.over_use.get(uid, ""))
+        state = self._state
+        choice = state.preferences.find_choice(holding)
+        return explain_bound(holding, state.pod_problems.get(uid, ""), state.over_use.get(uid, ""), choice)
 
     def knows(self, namespace: str, name: str) -> bool:
         """Whether there is such a pod."""

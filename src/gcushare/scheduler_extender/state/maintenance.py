@@ -38,6 +38,20 @@ async def recount_periodically(
                 _report(state, found)
 
 
+async def learn_periodically(states: Sequence[VendorState], interval_s: float) -> None:
+    """Learn every ``interval_s`` seconds what pods typically ask for."""
+    while True:
+        await asyncio.sleep(interval_s)
+        await learn_once(states)
+
+
+async def learn_once(states: Sequence[VendorState]) -> None:
+    """Learn what pods typically ask for now; others get their turn in between."""
+    for state in states:
+        for _ in state.preferences.learn(state.bound):
+            await asyncio.sleep(0)
+
+
 async def confirm_periodically(services: Sequence[BindService], after_s: float) -> None:
     """Read the pods of reservations that stayed unconfirmed for ``after_s`` seconds."""
     while True:

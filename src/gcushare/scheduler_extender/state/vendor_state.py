@@ -16,14 +16,16 @@ from typing import TypeVar
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.fit_index import ChangeLog, FitIndexes
+from gcushare.core.fit_index import ChangeLog
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.nodes import Assignment
+from gcushare.core.packing.spare import SpareResources
 from gcushare.kube.resource_versions import is_at_least
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_names import PodNames
+from gcushare.scheduler_extender.state.preferences import Preferences
 from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
 from gcushare.scheduler_extender.verbs.request import (
     Policies,
@@ -56,12 +58,21 @@ MAX_OFFERED_NAMES = 300_000
 class VendorState:
     """The ledger of one vendor with the pods that wait, and what could not be read. One task applies, any may read."""
 
-    def __init__(self, vendor: Vendor, policies: Policies, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        vendor: Vendor,
+        policies: Policies,
+        *,
+        spare: SpareResources | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.vendor = vendor
         self.policies = policies
         self.ledger = Ledger()
         self.changes = ChangeLog(self.ledger)
-        self.indexes = FitIndexes(self.ledger, self.changes)
+        self.preferences = Preferences(self.ledger, self.changes, SpareResources() if spare is None else spare)
+        """What pods prefer whose policy is learned."""
+        self.indexes = self.preferences.indexes
         self.waiting: dict[str, WaitingPod] = {}
         """Unbound pods by uid."""
         self.parked: dict[str, WaitingPod] = {}

@@ -203,7 +203,11 @@ class BindService:
         ledger, nominations, node = self._state.ledger, self._state.nominations, arguments.node
         left = nominations.room_left(request, node)
         try:
-            ledger.reserve(request.pod, node, request.cards, request.card_rank, left=left)
+            preferences = self._state.preferences
+            standing = preferences.find_standing(request, node)
+            rank = preferences.rank_cards(request, ledger.nodes.get(node))
+            ledger.reserve(request.pod, node, request.cards, rank, left=left)
+            preferences.note_choice(request, node, standing)
         except Refused as error:
             if not left:
                 raise

@@ -7,12 +7,14 @@ from typing import TypeAlias
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import PodRef
-from gcushare.core.placement import POLICIES, CardRank
+from gcushare.core.packing.spare import NO_AMOUNTS
+from gcushare.core.placement import EXPECTED_FILL
 from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_ref, pod_request_and_options
+from gcushare.wire.spare import pod_amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,6 @@ class SchedulingRequest:
     @property
     def cards(self) -> CardRequest:
         return self.shape.request
-
-    @property
-    def card_rank(self) -> CardRank:
-        return POLICIES[self.card_policy].rank_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +69,9 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
     cards, options = found[0].cards, found[1]
     if cards.whole and options.whole_card_policy is None:
         cards = replace(cards, whole_policy=policies.whole_card)
-    shape = Shape(cards, options.node_policy or policies.node)
-    return SchedulingRequest(pod_ref(pod), shape, options.card_policy or policies.card, pod.metadata.resource_version)
+    node_policy, card_policy = options.node_policy or policies.node, options.card_policy or policies.card
+    # Others do not look at CPU and memory: pods that differ in nothing else share an order of nodes.
+    amounts = pod_amounts(pod) if EXPECTED_FILL in (node_policy, card_policy) else NO_AMOUNTS
+    return SchedulingRequest(
+        pod_ref(pod), Shape(cards, node_policy, amounts), card_policy, pod.metadata.resource_version
+    )

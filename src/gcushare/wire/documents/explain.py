@@ -79,12 +79,26 @@ class RequestDocument(_Document, frozen=True):
     whole_card_policy: str = ""
 
 
+class ChoiceDocument(_Document, frozen=True):
+    """Why a pod was bound to its node: the policies, the node's score, and how many nodes with room had a better one.
+
+    kube-scheduler chooses among the nodes that filter names, so that the best one is not always taken.
+    """
+
+    node_policy: str
+    card_policy: str
+    score_percent: Int
+    better_nodes: Int
+    fitting_nodes: Int
+
+
 class ExplainDocument(_Document, frozen=True):
     """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
 
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards of
     one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought on
-    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``uid`` is empty for a caller who
+    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice``: why a bound pod has its node,
+    where that was decided lately. ``uid`` is empty for a caller who
     has not been authenticated: with the uid of a waiting pod a call of kube-scheduler could be forged.
     """
 
@@ -107,13 +121,16 @@ class ExplainDocument(_Document, frozen=True):
     nodes_weighed: Int = 0
     nodes_hopeful: Int = 0
     over_use: str = ""
+    choice: ChoiceDocument | None = None
 
 
 EXPLANATION = BoundedJsonDecoder(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
 _encoder = msgspec.json.Encoder()
 
 
-def explain_bound(assignment: Assignment, problem: str = "", over_use: str = "") -> ExplainDocument:
+def explain_bound(
+    assignment: Assignment, problem: str = "", over_use: str = "", choice: ChoiceDocument | None = None
+) -> ExplainDocument:
     """Describe a pod that has a node; ``over_use``: what it uses beyond its grant, in words."""
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
@@ -131,6 +148,7 @@ def explain_bound(assignment: Assignment, problem: str = "", over_use: str = "")
         cards,
         assignment.units,
         over_use=over_use,
+        choice=choice,
     )
 
 
@@ -180,11 +198,23 @@ def encode_explanation(document: ExplainDocument) -> bytes:
     return _encoder.encode(document) + b"\n"
 
 
+def describe_choice(choice: ChoiceDocument) -> str:
+    """Say why a pod has its node."""
+    nodes = "1 node" if choice.fitting_nodes == 1 else f"{choice.fitting_nodes} nodes"
+    better = "none was" if not choice.better_nodes else f"{choice.better_nodes} were"
+    return (
+        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of {nodes} with "
+        f"room; card policy {choice.card_policy}"
+    )
+
+
 def render_explanation(document: ExplainDocument) -> str:
     """Write it for people."""
     lines = [f"{name_pod(document)}: {document.state}", f"  {document.summary}"]
     if ways := describe_ways_out(document):
         lines.append(f"  {ways}")
+    if document.choice is not None:
+        lines.append(f"  {describe_choice(document.choice)}")
     if document.request is not None:
         request = document.request
         whole = f", whole-card policy {request.whole_card_policy}" if request.whole_card_policy else ""

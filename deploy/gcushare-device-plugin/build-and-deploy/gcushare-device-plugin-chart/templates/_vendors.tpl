@@ -50,10 +50,12 @@
   "policies": {
     "gcushare.io/node-policy": [
       "binpack",
+      "expected-fill",
       "spread"
     ],
     "gcushare.io/card-policy": [
       "binpack",
+      "expected-fill",
       "spread"
     ],
     "gcushare.io/whole-card-policy": [

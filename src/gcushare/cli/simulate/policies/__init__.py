@@ -10,7 +10,8 @@ from functools import partial
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies.base import Policy
 from gcushare.cli.simulate.policies.baselines import BestFit, Clustering, DotProduct, OfTheExtender, Packing, Random
-from gcushare.cli.simulate.policies.expected import CardsAlone, LearnedLeastLoss, LeastLoss
+from gcushare.cli.simulate.policies.beside_kube_scheduler import BesideKubeScheduler
+from gcushare.cli.simulate.policies.expected import LearnedLeastLoss, LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import FragGradient, typical_pods
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
@@ -18,11 +19,15 @@ from gcushare.core.packing.expected_fill import Demand
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a policy may look at before the first pod: the empty cluster, the pods it will be typical of, a seed."""
+    """What a policy may look at before the first pod: the empty cluster, the pods it will be typical of, a seed.
+
+    ``cards_alone``: it is asked about pods with cards alone, and kube-scheduler's defaults place the others.
+    """
 
     cluster: SimulatedCluster
     trace: Sequence[Demand]
     seed: int
+    cards_alone: bool = False
 
 
 def _of_the_extender(name: str, _given: Given) -> Policy:
@@ -38,12 +43,10 @@ POLICIES: Mapping[str, Callable[[Given], Policy]] = {
     "fgd": lambda given: FragGradient(typical_pods(given.trace), given.cluster.card_units),
     "expected-fill": lambda given: LeastLoss(Counter(given.trace)),
     "expected-fill-learned": lambda _given: LearnedLeastLoss(),
-    "expected-fill-cards": lambda given: CardsAlone(Counter(given.trace)),
-    **{name: partial(_of_the_extender, name) for name in placement.POLICIES},
+    **{name: partial(_of_the_extender, name) for name in placement.POLICIES if name != placement.EXPECTED_FILL},
 }
-"""``fgd``: fragmentation gradient descent. ``expected-fill``: ours, given the trace's typical pods as ``fgd`` is;
-``-learned``: learning them from arrivals; ``-cards``: without CPU and memory, which the extender does not know.
-The others are the extender's own."""
+"""``fgd``: fragmentation gradient descent. ``expected-fill``: ours and the extender's, given the trace's typical pods
+as ``fgd`` is; ``-learned``: learning them from arrivals. The others are the extender's own."""
 
 
 def make_policy(name: str, given: Given) -> Policy:
@@ -52,4 +55,5 @@ def make_policy(name: str, given: Given) -> Policy:
     Raises:
         KeyError: there is none.
     """
-    return POLICIES[name](given)
+    policy = POLICIES[name](given)
+    return BesideKubeScheduler(policy) if given.cards_alone else policy

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gcushare.cli.simulate.cluster import SimulatedNode
 from gcushare.cli.simulate.policies.base import FirstOfTheBest, Scored
-from gcushare.core.packing.expected_fill import Demand, ExpectedFill, Room
+from gcushare.core.packing.expected_fill import Demand, ExpectedFill
 
 
 class LeastLoss(FirstOfTheBest):
@@ -50,26 +50,3 @@ class LearnedLeastLoss(FirstOfTheBest):
             return 0.0, None
         loss, spot = self._fill.best_spot(node.room, demand)
         return -loss, spot
-
-
-class CardsAlone(FirstOfTheBest):
-    """The same without CPU and memory, as the extender sees a cluster; kube-scheduler still refuses what lacks them."""
-
-    def __init__(self, typical: Mapping[Demand, float]) -> None:
-        cards: Counter[Demand] = Counter()
-        for demand, weight in typical.items():
-            if demand.cards:
-                cards[_cards_of(demand)] += weight  # type: ignore[assignment]
-        self._fill = ExpectedFill(cards)
-
-    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
-        """The loss, negated; pods without cards are none of the extender's business."""
-        if not demand.cards:
-            return 0.0, None
-        room = Room(0, 0, node.room.shared, node.room.idle, node.room.model)
-        loss, spot = self._fill.best_spot(room, _cards_of(demand))
-        return -loss, spot
-
-
-def _cards_of(demand: Demand) -> Demand:
-    return Demand(demand.cards, demand.units, demand.whole, models=demand.models)

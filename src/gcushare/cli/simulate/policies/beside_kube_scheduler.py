@@ -1,0 +1,34 @@
+"""A policy that is asked about pods with cards alone, as the extender is; kube-scheduler places the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gcushare.cli.simulate.cluster import SimulatedNode
+from gcushare.cli.simulate.policies.base import Policy, Scored
+from gcushare.core.packing.expected_fill import Demand
+
+
+class BesideKubeScheduler:
+    """Pods without cards go where most of CPU and memory is left: NodeResourcesFit's default, LeastAllocated."""
+
+    by_room = False
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def observe(self, demand: Demand) -> bool:
+        """See ``Policy``; what it is not asked about it does not learn."""
+        return bool(demand.cards) and self._policy.observe(demand)
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The policy's score; for pods without cards the mean share of CPU and memory that would be left."""
+        if demand.cards:
+            return self._policy.score(node, demand)
+        cpu = (node.cpu_milli - demand.cpu_milli) / max(1, node.spec.cpu_milli)
+        memory = (node.memory_mib - demand.memory_mib) / max(1, node.spec.memory_mib)
+        return (cpu + memory) / 2, None
+
+    def choose(self, scores: Sequence[float]) -> int:
+        """See ``Policy``."""
+        return self._policy.choose(scores)

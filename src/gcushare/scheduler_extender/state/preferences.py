@@ -1,0 +1,157 @@
+"""The preferences of pods whose policy is learned, and the orders of nodes that follow from them.
+
+Valuing a node takes up to a millisecond, so it is done beside the scheduler's calls: a call scores a few nodes, and
+``run`` the others. What the calls compare is always there; it is older for as long as that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape, Standing
+from gcushare.core.ledger import Ledger
+from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.packing.expected_fill import Demand
+from gcushare.core.packing.learned_fill import LearnedFill, demand_held
+from gcushare.core.packing.spare import NO_AMOUNTS, SpareResources, Taken
+from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
+from gcushare.runtime.logs import fields
+from gcushare.scheduler_extender.verbs.request import SchedulingRequest
+from gcushare.wire.documents.explain import ChoiceDocument
+from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import is_finished
+from gcushare.wire.spare import node_amounts, pod_amounts
+
+log = logging.getLogger(__name__)
+
+_ON_EVERY_NODE = frozenset({"DaemonSet", "Node"})
+"""Kinds of the owners of pods that come with a node; a Node owns the static ones."""
+_PODS_PER_STEP = 512
+_SCORED_PER_TURN = 4
+_PAUSE_S = 0.005
+"""Between two turns of scoring, which take up to two milliseconds: the scheduler's calls come first."""
+_IDLE_S = 0.1
+_MOST_CHOICES = 4096
+"""Of so many pods it is remembered why they have their node: some 300 bytes each."""
+
+
+class Preferences:
+    """What one vendor's learned policies prefer."""
+
+    def __init__(self, ledger: Ledger, changes: ChangeLog, spare: SpareResources) -> None:
+        self._ledger = ledger
+        self._spare = spare
+        self._fill = LearnedFill(spare.left)
+        self.indexes = FitIndexes(ledger, changes, slow={EXPECTED_FILL: self._score})
+        self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
+        """By the pod's uid: the node, and why."""
+        spare.listen(lambda name: changes.note(name) if name in ledger.nodes else None)
+
+    @property
+    def typical(self) -> Mapping[Demand, int]:
+        """The demands that were learned, with the number of pods of each."""
+        return self._fill.typical
+
+    def rank_cards(self, request: SchedulingRequest, node: NodeState | None) -> CardRank:
+        """The order of a node's cards for a pod, by its card policy."""
+        if request.card_policy != EXPECTED_FILL or node is None:
+            return POLICIES[request.card_policy].rank_card
+        return self._fill.rank_cards(node, request.cards, request.shape.amounts)
+
+    def find_standing(self, request: SchedulingRequest, node: str) -> Standing | None:
+        """Where a node stands for a pod now; None where nobody asked about such pods lately, or it does not fit."""
+        index = self.indexes.find(request.shape)
+        return None if index is None else index.standing(node)
+
+    def note_choice(self, request: SchedulingRequest, node: str, standing: Standing | None) -> None:
+        """Remember why a pod was given this node, for whoever asks later; of the last few thousand pods."""
+        uid = request.pod.uid
+        self._choices.pop(uid, None)
+        if standing is None:
+            return
+        percent = round(100 * standing.score)
+        self._choices[uid] = (
+            node,
+            ChoiceDocument(request.shape.node_policy, request.card_policy, percent, standing.better, standing.fitting),
+        )
+        if len(self._choices) > _MOST_CHOICES:
+            self._choices.popitem(last=False)
+
+    def find_choice(self, held: Assignment) -> ChoiceDocument | None:
+        """Why a pod has its node; None where that was decided elsewhere, or is forgotten."""
+        node, choice = self._choices.get(held.pod.uid, ("", None))
+        return choice if node == held.node else None
+
+    def learn(self, bound: Mapping[str, Assignment]) -> Iterator[None]:
+        """Learn what pods typically ask for from those on nodes with cards; a step takes about a millisecond.
+
+        ``bound``: what pods hold, by uid. Pods without cards count too, for they take the CPU that cards need; but not
+        those that are on every node.
+        """
+        seen: Counter[Demand] = Counter()
+        held = iter(list(bound.values()))
+        while some := list(islice(held, _PODS_PER_STEP)):
+            demands = (demand_held(each, self._spare.asked_by(each.pod.uid)) for each in some)
+            seen.update(demand for demand in demands if demand is not None)
+            yield
+        taken = self._spare.all_taken()
+        while others := list(islice(taken, _PODS_PER_STEP)):
+            seen.update(
+                Demand(0, 0, False, *each.amounts)
+                for uid, each in others
+                if uid not in bound
+                and not each.comes_with_node
+                and each.amounts != NO_AMOUNTS
+                and each.node in self._ledger.nodes
+            )
+            yield
+        units = max((card.total for node in self._ledger.nodes.values() for card in node.cards.values()), default=1)
+        if self._fill.learn(seen, units):
+            self.indexes.score_again(EXPECTED_FILL)
+            log.info("typical requests learned %s", fields(pods=seen.total(), demands=len(seen)))
+
+    async def run(self) -> None:
+        """Score the nodes that wait for it, for ever."""
+        while True:
+            is_busy = self.indexes.score_due(_SCORED_PER_TURN)
+            await asyncio.sleep(_PAUSE_S if is_busy else _IDLE_S)
+
+    def _score(self, node: NodeState, shape: Shape) -> float:
+        return self._fill.score(node, shape.request, shape.amounts)
+
+
+class SpareObserver:
+    """Takes nodes and pods, with cards or without, for what they say of CPU and memory."""
+
+    def __init__(self, spare: SpareResources) -> None:
+        self._spare = spare
+
+    def see_node(self, node: Node) -> None:
+        """Take a node as it is now."""
+        self._spare.offer(node.metadata.name, node_amounts(node))
+
+    def lose_node(self, name: str) -> None:
+        """Take note that a node is gone."""
+        self._spare.offer(name, None)
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now."""
+        if pod.spec.node_name and not is_finished(pod):
+            owners = {owner.kind for owner in pod.metadata.owner_references}
+            comes_with_node = not owners.isdisjoint(_ON_EVERY_NODE)
+            self._spare.take(pod.metadata.uid, Taken(pod.spec.node_name, pod_amounts(pod), comes_with_node))
+        else:
+            self._spare.give_back(pod.metadata.uid)
+
+    def lose_pod(self, uid: str) -> None:
+        """Take note that a pod is gone."""
+        self._spare.give_back(uid)
+
+    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+        """Lose every pod that is not among ``uids``."""
+        for uid in self._spare.pods - uids:
+            self._spare.give_back(uid)

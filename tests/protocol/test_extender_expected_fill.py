@@ -1,0 +1,87 @@
+"""``--node-policy expected-fill`` over real HTTP: learned from the lists, the same after a restart, and explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import CARD_POLICY, NODE_POLICY
+from tests.extender_objects import filter_body, node_document, on_card, pod_document
+from tests.protocol.extender_rig import ExtenderRig, Replica, extender_settings, until
+
+CARD = ENFLAME.record.card_index
+HELD = [("a", 0, 8), ("a", 1, 8), ("a", 1, 8), ("b", 0, 12), ("b", 1, 8)]
+"""Most pods ask for 8 of 16. Node a has 8 free on a card and is the fuller; node b has 4 on one card and 8 on another."""
+
+
+async def a_cluster(rig: ExtenderRig) -> Replica:
+    await rig.add_nodes(node_document("a", 16, 16), node_document("b", 16, 16))
+    for number, (node, index, units) in enumerate(HELD):
+        await rig.add_pods(pod_document(f"held-{number}", units, node=node, record=on_card(index, units)))
+    return await start(rig)
+
+
+async def start(rig: ExtenderRig) -> Replica:
+    replica = await rig.add_replica()
+    await rig.until_serving(replica)
+    return replica
+
+
+async def ask(rig: ExtenderRig, replica: Replica, pod: dict[str, Any]) -> tuple[list[str], dict[str, int]]:
+    body = filter_body(pod, ["a", "b"])
+    _, fitting = await rig.post("filter", body, url=replica.url)
+    _, scores = await rig.post("prioritize", body, url=replica.url)
+    return fitting["NodeNames"], {each["Host"]: each["Score"] for each in scores}
+
+
+async def test_a_pod_goes_where_typical_pods_lose_least_before_and_after_a_restart() -> None:
+    settings = extender_settings(node_policy="expected-fill", card_policy="expected-fill")
+    async with ExtenderRig(settings, starts=False) as rig:
+        replica = await a_cluster(rig)
+        (pod,) = await rig.add_pods(pod_document("new", 4))
+        await until(lambda: bool(replica.extender.states[0].waiting))
+        names, scores = await ask(rig, replica, pod)
+        assert names == ["b", "a"]
+        assert scores["b"] > scores["a"]
+
+        await replica.stop()
+        replica = await start(rig)
+        assert await ask(rig, replica, pod) == (names, scores)
+
+        assert await rig.bind(pod, "b", url=replica.url, is_filtered=True) == (200, {"Error": ""})
+        assert rig.pod("new")["metadata"]["annotations"][CARD] == "0", "the card where nothing typical fits"
+        path = f"{rig.prefix}/explain/default/new"
+        choice = (await rig.get_json(path, url=replica.url))["choice"]
+        assert (choice["nodePolicy"], choice["cardPolicy"]) == ("expected-fill", "expected-fill")
+        assert (choice["betterNodes"], choice["fittingNodes"]) == (0, 2)
+        status, text = await rig.get(path, {"Accept": "text/plain"}, url=replica.url)
+        assert status == 200
+        assert f"node policy expected-fill scored it {choice['scorePercent']} of 100, and none was better of" in text
+
+
+async def test_a_pods_author_may_choose_it_where_the_settings_say_binpack() -> None:
+    async with ExtenderRig(starts=False) as rig:
+        replica = await a_cluster(rig)
+        wish = {NODE_POLICY: "expected-fill", CARD_POLICY: "expected-fill"}
+        plain, wishing = await rig.add_pods(pod_document("plain", 4), pod_document("new", 4, annotations=wish))
+        await until(lambda: len(replica.extender.states[0].waiting) == 2)
+        assert (await ask(rig, replica, plain))[0] == ["a", "b"]
+        assert (await ask(rig, replica, wishing))[0] == ["b", "a"]
+
+
+async def test_a_pod_without_cards_that_takes_the_cpu_is_followed() -> None:
+    settings = extender_settings(node_policy="expected-fill")
+    async with ExtenderRig(settings, starts=False) as rig:
+        replica = await a_cluster(rig)
+        asking = pod_document("new", 4)
+        asking["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "8"
+        (pod,) = await rig.add_pods(asking)
+        await until(lambda: bool(replica.extender.states[0].waiting))
+        assert (await ask(rig, replica, pod))[0] == ["b", "a"]
+
+        taking = pod_document("busy", None, node="b")
+        taking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
+        await rig.add_pods(taking)
+        index = replica.extender.states[0].indexes
+        shape = next(each.shape for each in index._by_shape.values())
+        await until(lambda: index.get(shape).best({"a": None, "b": None}, 1) == ["a"])

@@ -1,0 +1,161 @@
+"""What a running cluster teaches, and that the extender's order is the simulator's."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.cli.simulate.cluster import SimulatedCluster, request_of
+from gcushare.cli.simulate.policies.expected import LeastLoss
+from gcushare.cli.simulate.runs import Placer
+from gcushare.cli.simulate.workload import NodeSpec
+from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
+from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.packing.expected_fill import Demand
+from gcushare.core.packing.learned_fill import LearnedFill, demand_held
+from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
+from gcushare.core.placement import EXPECTED_FILL, POLICIES, choose_cards
+from gcushare.core.requests import CardRequest
+
+SPECS = [
+    *(NodeSpec(f"a-{number}", 16000, 65536, 2) for number in range(5)),
+    *(NodeSpec(f"b-{number}", 64000, 262144, 8) for number in range(3)),
+]
+TRACE = [
+    *[Demand(1, 810, False, 3152, 5600)] * 8,
+    *[Demand(1, 470, False, 11908, 47104)] * 6,
+    *[Demand(1, 160, False, 4541, 8000)] * 2,
+    *[Demand(1, 0, True, 8000, 30517)] * 14,
+    *[Demand(2, 300, False, 2000, 1000)] * 2,
+    *[Demand(4, 0, True, 20000, 60000)] * 2,
+]
+DEMANDS = st.builds(Demand, st.just(1), st.integers(1, 999), st.just(False), st.integers(0, 2000))
+
+
+def nothing_is_known(_name: str) -> Amounts:
+    return NO_AMOUNTS
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed: int) -> None:
+    draw = random.Random(seed)
+    cluster = SimulatedCluster(SPECS)
+    placer = Placer(cluster, LeastLoss(Counter(TRACE)))
+    fill = LearnedFill(lambda name: _left(cluster, name))
+    fill.learn(Counter(TRACE), 1000)
+    changes = ChangeLog(cluster.ledger)
+    indexes = FitIndexes(
+        cluster.ledger,
+        changes,
+        slow={EXPECTED_FILL: lambda node, shape: fill.score(node, shape.request, shape.amounts)},
+    )
+    for number, demand in enumerate(draw.choices(TRACE, k=45)):
+        request, amounts = request_of(demand), Amounts(demand.cpu_milli, demand.memory_mib)
+        index = indexes.get(Shape(request, EXPECTED_FILL, amounts))
+        while indexes.score_due(100):
+            pass
+        names = {node.spec.name: None for node in cluster.nodes if node.room.fits(demand)}
+        best = index.best(names, 1)
+        expected: set[tuple[int, bool]] = set()
+        for name in best:
+            node = cluster.ledger.nodes[name]
+            cards = choose_cards(node, request, fill.rank_cards(node, request, amounts))
+            assert cards is not None
+            expected = {(card.grantable, card.is_empty) for card in cards}
+            before = node.copy()
+
+        taken = placer.place(str(number), demand)
+
+        assert [cluster.nodes[taken].spec.name] == best if taken is not None else not best
+        if taken is not None:
+            held = cluster.ledger.assignment(str(number))
+            assert held is not None
+            used = [before.cards[grant.index] for grant in held.grants]
+            assert {(card.grantable, card.is_empty) for card in used} == expected
+        if number % 3 == 2:
+            cluster.end(draw.choice(sorted(cluster.pods)))
+            changes.forget()  # Which node it was the simulator alone notes.
+
+
+def _left(cluster: SimulatedCluster, name: str) -> Amounts:
+    node = cluster.nodes[cluster.index_of[name]]
+    return Amounts(node.cpu_milli, node.memory_mib)
+
+
+def test_before_anything_is_learned_nodes_and_cards_are_those_of_binpack() -> None:
+    cluster = SimulatedCluster(SPECS)
+    cluster.place("p", 3, Demand(1, 500), None)
+    fill, binpack, request = LearnedFill(nothing_is_known), POLICIES["binpack"], CardRequest(100)
+    for node in cluster.ledger.nodes.values():
+        assert fill.score(node, request, NO_AMOUNTS) == binpack.score_node(node, request)
+        assert choose_cards(node, request, fill.rank_cards(node, request, NO_AMOUNTS)) == choose_cards(
+            node, request, binpack.rank_card
+        )
+
+
+def test_a_share_goes_beside_what_leaves_the_typical_pods_their_room() -> None:
+    """Of two cards with room the tighter one is left alone: half a card is asked for often, and fits exactly there."""
+    cluster = SimulatedCluster([NodeSpec("n", 1000, 1000, 2)])
+    cluster.place("a", 0, Demand(1, 500), None)
+    cluster.place("b", 0, Demand(0, 0), None)
+    node = cluster.ledger.nodes["n"]
+    fill = LearnedFill(lambda _name: Amounts(1000, 1000))
+    fill.learn({Demand(1, 500): 9, Demand(1, 100): 1}, 1000)
+
+    cards = choose_cards(node, CardRequest(500), fill.rank_cards(node, CardRequest(500), NO_AMOUNTS))
+
+    assert cards is not None
+    assert [card.index for card in cards] == [0]
+
+
+def test_a_node_without_the_cpu_that_is_asked_for_comes_last() -> None:
+    cluster = SimulatedCluster(SPECS)
+    fill = LearnedFill(lambda name: _left(cluster, name))
+    fill.learn(Counter(TRACE), 1000)
+    node = cluster.ledger.nodes["a-0"]
+    assert fill.score(node, CardRequest(100), Amounts(16000, 0)) > 0
+    assert fill.score(node, CardRequest(100), Amounts(16001, 0)) == 0
+
+
+@given(st.dictionaries(DEMANDS, st.integers(1, 9), min_size=1, max_size=6), st.randoms())
+def test_what_is_learned_does_not_depend_on_the_order_in_which_pods_were_seen(
+    seen: Mapping[Demand, int], draw: random.Random
+) -> None:
+    other = list(seen.items())
+    draw.shuffle(other)
+    node = SimulatedCluster(SPECS).ledger.nodes["b-0"]
+    scores = []
+    for pods in (seen, dict(other)):
+        fill = LearnedFill(lambda _name: Amounts(5000, 5000))
+        assert fill.learn(pods, 1000)
+        scores.append([fill.score(node, CardRequest(units), NO_AMOUNTS) for units in (100, 500, 900)])
+    assert scores[0] == scores[1]
+
+
+def test_a_few_other_pods_are_no_reason_to_learn_anew_and_many_are() -> None:
+    fill = LearnedFill(nothing_is_known)
+    some, other = Demand(1, 500), Demand(1, 100)
+    assert not fill.learn({}, 1000)
+    assert fill.learn({some: 100}, 1000)
+    assert not fill.learn({some: 1000}, 1000)
+    assert not fill.learn({some: 96, other: 4}, 1000)
+    assert fill.learn({some: 90, other: 10}, 1000)
+    assert fill.typical == {some: 90, other: 10}
+
+
+def test_a_pod_that_holds_cards_is_counted_as_what_it_asked_for() -> None:
+    pod, amounts = PodRef("u", "default", "p"), Amounts(1, 2)
+
+    def demand(*grants: CardGrant, unplaced: int = 0) -> Demand | None:
+        return demand_held(Assignment(pod, "n", grants, unplaced=unplaced), amounts)
+
+    assert demand(CardGrant(0, 4)) == Demand(1, 4, False, 1, 2)
+    assert demand(CardGrant(0, 4), CardGrant(1, 4)) == Demand(2, 4, False, 1, 2)
+    assert demand(CardGrant(0, 16, whole=True), CardGrant(1, 16, whole=True)) == Demand(2, 0, True, 1, 2)
+    assert demand(unplaced=4) == Demand(1, 4, False, 1, 2)
+    assert demand() is None

@@ -15,6 +15,7 @@ typedef struct { uint64_t mem_total_size; uint32_t mem_used; } memory_t;
 typedef struct { uint32_t pid; uint64_t dev_mem_usage, sys_mem_usage; } process_t;
 typedef struct { float asic, mem, board; } thermal_t;
 typedef struct { float capability, current; } power_t;
+typedef struct { bool enabled, pending, pdblack; uint32_t ecnt_sb, ecnt_db; } ecc_t;
 typedef struct { uint32_t event_id; int event_type; char event_msg[TEXT_BYTES]; } event_t;
 
 #define GATE(card)                                    \
@@ -98,6 +99,14 @@ int EfmlGetDevTempV2(uint32_t card, thermal_t *thermal) {
 }
 
 int EfmlGetDevPwr(uint32_t card, power_t *power) { GATE(card); power->capability = 300; power->current = 75; return 0; }
+
+int EfmlGetDevEccStatus(uint32_t card, ecc_t *ecc) {
+    GATE(card);
+    memset(ecc, 0, sizeof *ecc);
+    ecc->enabled = number_setting("ecc", (int)card, 1) != 0;
+    ecc->ecnt_sb = 3;
+    return 0;
+}
 
 int EfmlGetEvent(int timeout_ms, event_t *event) {
     struct fake_event next;
@@ -205,6 +214,12 @@ int efmlDeviceGetUtilizationRates(device_t device, shaped_utilization_t *utiliza
     SHAPED_GATE(card_of(device));
     utilization->gcu = 12;
     utilization->memory = 34;
+    return 0;
+}
+
+int efmlDeviceGetFanSpeed(device_t device, unsigned int *percent) {
+    SHAPED_GATE(card_of(device));
+    *percent = 45;
     return 0;
 }
 

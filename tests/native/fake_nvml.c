@@ -148,6 +148,30 @@ int nvmlDeviceGetUtilizationRates(device_t device, utilization_t *utilization) {
     return 0;
 }
 
+int nvmlDeviceGetFanSpeed(device_t device, unsigned int *percent) {
+    GATE(card_of(device));
+    *percent = 31;
+    return 0;
+}
+
+int nvmlDeviceGetPerformanceState(device_t device, int *state) {
+    GATE(card_of(device));
+    *state = (int)number_setting("performance_state", card_of(device), 8);
+    return 0;
+}
+
+int nvmlDeviceGetComputeMode(device_t device, int *mode) {
+    GATE(card_of(device));
+    *mode = (int)number_setting("compute_mode", card_of(device), 0);
+    return 0;
+}
+
+int nvmlDeviceGetEccMode(device_t device, int *current, int *pending) {
+    GATE(card_of(device));
+    *current = *pending = (int)number_setting("ecc", card_of(device), 1);
+    return 0;
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     unsigned int room = *count;
     GATE(card_of(device));

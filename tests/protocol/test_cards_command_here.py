@@ -25,6 +25,7 @@ from tests.protocol.runtime_certificates import Authority
 from tests.unit.card_views import card, status
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
+USE |= {"fan": 30, "performance_state": 2, "compute_mode": "exclusive-process", "ecc": True, "mig": False}
 
 
 def address(rig: PluginRig) -> str:
@@ -201,6 +202,11 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
         "temperatureCelsius": 61.0,
         "powerWatts": 142.5,
         "utilizationPercent": 87.0,
+        "fanPercent": 30.0,
+        "performanceState": 2,
+        "computeMode": "exclusive-process",
+        "ecc": True,
+        "mig": False,
         "processes": {"7": GIB, "4242": 5 * GIB},
     }
     assert (second["mode"], second["holders"], second["use"]["memoryUsedBytes"]) == ("free", [], None)

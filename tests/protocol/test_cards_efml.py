@@ -57,6 +57,7 @@ def test_the_own_api_reports_all_of_a_card(tmp_path: Path) -> None:
         temperature_celsius=42.5,
         power_watts=75.0,
         utilization_percent=12.5,
+        ecc=True,
         processes={101: GIB, 201: 2 * GIB},
     )
 
@@ -78,6 +79,8 @@ def test_the_nvml_shaped_api_reports_all_of_a_card(tmp_path: Path) -> None:
         temperature_celsius=41.0,
         power_watts=75.5,
         utilization_percent=12.0,
+        fan_percent=45.0,
+        mig=False,
         processes={101: GIB},
     )
 
@@ -144,8 +147,8 @@ def test_a_driver_without_a_device_has_no_cards(tmp_path: Path, kind: FakeKind, 
 
 def test_queries_that_a_card_does_not_support_are_not_reported(tmp_path: Path) -> None:
     fake = install_fake("efml_native", tmp_path)
-    names = ("EfmlGetDevSn", "EfmlGetDevTempV2", "EfmlGetDevPwr", "EfmlGetDevDtuUsage", "EfmlGetProcessInfo")
-    fake.control(*(f"absent {name} * 3" for name in names))
+    names = ("Sn", "TempV2", "Pwr", "DtuUsage", "EccStatus")
+    fake.control("absent EfmlGetProcessInfo * 3", *(f"absent EfmlGetDev{name} * 3" for name in names))
     library = opened(fake)
     described = library.describe(0)
     assert isinstance(described, Card)

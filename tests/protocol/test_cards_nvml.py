@@ -59,6 +59,11 @@ async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
         temperature_celsius=43.0,
         power_watts=123.5,
         utilization_percent=67.0,
+        fan_percent=31.0,
+        performance_state=8,
+        compute_mode="default",
+        ecc=True,
+        mig=False,
         processes={4242: 3 * GIB},
     )
 
@@ -81,6 +86,18 @@ async def test_the_most_that_a_process_ever_had_is_known_where_accounting_is_on(
     assert [use.peaks for use in uses] == [{4242: 5 * GIB}, None]
 
 
+async def test_how_the_driver_runs_each_card_is_read_from_it(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("set ecc 0 0", "set compute_mode 0 3", "set performance_state 0 0", "set performance_state 1 32")
+    async with source_of(fake) as source:
+        report = await source.list_cards()
+        uses = [await source.use(card) for card in report.cards]
+    assert [(use.ecc, use.mig, use.compute_mode, use.performance_state) for use in uses] == [
+        (False, False, "exclusive-process", 0),
+        (True, False, "default", None),
+    ]
+
+
 async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     names = (
@@ -93,6 +110,10 @@ async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Pa
         "nvmlDeviceGetTemperature",
         "nvmlDeviceGetPowerUsage",
         "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetFanSpeed",
+        "nvmlDeviceGetPerformanceState",
+        "nvmlDeviceGetComputeMode",
+        "nvmlDeviceGetEccMode",
         "nvmlDeviceGetComputeRunningProcesses_v3",
     )
     fake.control(*(f"absent {name} * 3" for name in names))

@@ -72,6 +72,15 @@ def test_wide_reports_the_whole_uuid_the_slot_the_reserve_and_the_pods_uids() ->
     assert "a default/train-7   6 GB   main 4, side 2   uid uid-of-train-7" in text
 
 
+def test_wide_reports_how_the_driver_runs_a_card_and_what_it_does_not_have() -> None:
+    driver = {"fan_percent": 31.0, "performance_state": 8, "compute_mode": "default", "ecc": True, "mig": False}
+    found = cards(status(card(0, use=use(1, **driver)), card(1, use=use(1, ecc=False))))
+    text = "\n".join(drawn(found, 120, is_wide=True))
+    assert "│ fan 31%   state P8   ecc on   mig off   compute default " in text
+    assert "│ fan n/a   state n/a   ecc off   mig n/a   compute n/a " in text
+    assert "ecc" not in "\n".join(drawn(found, 120))
+
+
 @pytest.mark.parametrize(
     ("unit", "units", "granted", "used"),
     [

@@ -76,6 +76,14 @@ def test_a_count_that_no_machine_has_is_the_librarys_failure(count: int) -> None
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e30])
 def test_figures_that_cannot_be_are_not_reported_and_the_others_are(wrong: float) -> None:
     use = CardUse(
-        memory_used_bytes=2**64 - 1, temperature_celsius=wrong, power_watts=70.5, processes={1: 5, 2: 2**64 - 1}
+        memory_used_bytes=2**64 - 1,
+        temperature_celsius=wrong,
+        power_watts=70.5,
+        fan_percent=wrong,
+        performance_state=2**32 - 1,
+        compute_mode="c" * 1000,
+        ecc=True,
+        processes={1: 5, 2: 2**64 - 1},
     )
-    assert believed_use(use) == CardUse(power_watts=70.5, processes={1: 5})
+    believed = CardUse(power_watts=70.5, compute_mode="c" * 256, ecc=True, processes={1: 5})
+    assert believed_use(use) == believed

@@ -65,6 +65,11 @@ def test_every_key_of_a_card_arrives() -> None:
             temperature: 91.5
             power: 120
             utilization: 50
+            fan: 30
+            performance_state: 2
+            compute_mode: default
+            ecc: false
+            mig: true
             processes: {17: 1GiB}
             link_group: a
     """
@@ -87,6 +92,11 @@ def test_every_key_of_a_card_arrives() -> None:
         temperature_celsius=91.5,
         power_watts=120.0,
         utilization_percent=50.0,
+        fan_percent=30.0,
+        performance_state=2,
+        compute_mode="default",
+        ecc=False,
+        mig=True,
         processes={17: GIB},
     )
 

@@ -252,6 +252,20 @@ class Cluster:
             raise NotInTime(f"GET {path} was answered {answer.status}: {text[:200]!r}")
         return text
 
+    async def list_devices(self, namespace: str, pod: str, container: str) -> str:
+        """Read what ``kubectl exec -t -- ls /dev`` shows, the way it does: over a WebSocket to the API server."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
+        query = {"container": container, "stdout": "true", "tty": "true"}
+        words = [*query.items(), ("command", "ls"), ("command", "/dev")]
+        printed, status = b"", b""
+        async with self.http.ws_connect(self.api_url + path, params=words, protocols=("v5.channel.k8s.io",)) as socket:
+            async for message in socket:
+                channel, part = message.data[:1], message.data[1:]
+                printed, status = (printed + part, status) if channel == b"\x01" else (printed, status + part)
+        if msgspec.json.decode(status or b"{}").get("status") != "Success":
+            raise NotInTime(f"exec of ls /dev in pod {namespace}/{pod} was answered {status[:200]!r}")
+        return printed.decode().replace("\r\n", "\n")
+
     def programs(self) -> Iterator[Child]:
         """The real programs that were started."""
         if self.extender is not None:

@@ -21,6 +21,8 @@ MAX_INDEX = 1023
 _MAX_TEXT = 256
 _MAX_FIGURE = 1e6
 """Of degrees, watts and percent."""
+MAX_STATE = 15
+"""Of performance states; NVML says 32 where it does not know."""
 
 
 def believed_count(count: int) -> int:
@@ -62,12 +64,17 @@ def believed_left_out(card: LeftOutCard, slot: int) -> LeftOutCard:
 
 def believed_use(use: CardUse) -> CardUse:
     """The figures without those that cannot be."""
-    used = use.memory_used_bytes
+    used, state = use.memory_used_bytes, use.performance_state
     return CardUse(
         memory_used_bytes=used if used is not None and 0 <= used <= MAX_BYTES else None,
         temperature_celsius=_figure(use.temperature_celsius),
         power_watts=_figure(use.power_watts),
         utilization_percent=_figure(use.utilization_percent),
+        fan_percent=_figure(use.fan_percent),
+        performance_state=state if state is not None and 0 <= state <= MAX_STATE else None,
+        compute_mode=use.compute_mode and use.compute_mode[:_MAX_TEXT],
+        ecc=use.ecc,
+        mig=use.mig,
         processes=_believed_sizes(use.processes),
         peaks=_believed_sizes(use.peaks),
     )

@@ -137,9 +137,11 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUse:
-    """What one card is really doing, where the library reports it; None where it does not.
+    """What one card is really doing and how its driver runs it, where the library reports it; None where it does not.
 
-    ``processes`` maps a host process id to the bytes of card memory it holds; empty where no process is on the card.
+    ``performance_state`` is 0 at full clocks and larger when slower; ``compute_mode`` says how many processes may use
+    the card, in NVML's words. ``processes`` maps a host process id to the bytes of card memory it holds; empty where
+    no process is on the card.
     ``peaks``: the most that each of them ever held since it was started, where the library keeps accounts.
     """
 
@@ -147,5 +149,10 @@ class CardUse:
     temperature_celsius: float | None = None
     power_watts: float | None = None
     utilization_percent: float | None = None
+    fan_percent: float | None = None
+    performance_state: int | None = None
+    compute_mode: str | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
     processes: Mapping[int, int] | None = None
     peaks: Mapping[int, int] | None = None

@@ -14,6 +14,7 @@ from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.authorization import Asked, Attributes, Authorizer, RequestRecord
 from gcushare_playground.apiserver.bodies import media_type, read_body
 from gcushare_playground.apiserver.discovery import Discovery
+from gcushare_playground.apiserver.execution import Execution
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.faults import (
     CutWatch,
@@ -67,6 +68,7 @@ class Handler:
         reviewer = Reviewer(parts.identities, lambda: parts.authorizer)
         self._verbs = Verbs(parts.registry, parts.identities, reviewer, logs)
         self._proxy = Proxy(parts.registry)
+        self._execution = Execution(parts.registry)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; a refusal becomes its Status document."""
@@ -127,6 +129,8 @@ class Handler:
             return self._document(request, user)
         verb = verb_of(request.method, target, request.query)
         self._authorize(_attributes(user, verb, target), target)
+        if target.subresource == "exec":
+            return await self._execution.answer(target, request)
         renderer = self._renderer(target, request.headers.get("Accept", ""), request.query)
         if verb == "watch":
             return await self._watches.serve(request, target, renderer, cut_after=cut_after)

@@ -51,7 +51,7 @@ class Logs:
             ApiFailure: 404 no such pod, 400 no such container or not bound, 500 the node does not answer.
         """
         pod = self._registry.read(PODS, key).copy()
-        container = _choose_container(pod, query.get("container", ""))
+        container = choose_container(pod, query.get("container", ""))
         node = dig(pod, "spec", "nodeName", default="")
         if not node:
             raise failures.bad_request(f"pod {key.name} does not have a host assigned")
@@ -62,7 +62,7 @@ class Logs:
         return _tail(text, query)
 
     async def _fetch(self, node: str, key: Key, container: str) -> str:
-        url = f"{self._address(node)}/containerLogs/{key.namespace}/{key.name}/{container}"
+        url = f"{kubelet_address(self._registry, node)}/containerLogs/{key.namespace}/{key.name}/{container}"
         try:
             timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
             async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
@@ -73,19 +73,30 @@ class Logs:
             raise failures.internal(f"node {node!r} answered {answer.status} to {url}: {text:.200}")
         return text
 
-    def _address(self, node: str) -> str:
-        found = self._registry.read(BY_NAME["nodes"], Key("", node)).obj
-        port = dig(found, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
-        addresses = dig(found, "status", "addresses", default=[])
-        host = next((a["address"] for a in addresses if a.get("type") == "InternalIP"), None)
-        if port is None or host is None:
-            raise failures.internal(
-                f"node {node!r} has no log provider, and its status names no InternalIP and kubelet port"
-            )
-        return f"http://{host}:{port}"
+
+def kubelet_address(registry: Registry, node: str) -> str:
+    """Return the URL of a node's kubelet.
+
+    Raises:
+        ApiFailure: 404 no such node, 500 its status names no kubelet.
+    """
+    found = registry.read(BY_NAME["nodes"], Key("", node)).obj
+    port = dig(found, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
+    addresses = dig(found, "status", "addresses", default=[])
+    host = next((a["address"] for a in addresses if a.get("type") == "InternalIP"), None)
+    if port is None or host is None:
+        raise failures.internal(
+            f"node {node!r} has no log provider, and its status names no InternalIP and kubelet port"
+        )
+    return f"http://{host}:{port}"
 
 
-def _choose_container(pod: JsonObject, asked: str) -> str:
+def choose_container(pod: JsonObject, asked: str) -> str:
+    """Return the container that is meant: the one asked for, or the only one.
+
+    Raises:
+        ApiFailure: 400 no such container, or several and none asked for.
+    """
     names = [str(c["name"]) for field in ("initContainers", "containers") for c in dig(pod, "spec", field, default=[])]
     name = dig(pod, "metadata", "name")
     if asked:

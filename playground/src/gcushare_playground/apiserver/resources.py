@@ -80,7 +80,7 @@ _EVENT_FIELDS = frozenset(
 _REGARDING_FIELDS = frozenset({f"regarding.{n}" for n in _INVOLVED} | {"reason", "type", "reportingController"})
 _ALL = ("all",)
 _SCALED = ("status", "scale")
-_POD_SUBRESOURCES = ("status", "binding", "eviction", "log")
+_POD_SUBRESOURCES = ("status", "binding", "eviction", "log", "exec")
 
 RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "ConfigMap", "configmaps", short_names=("cm",)),

@@ -208,9 +208,11 @@ class Player:
         limit = sight.environment.get(names.container_units)
         self.stage.check(f"{names.container_units}={placed.units}", limit, str(placed.units))
         if not self.vendor.visible_by_uuid:
-            cards = [path for path in sight.devices if path not in self.vendor.device_nodes.control]
-            self.stage.command(f"kubectl exec {name} -n {namespace} -- ls /dev    # of the cards")
-            self.stage.output("  ".join(sorted(path.rpartition("/")[2] for path in sight.devices)))
+            listed = await self.cluster.list_devices(namespace, pod_name, placed.container)
+            self.stage.command(f"kubectl exec -t {name} -n {namespace} -- ls /dev")
+            self.stage.output(listed)
+            start = self.vendor.device_nodes.card.format(index="").rpartition("/")[2]
+            cards = [f"/dev/{each}" for each in listed.split() if each.removeprefix(start).isdecimal()]
             self.stage.check(f"the container sees {device} and no other card", cards, [device])
 
     async def show_pods(self) -> None:

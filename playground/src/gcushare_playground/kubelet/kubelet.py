@@ -108,7 +108,8 @@ class Kubelet:
 
     def logs(self, namespace: str, pod: str, container: str) -> str | None:
         """Return what ``kubectl logs`` shows, None when there is no such container."""
-        return self._running().render_logs(namespace, pod, container)
+        view = self._running().view_of(namespace, pod, container)
+        return None if view is None else view.render()
 
     def held_ids(self, pod_uid: str, container: str, resource: str) -> frozenset[str]:
         """Return the ids that the device manager has recorded for a container."""

@@ -1,22 +1,27 @@
-"""The kubelet's HTTP side: ``/containerLogs`` for ``kubectl logs``, and ``/healthz``."""
+"""The kubelet's HTTP side: ``/containerLogs`` for ``kubectl logs``, ``/run`` for ``kubectl exec``, and ``/healthz``."""
 
 from __future__ import annotations
 
 import ssl
+import textwrap
 from collections.abc import Callable
 
 from aiohttp import web
 
 from gcushare_playground.kubelet.settings import KubeletSettings
+from gcushare_playground.kubelet.views import ContainerView
 
-LogProvider = Callable[[str, str, str], str | None]
-"""Returns the text of namespace, pod and container; None when there is no such container."""
+_LIST_DEVICES = "ls /dev"
+_COLUMNS = 80
+
+ViewProvider = Callable[[str, str, str], ContainerView | None]
+"""Returns the view of namespace, pod and container; None when there is no such container."""
 
 
 class LogServer:
-    """Serves containers' logs on ``host_ip``; ``port`` is known once it runs."""
+    """Serves what people ask of containers on ``host_ip``; ``port`` is known once it runs."""
 
-    def __init__(self, settings: KubeletSettings, provider: LogProvider) -> None:
+    def __init__(self, settings: KubeletSettings, provider: ViewProvider) -> None:
         self._settings = settings
         self._provider = provider
         self._runner: web.AppRunner | None = None
@@ -25,6 +30,7 @@ class LogServer:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        app.router.add_post("/run/{namespace}/{pod}/{container}", self._run)
         app.router.add_get("/healthz", _healthz)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
@@ -46,15 +52,32 @@ class LogServer:
         return context
 
     async def _logs(self, request: web.Request) -> web.Response:
-        names = request.match_info["namespace"], request.match_info["pod"], request.match_info["container"]
-        text = self._provider(*names)
-        if text is None:
-            raise web.HTTPNotFound(text=f"container {names[2]!r} of pod {names[0]}/{names[1]} was not found here\n")
-        lines = text.splitlines(keepends=True)
+        lines = self._view(request).render().splitlines(keepends=True)
         tail = request.query.get("tailLines", "")
         if tail.isdecimal():
             lines = lines[len(lines) - min(int(tail), len(lines)) :]
         return web.Response(text="".join(lines))
+
+    async def _run(self, request: web.Request) -> web.Response:
+        """Answer the one command whose answer is known without running any: which devices a container has."""
+        view, command = self._view(request), request.query.get("cmd", "")
+        if view.has_ended:
+            raise web.HTTPInternalServerError(text=f"container {view.name!r} has ended\n")
+        if command != _LIST_DEVICES:
+            raise web.HTTPNotImplemented(
+                text=f"no command runs here: {_LIST_DEVICES!r} is answered, {command!r} is not\n"
+            )
+        names = sorted(view.list_devices())
+        if request.query.get("tty") == "true":  # a terminal gets several names to a line
+            return web.Response(text="\r\n".join(textwrap.wrap("  ".join(names), _COLUMNS)) + "\r\n")
+        return web.Response(text="".join(f"{name}\n" for name in names))
+
+    def _view(self, request: web.Request) -> ContainerView:
+        names = request.match_info["namespace"], request.match_info["pod"], request.match_info["container"]
+        view = self._provider(*names)
+        if view is None:
+            raise web.HTTPNotFound(text=f"container {names[2]!r} of pod {names[0]}/{names[1]} was not found here\n")
+        return view
 
 
 async def _healthz(request: web.Request) -> web.Response:

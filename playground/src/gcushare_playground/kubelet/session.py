@@ -24,6 +24,7 @@ from gcushare_playground.kubelet.podspec import Pod
 from gcushare_playground.kubelet.publishing import NodePublisher
 from gcushare_playground.kubelet.settings import KubeletSettings, shuffled
 from gcushare_playground.kubelet.tracking import NodeFull, PodBook, Stage, TrackedPod
+from gcushare_playground.kubelet.views import ContainerView
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class KubeletSession:
         )
         self._allocator = allocator
         self._source = PodSource(api, settings.node_name, self)
-        self._logs = LogServer(settings, self.render_logs)
+        self._logs = LogServer(settings, self.view_of)
 
     def _make_podresources(self, clock: Callable[[], float]) -> PodResourcesServer:
         return PodResourcesServer(
@@ -178,11 +179,10 @@ class KubeletSession:
             self._seen.clear()
             await self._seen.wait()
 
-    def render_logs(self, namespace: str, name: str, container: str) -> str | None:
-        """Return what ``kubectl logs`` shows of a container, None when it does not run here."""
+    def view_of(self, namespace: str, name: str, container: str) -> ContainerView | None:
+        """Return a container as its runtime made it, None when it is not here."""
         tracked = self.pods.find(namespace, name)
-        view = None if tracked is None else self._containers.view(tracked.pod.uid, container)
-        return None if view is None else view.render()
+        return None if tracked is None else self._containers.view(tracked.pod.uid, container)
 
     def _address_of(self, pod: Pod) -> str:
         """The pod's address: the one that it has already, the host's on the host's network, else a new one."""

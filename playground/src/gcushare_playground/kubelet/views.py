@@ -12,6 +12,12 @@ from gcushare_playground.kubelet.api import JsonObject
 from gcushare_playground.kubelet.checkpoint import PodDevices
 from gcushare_playground.kubelet.podspec import ContainerSpec, Pod
 
+_EVERY_CONTAINER = (
+    *("core", "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout"),
+    *("termination-log", "tty", "urandom", "zero"),
+)
+"""In ``/dev`` of any container, by the OCI runtime specification and the kubelet (termination-log)."""
+
 
 class DeviceView(msgspec.Struct, frozen=True, order=True):
     """A device file in the container."""
@@ -49,6 +55,11 @@ class ContainerView(msgspec.Struct, frozen=True):
     def render(self) -> str:
         """Return the view as text, one fact per line, for ``kubectl logs``."""
         return "".join(f"{line}\n" for line in self._lines())
+
+    def list_devices(self) -> set[str]:
+        """Names in ``/dev``: what a runtime puts into every container, and what this one was given."""
+        given = {device.container_path.removeprefix("/dev/").partition("/")[0] for device in self.devices}
+        return given.union(_EVERY_CONTAINER)
 
     def _lines(self) -> Iterator[str]:
         yield f"# {self.image or self.name}: the command is not run here; this is what the container was given"

@@ -91,6 +91,18 @@ class Power(ctypes.Structure):
     _fields_ = (("capability_watts", ctypes.c_float), ("current_watts", ctypes.c_float))
 
 
+class EccStatus(ctypes.Structure):
+    """``efmlEccStatus_t``: the memory's error correction, and how many errors of one bit and of two it counted."""
+
+    _fields_ = (
+        ("enabled", ctypes.c_bool),
+        ("pending", ctypes.c_bool),
+        ("blacklist_pending", ctypes.c_bool),
+        ("single_bit_errors", ctypes.c_uint32),
+        ("double_bit_errors", ctypes.c_uint32),
+    )
+
+
 class Event(ctypes.Structure):
     """``efmlEvent_t``: its kind and a text."""
 
@@ -173,17 +185,19 @@ class NativeApi:
         return True
 
     def use(self, slot: int) -> CardUse:
-        """Memory in bytes, degrees Celsius, watts, percent; None for a query that it does not support."""
+        """What the card does; None for a query that it does not support. Of how it is run this API says only ECC."""
         position = ctypes.c_uint32(slot)
-        temperature, power, utilization = Temperature(), Power(), ctypes.c_float()
+        temperature, power, utilization, ecc = Temperature(), Power(), ctypes.c_float(), EccStatus()
         has_temperature = self._calls.is_answered("EfmlGetDevTempV2", position, ctypes.byref(temperature))
         has_power = self._calls.is_answered("EfmlGetDevPwr", position, ctypes.byref(power))
         has_utilization = self._calls.is_answered("EfmlGetDevDtuUsage", position, ctypes.byref(utilization))
+        has_ecc = self._calls.is_answered("EfmlGetDevEccStatus", position, ctypes.byref(ecc))
         return CardUse(
             memory_used_bytes=self._memory(slot).used_mib * _MIB,
             temperature_celsius=temperature.chip if has_temperature else None,
             power_watts=power.current_watts if has_power else None,
             utilization_percent=utilization.value if has_utilization else None,
+            ecc=ecc.enabled if has_ecc else None,
             processes=self._processes(slot),
         )
 

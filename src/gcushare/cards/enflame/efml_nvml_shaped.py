@@ -160,11 +160,7 @@ class NvmlShapedApi:
 
     def reserved_by(self, slot: int) -> str:
         """Why the card is in use by another way of sharing; "" when it is not."""
-        current, pending = ctypes.c_uint(), ctypes.c_uint()
-        has = self._calls.is_answered(
-            "efmlDeviceGetMigMode", self._handle(slot), ctypes.byref(current), ctypes.byref(pending)
-        )
-        return "MIG mode is on" if has and current.value else ""
+        return "MIG mode is on" if self._mig(self._handle(slot)) else ""
 
     def is_healthy(self, slot: int) -> bool:
         """Tell a lost card by its silence: this API has no verdict of its own, a card that answers is well."""
@@ -172,19 +168,23 @@ class NvmlShapedApi:
         return True
 
     def use(self, slot: int) -> CardUse:
-        """Memory in bytes, degrees Celsius, watts, percent; None for a query that it does not support."""
+        """What the card does; None for a query that it does not support. Of how it is run: the fan, and MIG."""
         handle = self._handle(slot)
         temperature, milliwatts, utilization = ctypes.c_int(), ctypes.c_uint(), ShapedUtilization()
+        fan = ctypes.c_uint()
         has_temperature = self._calls.is_answered(
             "efmlDeviceGetTemperature", handle, ctypes.c_int(_GCU_SENSOR), ctypes.byref(temperature)
         )
         has_power = self._calls.is_answered("efmlDeviceGetPowerUsage", handle, ctypes.byref(milliwatts))
         has_utilization = self._calls.is_answered("efmlDeviceGetUtilizationRates", handle, ctypes.byref(utilization))
+        has_fan = self._calls.is_answered("efmlDeviceGetFanSpeed", handle, ctypes.byref(fan))
         return CardUse(
             memory_used_bytes=self._memory(handle).used_bytes,
             temperature_celsius=float(temperature.value) if has_temperature else None,
             power_watts=milliwatts.value / 1000 if has_power else None,
             utilization_percent=float(utilization.gcu_percent) if has_utilization else None,
+            fan_percent=float(fan.value) if has_fan else None,
+            mig=self._mig(handle),
             processes=self._processes(handle),
         )
 
@@ -198,6 +198,11 @@ class NvmlShapedApi:
         handle = ctypes.c_void_p()
         self._calls.call("efmlDeviceGetHandleByIndex_v2", ctypes.c_uint(slot), ctypes.byref(handle))
         return handle
+
+    def _mig(self, handle: ctypes.c_void_p) -> bool | None:
+        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        has = self._calls.is_answered("efmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))
+        return bool(current.value) if has else None
 
     def _memory(self, handle: ctypes.c_void_p) -> ShapedMemory:
         memory = ShapedMemory()

@@ -45,6 +45,14 @@ _RECOVERY_ACTIONS = {
     7: "a reboot of the system",
 }
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0 is none. An action we do not know is still one."""
+_COMPUTE_MODES = {
+    pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive-thread",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive-process",
+}
+_UNKNOWN_STATE = 32
+"""NVML_PSTATE_UNKNOWN."""
 _OLDEST_LIMITED = (7, 0)
 _OLDEST_CUDA = 11_050
 """1000 * major + 10 * minor, as NVML has it."""
@@ -161,18 +169,27 @@ class NvmlLibrary:
         return HealthReading(healthy=not reason, reason=reason, conclusive=bool(reason))
 
     def use(self, slot: int) -> CardUse:
-        """Memory in bytes, degrees Celsius, watts, percent; None for a query that the card does not support."""
+        """What the card does, and how the driver runs it; None for a query that the card does not support."""
         handle = self._handle(slot)
         memory = self._query("nvmlDeviceGetMemoryInfo", handle)
         temperature = self._query("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU)
         milliwatts = self._query("nvmlDeviceGetPowerUsage", handle)
         utilization = self._query("nvmlDeviceGetUtilizationRates", handle)
+        fan = self._query("nvmlDeviceGetFanSpeed", handle)
+        state = self._query("nvmlDeviceGetPerformanceState", handle)
+        ecc = self._query("nvmlDeviceGetEccMode", handle)
+        mig = self._query("nvmlDeviceGetMigMode", handle)
         processes = self._processes(handle)
         return CardUse(
             memory_used_bytes=None if memory is None else int(memory.used),
             temperature_celsius=None if temperature is None else float(temperature),
             power_watts=None if milliwatts is None else milliwatts / 1000,
             utilization_percent=None if utilization is None else float(utilization.gpu),
+            fan_percent=None if fan is None else float(fan),
+            performance_state=None if state in (None, _UNKNOWN_STATE) else int(state),
+            compute_mode=_COMPUTE_MODES.get(self._query("nvmlDeviceGetComputeMode", handle)),
+            ecc=None if ecc is None else ecc[0] == pynvml.NVML_FEATURE_ENABLED,
+            mig=None if mig is None else mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
             processes=processes,
             peaks=self._peaks(handle, processes or {}),
         )

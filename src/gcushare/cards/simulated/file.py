@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX
+from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX, MAX_STATE
 from gcushare.cards.ports import CardReport, HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import ConfigError, RemoteContractError
@@ -118,8 +118,14 @@ def _whole(most: int, accepted: str = "") -> Callable[[object], int]:
     return read
 
 
-_index, _count = _whole(MAX_INDEX), _whole(MAX_CARDS)
+_index, _count, _state = _whole(MAX_INDEX), _whole(MAX_CARDS), _whole(MAX_STATE)
 _pid = _whole((1 << 32) - 1, "a process id")
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
 
 
 def _health(value: object) -> bool:
@@ -156,6 +162,11 @@ _CARD_KEYS: dict[str, Callable[[object], Any]] = {
     "temperature": _number,
     "power": _number,
     "utilization": _number,
+    "fan": _number,
+    "performance_state": _state,
+    "compute_mode": _text,
+    "ecc": _switch,
+    "mig": _switch,
     "processes": _processes,
     "peaks": _processes,
 }
@@ -229,6 +240,11 @@ class _Reader:
                 temperature_celsius=fields.get("temperature"),
                 power_watts=fields.get("power"),
                 utilization_percent=fields.get("utilization"),
+                fan_percent=fields.get("fan"),
+                performance_state=fields.get("performance_state"),
+                compute_mode=fields.get("compute_mode"),
+                ecc=fields.get("ecc"),
+                mig=fields.get("mig"),
                 processes=fields.get("processes"),
                 peaks=fields.get("peaks"),
             ),

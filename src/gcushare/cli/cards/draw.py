@@ -11,6 +11,7 @@ from gcushare.cli.cards.bars import BarSegment, color_of, granted_bar, letter_of
 from gcushare.cli.cards.boxes import clean, flow, fold, frame
 from gcushare.cli.cards.figures import (
     UNKNOWN,
+    describe_driver,
     describe_holder,
     describe_notes,
     describe_processes,
@@ -154,6 +155,9 @@ def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
         yield from (Text(line, "yellow") for line in fold(note, paper.inner))
     yield from _bars(card, paper)
     yield from flow(_readings(card, paper), paper.inner)
+    if paper.is_wide:
+        driver = (Text.assemble((f"{label} ", "dim"), clean(text)) for label, text in describe_driver(card))
+        yield from flow(driver, paper.inner)
     for position, holder in enumerate(card.holders):
         yield from _holder_lines(position, holder, card, paper)
     if card.processes:

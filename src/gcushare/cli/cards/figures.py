@@ -11,6 +11,8 @@ from gcushare.core.units import GIB, MemoryUnit
 from gcushare.core.wording import utc_text
 
 UNKNOWN = "-"
+NOT_AVAILABLE = "n/a"
+"""As the vendors' own tools say it of what a card does not have."""
 _MIB = 1 << 20
 _UUID_CHARS = 16
 """Longer ones are cut where they are not asked for in full: the first group tells cards of one node apart."""
@@ -80,6 +82,19 @@ def describe_notes(card: CardView, unit: MemoryUnit | None) -> list[str]:
         letter, amount = letter_of(len(card.holders)), show_units(card.unrecorded_units, unit)
         notes.append(f"{letter} {amount} held by pods that no record names")
     return notes
+
+
+def describe_driver(card: CardView) -> tuple[tuple[str, str], ...]:
+    """How the driver runs a card, each with its label."""
+    switches = {None: NOT_AVAILABLE, True: "on", False: "off"}
+    state, fan = card.performance_state, card.fan_percent
+    return (
+        ("fan", NOT_AVAILABLE if fan is None else show_figure(fan, "%")),
+        ("state", NOT_AVAILABLE if state is None else f"P{state}"),
+        ("ecc", switches[card.ecc]),
+        ("mig", switches[card.mig]),
+        ("compute", card.compute_mode or NOT_AVAILABLE),
+    )
 
 
 def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:

@@ -112,6 +112,11 @@ async def _look_at(source: CardSource, card: Card) -> CardView:
         temperature_celsius=use.temperature_celsius,
         power_watts=use.power_watts,
         utilization_percent=use.utilization_percent,
+        fan_percent=use.fan_percent,
+        performance_state=use.performance_state,
+        compute_mode=use.compute_mode,
+        ecc=use.ecc,
+        mig=use.mig,
         holders=(),
         processes=tuple(ProcessView(pid=pid, bytes=size) for pid, size in sorted((use.processes or {}).items())),
     )

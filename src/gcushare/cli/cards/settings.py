@@ -89,7 +89,7 @@ class CardsSettings:
         parsers.choice(Output),
         default=Output.TABLE,
         short="-o",
-        help="table for people, wide with serial numbers, slots and pods' uids, json with everything.",
+        help="table for people, wide with serial numbers, slots, ECC, MIG, fan and pods' uids, json with everything.",
     )
     watch: bool = setting(
         parsers.boolean(), default=False, short="-w", help="Read again and again until interrupted (Ctrl-C)."
@@ -125,5 +125,7 @@ CARDS_PROGRAM = Program(
         (f"{CARDS} -o json | jq '.nodes[].cards[] | select(.healthy | not)'", "for programs"),
     ),
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
-    "its card alone. What a library does not report is shown as '-'. NO_COLOR and COLUMNS are obeyed.",
+    "its card alone. What a library does not report is shown as '-'; how the driver runs a card (fan, performance "
+    "state, ECC, MIG, compute mode) stands in the wide form, n/a where the card or its library has no such thing. "
+    "NO_COLOR and COLUMNS are obeyed.",
 )

@@ -93,6 +93,11 @@ class CardView(_ViewStruct, frozen=True):
     temperature_celsius: float | None
     power_watts: float | None
     utilization_percent: float | None
+    fan_percent: float | None
+    performance_state: int | None
+    compute_mode: str | None
+    ecc: bool | None
+    mig: bool | None
     holders: tuple[HolderView, ...]
     processes: tuple[ProcessView, ...]
 
@@ -210,6 +215,11 @@ def _card(card: CardStatus, pods: Sequence[PodStatus], owners: Owners) -> CardVi
         temperature_celsius=use.temperature_celsius if use is not None else None,
         power_watts=use.power_watts if use is not None else None,
         utilization_percent=use.utilization_percent if use is not None else None,
+        fan_percent=use.fan_percent if use is not None else None,
+        performance_state=use.performance_state if use is not None else None,
+        compute_mode=use.compute_mode if use is not None else None,
+        ecc=use.ecc if use is not None else None,
+        mig=use.mig if use is not None else None,
         # Those that are waited for come last, as their part of the bar does.
         holders=tuple(sorted(holders, key=lambda each: (each.state is HolderState.WAITS, each.pod, each.uid))),
         processes=tuple(process for process in processes if process.pid not in known),

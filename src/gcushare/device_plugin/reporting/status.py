@@ -165,6 +165,11 @@ def _use(use: CardUse | None) -> UseStatus | None:
         temperature_celsius=use.temperature_celsius,
         power_watts=use.power_watts,
         utilization_percent=use.utilization_percent,
+        fan_percent=use.fan_percent,
+        performance_state=use.performance_state,
+        compute_mode=use.compute_mode,
+        ecc=use.ecc,
+        mig=use.mig,
         processes=dict(sorted((use.processes or {}).items())),
     )
 

@@ -19,12 +19,20 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UseStatus(_Document, frozen=True):
-    """What a card is really doing; null is not reported. ``processes``: bytes by host process id."""
+    """What a card is really doing and how its driver runs it; null is not reported.
+
+    ``ecc`` and ``mig`` are whether these are on. ``processes``: bytes by host process id.
+    """
 
     memory_used_bytes: Count | None = None
     temperature_celsius: float | None = None
     power_watts: float | None = None
     utilization_percent: float | None = None
+    fan_percent: float | None = None
+    performance_state: Count | None = None
+    compute_mode: str | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
     processes: dict[Count, Count] = {}
 
 

@@ -1,0 +1,121 @@
+"""``kubectl exec`` against the doubles: a WebSocket to the API server, and the kubelet's answer to ``ls /dev``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.kubelet.logserver import LogServer
+from gcushare_playground.kubelet.settings import KubeletSettings
+from gcushare_playground.kubelet.views import ContainerView, DeviceView
+from tests.protocol.apiserver_client import PODS, Api
+from tests.unit.apiserver_objects import node, pod
+
+KUBECTL = shutil.which("kubectl") or ""
+OLDEST_WITH_WEBSOCKETS = 31
+DEADLINE_S = 30.0
+STDOUT, ERROR = 1, 3
+GIVEN = ContainerView(
+    name="main",
+    image="busybox",
+    has_ended=False,
+    environment={},
+    devices=[DeviceView(path, path, "rw") for path in ("/dev/gcu3", "/dev/gcuctl")],
+    mounts=[],
+    annotations={},
+    cdi_devices=[],
+    device_ids={},
+    started="",
+)
+
+
+def only_main(namespace: str, name: str, container: str) -> ContainerView | None:
+    return GIVEN if (namespace, name, container) == ("default", "p", "main") else None
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    """An API server with a pod on a node whose kubelet answers."""
+    kubelet = LogServer(KubeletSettings(node_name="n1", root_dir=tmp_path), only_main)
+    await kubelet.start()
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
+        address = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        daemon = {"kubeletEndpoint": {"Port": kubelet.port}}
+        running.registry.put(node("n1", addresses=address, daemonEndpoints=daemon))
+        running.registry.put(pod(nodeName="n1"))
+        running.registry.put(pod("elsewhere", nodeName="n1"))
+        yield running
+    await kubelet.stop()
+
+
+async def execute(server: ApiServer, name: str, *command: str) -> tuple[str, dict[str, str]]:
+    """What a command prints in a container, and the Status that ends it."""
+    words = [("stdout", "true"), *(("command", word) for word in command)]
+    streams = {STDOUT: b"", ERROR: b""}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{server.url}{PODS}/{name}/exec", params=words, protocols=("v5.channel.k8s.io",)) as socket,
+    ):
+        async for message in socket:
+            streams[message.data[0]] += message.data[1:]
+        assert socket.protocol == "v5.channel.k8s.io"
+    return streams[STDOUT].decode(), msgspec.json.decode(streams[ERROR])
+
+
+async def test_a_containers_devices_are_the_runtimes_own_and_those_it_was_given(server: ApiServer) -> None:
+    printed, status = await execute(server, "p", "ls", "/dev")
+    assert {"gcu3", "gcuctl", "null", "zero", "shm", "tty"} < set(printed.splitlines())
+    assert [line for line in printed.splitlines() if line.startswith("gcu")] == ["gcu3", "gcuctl"]
+    assert status["status"] == "Success"
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "words"),
+    [
+        pytest.param("p", ("sh", "-c", "ls /dev"), "no command runs here", id="another command"),
+        pytest.param("elsewhere", ("ls", "/dev"), "was not found here", id="no such container"),
+    ],
+)
+async def test_what_the_kubelet_cannot_answer_fails_with_its_words(
+    server: ApiServer, name: str, command: tuple[str, ...], words: str
+) -> None:
+    printed, status = await execute(server, name, *command)
+    assert (printed, status["status"], words in status["message"]) == ("", "Failure", True)
+
+
+async def test_exec_without_a_websocket_says_what_is_needed(server: ApiServer) -> None:
+    async with Api(server) as api:
+        answer = await api.get(f"{PODS}/p/exec?command=ls")
+        assert (answer.code, "WebSocket" in answer.body["message"]) == (400, True)
+        assert (await api.get(f"{PODS}/missing/exec?command=ls")).code == 404
+
+
+def kubectl_opens_websockets() -> bool:
+    if not KUBECTL:
+        return False
+    words = [KUBECTL, "version", "--client", "-o", "json"]
+    found = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["clientVersion"]
+    return int(found["minor"].rstrip("+")) >= OLDEST_WITH_WEBSOCKETS
+
+
+async def test_a_stock_kubectl_lists_the_devices(server: ApiServer, tmp_path: Path) -> None:
+    if not kubectl_opens_websockets():
+        pytest.skip("no kubectl 1.31 or later in PATH: older ones open no WebSocket for exec")
+    process = await asyncio.create_subprocess_exec(
+        *(KUBECTL, "--kubeconfig", str(server.kubeconfig(tmp_path / "kubeconfig"))),
+        *("--cache-dir", str(tmp_path / "cache"), "exec", "p", "--", "ls", "/dev"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        printed, errors = await process.communicate()
+    assert (process.returncode, "gcu3" in printed.decode().splitlines()) == (0, True), errors

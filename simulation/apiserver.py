@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -30,10 +31,7 @@ class Target:
         self.plural = rest[0]
         self.name = unquote(rest[1]) if len(rest) > 1 else ""
         self.subresource = rest[2] if len(rest) > 2 else ""
-
-    @property
-    def key(self) -> Key:
-        return (self.namespace, self.name)
+        self.key: Key = (self.namespace, self.name)
 
     @property
     def matches(self) -> Matches:
@@ -47,6 +45,12 @@ class Target:
         if namespace:
             return lambda doc: doc["metadata"].get("namespace") == namespace
         return _always
+
+
+@lru_cache(maxsize=512)
+def find_target(path: str) -> Target:
+    """What a path names; most are asked for again and again."""
+    return Target(path)
 
 
 def _always(_: Doc) -> bool:
@@ -64,7 +68,7 @@ class ApiServer:
 
     def answer(self, request: Request, by: str) -> bytes:
         """Do what a request asks; raises Failure."""
-        target = Target(request.path)
+        target = find_target(request.path)
         match request.method, target.subresource:
             case "GET", _ if target.name:
                 return self.store.get(target.plural, target.key).raw

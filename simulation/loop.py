@@ -56,7 +56,7 @@ class Process:
         """How many steps it has left before it is killed; None for any number."""
         self.context = copy_context()
         self.context.run(CURRENT.set, self)
-        self.held: deque[asyncio.Handle] = deque()
+        self.held: deque[Handle] = deque()
         self.tasks: list[asyncio.Task[Any]] = []
         self.on_end: dict[int, Callable[[], None]] = {}
         """Called when it is killed, by whoever waits for an answer of it."""
@@ -77,6 +77,35 @@ class Process:
 
 
 CURRENT: ContextVar[Process | None] = ContextVar("simulated process", default=None)
+
+
+class Handle:
+    """Something that is due. asyncio's own handles cost twice as much to make, and idling makes little else."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "process", "when_s")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, process: Process | None
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.process = process
+        self.is_cancelled = False
+        self.when_s = 0.0
+
+    def cancel(self) -> None:
+        """Have it not happen; it is dropped when it comes up."""
+        self.is_cancelled = True
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        """Whether it does not happen."""
+        return self.is_cancelled
+
+    def when(self) -> float:
+        """When it is due, by its process's clock."""
+        return self.when_s
 
 
 class _Task(asyncio.Task[Any]):
@@ -100,8 +129,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.now_s = START_S
         self.steps = 0
         self._on_failure = on_failure
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
         self._sequence = 0
         self._numbers = 0
         self._is_running = False
@@ -119,40 +148,44 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process = CURRENT.get()
         return self.now_s if process is None else process.offset_s + process.rate * self.now_s
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Handle:
         """Run it at a time of the clock of the process that asks."""
         context = context or copy_context()
         process = context.get(CURRENT)
         at_s = when if process is None else (when - process.offset_s) / process.rate
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._sequence += 1
-        heapq.heappush(self._timers, (max(at_s, self.now_s), self._sequence, handle))
+        handle = Handle(callback, args, context, process)
+        handle.when_s = when
+        self._put(at_s, handle)
         return handle
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        """Run it after some seconds."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+    ) -> Handle:
+        """Run it after some seconds of the clock of the process that asks."""
+        context = context or copy_context()
+        process = context.get(CURRENT)
+        handle = Handle(callback, args, context, process)
+        self._put(self.now_s + (delay if process is None else delay / process.rate), handle)
+        return handle
 
     def call_world(self, delay_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """Have the world do something after some true seconds, whatever becomes of the process that asks."""
-        handle = asyncio.TimerHandle(0.0, callback, args, self, self.world)
-        self._sequence += 1
-        heapq.heappush(self._timers, (self.now_s + delay_s, self._sequence, handle))
+        self._put(self.now_s + delay_s, Handle(callback, args, self.world, None))
 
-    def call_soon(
+    def _put(self, at_s: float, handle: Handle) -> None:
+        self._sequence += 1
+        heapq.heappush(self._timers, (max(at_s, self.now_s), self._sequence, handle))
+
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Handle:
         """Run it next."""
-        handle = asyncio.Handle(callback, args, self, context or copy_context())
+        context = context or copy_context()
+        handle = Handle(callback, args, context, context.get(CURRENT))
         self._ready.append(handle)
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled ones are dropped when they come up."""
 
     # Futures and tasks
 
@@ -209,7 +242,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         ready, timers, pop = self._ready, self._timers, heapq.heappop
         while not self.is_stopped:
             if not ready:
-                while timers and timers[0][2].cancelled():
+                while timers and timers[0][2].is_cancelled:
                     pop(timers)
                 if not timers or timers[0][0] > until_s:
                     self.now_s = until_s
@@ -217,11 +250,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 now_s = self.now_s = max(self.now_s, timers[0][0])
                 while timers and timers[0][0] <= now_s:
                     ready.append(pop(timers)[2])
-            handle: Any = ready.popleft()
-            if handle._cancelled:
+            handle = ready.popleft()
+            if handle.is_cancelled:
                 continue
-            context = handle._context
-            process: Process | None = context.get(CURRENT)
+            process = handle.process
             if process is not None:
                 if process.is_paused:
                     process.held.append(handle)
@@ -230,10 +262,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     continue
             self.steps += 1
             try:
-                context.run(handle._callback, *handle._args)
+                handle.context.run(handle.callback, *handle.args)
             except Exception as error:
                 who = "world" if process is None else process.name
-                self._on_failure(f"{who}: {handle._callback}: {type(error).__name__}: {error}")
+                self._on_failure(f"{who}: {handle.callback}: {type(error).__name__}: {error}")
             if process is not None:
                 if process.after_step is not None:
                     process.after_step()

@@ -26,7 +26,7 @@ from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
-from gcushare.scheduler_extender.settings import ExtenderSettings, FollowSettings, PlacementSettings
+from gcushare.scheduler_extender.settings import ElectionSettings, ExtenderSettings, FollowSettings, PlacementSettings
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from simulation.cards import Machine, SimulatedSource
 from simulation.kubelet import Kubelet
@@ -197,7 +197,9 @@ class ExtenderReplica(Program):
     def _build(self) -> None:
         self.handlers = {}
         self.is_ready = self._led = False
+        duration_s, deadline_s, retry_s = self.world.settings.lease
         settings = ExtenderSettings(
+            election=ElectionSettings(lease_duration=duration_s, lease_renew_deadline=deadline_s, lease_retry=retry_s),
             placement=PlacementSettings(
                 vendor=(self.world.vendor,),
                 node_policy=self.world.settings.node_policy,
@@ -229,11 +231,15 @@ class ExtenderReplica(Program):
         return _Server()
 
     def _check_leaders(self) -> None:
-        """Two can only begin to lead at the same time in a step of the second."""
-        leads = self.app.leadership.is_leader
-        if leads and not self._led:
-            self.world.invariants.check_one_leader(self)
-        self._led = leads
+        """Two can only begin to lead at the same time in a step of the second.
+
+        Who led stays known as such until another begins to: one that stopped and goes on had no other beside it.
+        """
+        if self._led or not self.app.leadership.is_leader:
+            return
+        self.world.invariants.check_one_leader(self)
+        for other in self.world.extenders:
+            other._led = other is self
 
     async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Answer a call of the scheduler; in this program's process."""

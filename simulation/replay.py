@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gcushare.device_plugin.choices import Mode
 from simulation.invariants import Picture
-from simulation.schedule import Action, Schedule, Settings
+from simulation.schedule import OUR_LEASE, Action, Schedule, Settings
 from simulation.world import World
 
 STEP_S = 25.0
@@ -29,6 +29,8 @@ def make_replay(seed: int, actions: int = 14) -> Schedule:
         node_policy="binpack",
         page_size=250,
         best=1,
+        replicas=3,
+        lease=OUR_LEASE,
     )
     drawn = tuple(
         Action(20.0 + STEP_S * number, kind, args)

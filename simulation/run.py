@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ class Outcome:
     digest: str
     hours: float
     steps: int
+    cpu_s: float = field(compare=False)
     faults: Counter[str] = field(compare=False)
     counts: Counter[str] = field(compare=False)
     violation: Violation | None
@@ -32,6 +34,7 @@ def run(schedule: Schedule, *, keeps_history: bool = False) -> Outcome:
 
     The garbage collector works between runs only: when it works must not decide what happens in one.
     """
+    began_s = time.process_time()
     was_enabled, was_disabled_for = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable(logging.ERROR)
@@ -51,6 +54,7 @@ def run(schedule: Schedule, *, keeps_history: bool = False) -> Outcome:
         digest=world.digest,
         hours=world.hours,
         steps=world.loop.steps,
+        cpu_s=time.process_time() - began_s,
         faults=world.faults,
         counts=world.counts,
         violation=world.violations[0] if world.violations else None,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from gcushare.device_plugin.choices import Mode
 
 STORM_S = (60.0, 300.0)
 CALM_S = 130.0
 """Longer than a half-open watch stays unnoticed, and what follows from it."""
+HOUR_S = 3600.0
 ROUNDS = 3
-EXTENDERS = 3
+OUR_LEASE, USUAL_LEASE = (10.0, 6.5, 1.0), (15.0, 10.0, 2.0)
+"""The extender's defaults, and those of Kubernetes' own programs."""
 
 USERS = {"create": 10.0, "delete": 5.0, "force": 1.0, "finish": 1.5, "recreate": 1.0, "edit": 0.4}
 ADMINS = {"cordon card": 0.5, "uncordon cards": 0.5, "cordon node": 0.3, "uncordon node": 0.4, "relabel": 0.3,
@@ -37,6 +39,12 @@ FAULTS = {
     "silent podresources": 0.4,
     "ignore preference": 0.5,
 }
+QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
+"""As many go as come: in hours, pods that find no room would else only become more."""
+STORM = ((USERS, (0.3, 1.0, 4.0)), (ADMINS, (20.0, 60.0, 400.0)), (FAULTS, (0.7, 2.0, 6.0, 100.0)))
+QUIET = ((QUIET_USERS, (30.0, 120.0, 600.0)), (ADMINS, (900.0, 3600.0)), (FAULTS, (120.0, 600.0, 3600.0)))
+Paces: TypeAlias = tuple[tuple[dict[str, float], tuple[float, ...]], ...]
+"""What happens in a stretch, and how many seconds apart on average: one of these for each stretch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,10 @@ class Settings:
     page_size: int
     best: int | None
     """How many nodes filter names; None for all that fit."""
+    replicas: int
+    """Of the extender."""
+    lease: tuple[float, float, float]
+    """Its duration, the deadline of its renewal, and what lies between two attempts, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +96,8 @@ class Schedule:
     """The bug that was put into it on purpose; empty for none."""
 
 
-def make_schedule(seed: int, *, rounds: int = ROUNDS, planted: str = "") -> Schedule:
-    """Draw a run."""
+def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, planted: str = "") -> Schedule:
+    """Draw a run: storms, each followed by calm and then by hours in which little happens, with a calm in each."""
     rng = random.Random(seed)
     sizes = [4, 8, 16]
     nodes = tuple(tuple(rng.choice(sizes) for _ in range(rng.choice([1, 2, 3]))) for _ in range(rng.choice([1, 2, 3])))
@@ -97,20 +109,23 @@ def make_schedule(seed: int, *, rounds: int = ROUNDS, planted: str = "") -> Sche
         old_scheduler=rng.random() < 0.3,
         clock_drift=rng.choice([0.0, 0.0005, 0.01]),
         wall_skew_s=rng.choice([0.0, 5.0, 3600.0]),
-        card_poll_s=rng.choice([1.0, 5.0]),
+        card_poll_s=rng.choice([1.0, 5.0, 5.0, 20.0]),
         node_policy=rng.choice(["binpack", "spread"]),
         page_size=rng.choice([2, 10, 250]),
         best=rng.choice([20, 1, None]),
+        replicas=rng.choice([2, 2, 3]),
+        lease=rng.choice([OUR_LEASE, USUAL_LEASE]),
     )
     actions: list[Action] = []
     ends: list[tuple[float, float]] = []
     now_s = 20.0
     drawing = _Drawing(rng, settings)
     for _ in range(rounds):
-        storm_s = rng.uniform(*STORM_S)
-        actions += sorted(drawing.storm(now_s, now_s + storm_s), key=lambda action: action.at_s)
-        ends.append((now_s + storm_s, now_s + storm_s + CALM_S))
-        now_s += storm_s + CALM_S
+        stretches = [(rng.uniform(*STORM_S), drawing.storm), *[(HOUR_S - CALM_S, drawing.quiet)] * quiet_hours]
+        for length_s, draw in stretches:
+            actions += sorted(draw(now_s, now_s + length_s), key=lambda action: action.at_s)
+            ends.append((now_s + length_s, now_s + length_s + CALM_S))
+            now_s += length_s + CALM_S
     return Schedule(settings, tuple(actions), tuple(ends), planted)
 
 
@@ -122,20 +137,27 @@ class _Drawing:
         self._settings = settings
         self._names = 0
         self._processes = [
-            *(f"extender-{n}" for n in range(EXTENDERS)),
+            *(f"extender-{n}" for n in range(settings.replicas)),
             *(f"plugin/node-{n}" for n in range(len(settings.nodes))),
         ]
 
     def storm(self, from_s: float, until_s: float) -> Iterator[Action]:
-        """Everything of one stretch: each run has a pace of its own for each kind of trouble."""
-        rng = self._rng
-        if rng.random() < 0.35:
+        """Everything of some minutes in which much goes wrong."""
+        if self._rng.random() < 0.35:
             yield from self._stale_lists(from_s, until_s)
-        for table, pace_s in (
-            (USERS, rng.choice([0.3, 1.0, 4.0])),
-            (ADMINS, rng.choice([20.0, 60.0, 400.0])),
-            (FAULTS, rng.choice([0.7, 2.0, 6.0, 100.0])),
-        ):
+        yield from self._stretch(from_s, until_s, STORM)
+
+    def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Everything of an hour in which little happens; sometimes people tidy up first."""
+        for _ in range(self._rng.choice([0, 40, 160])):
+            yield Action(round(from_s + 300.0 * self._rng.random(), 3), "delete", self._delete())
+        yield from self._stretch(from_s, until_s, QUIET)
+
+    def _stretch(self, from_s: float, until_s: float, what: Paces) -> Iterator[Action]:
+        """Each stretch has a pace of its own for each kind of trouble."""
+        rng = self._rng
+        for table, paces_s in what:
+            pace_s = rng.choice(paces_s)
             # Some kinds only: a fault is met by more states where others are left out.
             kinds = {kind: weight for kind, weight in table.items() if rng.random() < 0.7} or table
             at_s = from_s + rng.expovariate(1 / pace_s)
@@ -151,12 +173,15 @@ class _Drawing:
                 "lag_s": rng.choice([0.2, 3.0])}  # fmt: skip
         at_s = from_s
         while at_s < until_s:
-            process = f"extender-{rng.randrange(EXTENDERS)}"
+            process = self._replica()
             for_s = rng.uniform(5.0, 30.0)
             yield Action(round(at_s, 3), "weather", {"process": process, "odds": odds, "for_s": round(for_s, 3)})
             for _ in range(3):
                 yield Action(round(at_s + for_s * rng.random(), 3), "expire", {"process": process})
             at_s += rng.expovariate(1 / 4.0)
+
+    def _replica(self) -> str:
+        return f"extender-{self._rng.randrange(self._settings.replicas)}"
 
     # Users
 
@@ -214,7 +239,7 @@ class _Drawing:
         return {"node": self._node(), "unit": self._rng.choice(units)}
 
     def _roll_out_extender(self) -> dict[str, Any]:
-        return {"process": f"extender-{self._rng.randrange(EXTENDERS)}", "for_s": self._rng.choice([0.5, 3.0])}
+        return {"process": self._replica(), "for_s": self._rng.choice([0.5, 3.0])}
 
     def _roll_out_plugin(self) -> dict[str, Any]:
         return {"process": f"plugin/node-{self._node()}", "for_s": self._rng.choice([0.5, 3.0, 20.0])}

@@ -10,6 +10,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
 
 from simulation.bugs import BUGS
 from simulation.run import Outcome, run
@@ -27,16 +30,19 @@ def main(arguments: list[str] | None = None) -> int:
         options.first
     )  # fmt: skip
     deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
-    tasks = ((seed, options.rounds, options.bug) for seed in _until(seeds, deadline))
+    tasks = ((seed, options.rounds, options.quiet_hours, options.bug) for seed in _until(seeds, deadline))
     total = Totals()
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=200) as pool:
         for outcome in pool.imap_unordered(_run_one, _throttled(tasks, options.processes, total)):
             total.add(outcome)
+            if options.results is not None:
+                with options.results.open("ab") as file:
+                    file.write(msgspec.json.encode(outcome) + b"\n")
             if outcome.violation is not None:
                 print(f"seed {outcome.seed}: {outcome.violation.invariant}: {outcome.violation.words}", flush=True)
     total.print()
     for seed in total.failed[: options.explain]:
-        explain(make_schedule(seed, rounds=options.rounds, planted=options.bug))
+        explain(make_schedule(seed, rounds=options.rounds, quiet_hours=options.quiet_hours, planted=options.bug))
     return 1 if total.failed else 0
 
 
@@ -101,9 +107,9 @@ def explain(schedule: Schedule) -> None:
     print(f"digest {again.digest}", flush=True)
 
 
-def _run_one(task: tuple[int, int, str]) -> Outcome:
-    seed, rounds, bug = task
-    return run(make_schedule(seed, rounds=rounds, planted=bug))
+def _run_one(task: tuple[int, int, int, str]) -> Outcome:
+    seed, rounds, quiet_hours, bug = task
+    return run(make_schedule(seed, rounds=rounds, quiet_hours=quiet_hours, planted=bug))
 
 
 def _until(seeds: Iterable[int], deadline: float | None) -> Iterator[int]:
@@ -113,7 +119,9 @@ def _until(seeds: Iterable[int], deadline: float | None) -> Iterator[int]:
         yield seed
 
 
-def _throttled(tasks: Iterator[tuple[int, int, str]], processes: int, total: Totals) -> Iterator[tuple[int, int, str]]:
+def _throttled(
+    tasks: Iterator[tuple[int, int, int, str]], processes: int, total: Totals
+) -> Iterator[tuple[int, int, int, str]]:
     """Hand out tasks only a few ahead of the answers: a pool would take all of them at once."""
     for number, task in enumerate(tasks):
         while number - total.runs >= 3 * processes:
@@ -126,7 +134,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=0, help="how many runs; 0 for as many as the time allows")
     parser.add_argument("--minutes", type=float, default=0.0, help="after so long no run is begun; 0 for no limit")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--rounds", type=int, default=3, help="storms, each followed by calm, in a run")
+    parser.add_argument("--rounds", type=int, default=1, help="storms, each followed by calm, in a run")
+    parser.add_argument("--quiet-hours", type=int, default=3, help="hours after each storm in which little happens")
+    parser.add_argument("--results", type=Path, help="a file to which each run's outcome is added, one JSON a line")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at once")
     parser.add_argument("--bug", choices=sorted(BUGS), default="", help="a bug to put in, to see it found")
     parser.add_argument("--explain", type=int, default=1, help="how many failing seeds to shrink and show")

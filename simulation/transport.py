@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 from gcushare.kube.connection.transport import TRANSPORT_FAILURES, Request, error_of_transport
 from gcushare.kube.errors import HttpFailure, NotConnectedError, error_of_answer
@@ -15,6 +16,8 @@ from simulation.watches import Watch
 from simulation.weather import Fate, Weather
 
 REQUEST_S = 15.0
+Answer: TypeAlias = "asyncio.Future[tuple[int, bytes]]"
+_LOST = (Fate.LOST_BEFORE, Fate.LOST_AFTER)
 _EARLY = {Fate.UNAVAILABLE: (503, "ServiceUnavailable"), Fate.TOO_MANY: (429, "TooManyRequests")}
 
 
@@ -79,28 +82,45 @@ class SimulatedTransport:
         await self.send(request)
 
     async def _exchange(self, request: Request) -> tuple[int, bytes]:
-        self._process.require_alive()
         loop, weather = self._gateway.loop, self._weather
-        fate = weather.fate()
-        answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        fate, answer = self._begin(loop)
+        there_s, timeout_s = weather.way_s(), request.timeout_s or REQUEST_S
+        # A list that takes long is as old as its beginning when it comes.
+        back_s = weather.way_s() + (weather.page_s() if request.verb == "list" else 0.0)
         if fate is Fate.REFUSED or not self._gateway.is_up:
-            loop.call_world(weather.way_s(), self._fail, answer, NotConnectedError("connection refused"))
+            loop.call_world(there_s, _fail, answer, NotConnectedError("connection refused"))
         elif fate is Fate.RESET_BEFORE:
-            loop.call_world(weather.way_s(), self._fail, answer, ConnectionResetError("reset"))
+            loop.call_world(there_s, _fail, answer, ConnectionResetError("reset"))
         elif fate is not Fate.LOST_BEFORE:
-            loop.call_world(weather.way_s(), self._arrive, request, fate, answer)
+            loop.call_world(there_s, self._arrive, request, fate, answer, back_s)
+        if fate in _LOST or there_s + back_s >= timeout_s:
+            self._give_up_after(timeout_s, answer)
+        return await self._wait(request, answer)
+
+    def _begin(self, loop: SimulatedLoop) -> tuple[Fate, Answer]:
+        """Draw what becomes of a request, and make where its answer goes."""
+        self._process.require_alive()
+        answer: Answer = loop.create_future()
+        return self._weather.fate(), answer
+
+    def _give_up_after(self, timeout_s: float, answer: Answer) -> None:
+        """The client's own timeout; no timer is made for an answer that is known to come before it."""
+        timeout = TimeoutError(f"no answer within {timeout_s} s")
+        self._gateway.loop.call_world(timeout_s / self._process.rate, _fail, answer, timeout)
+
+    @staticmethod
+    async def _wait(request: Request, answer: Answer) -> tuple[int, bytes]:
         try:
-            async with asyncio.timeout(request.timeout_s or REQUEST_S):
-                return await answer
+            return await answer
         except TRANSPORT_FAILURES as error:
             raise error_of_transport(request.attempt, error) from error
 
-    def _arrive(self, request: Request, fate: Fate, answer: asyncio.Future[tuple[int, bytes]]) -> None:
+    def _arrive(self, request: Request, fate: Fate, answer: Answer, back_s: float) -> None:
         """At the API server; what its sender gave up was dropped with the connection."""
         if answer.done():
             return
         if not self._gateway.is_up:
-            self._fail(answer, ConnectionResetError("reset"))
+            _fail(answer, ConnectionResetError("reset"))
             return
         if fate in _EARLY:
             code, reason = _EARLY[fate]
@@ -114,17 +134,10 @@ class SimulatedTransport:
             return
         if fate is Fate.FAILED_AFTER:
             reply = (500, Failure(500, "InternalError", "etcdserver: request timed out").body())
-        # A list that takes long is as old as its beginning when it comes.
-        back_s = self._weather.way_s() + (self._weather.page_s() if request.verb == "list" else 0.0)
         if fate is Fate.RESET_AFTER:
-            self._gateway.loop.call_world(back_s, self._fail, answer, ConnectionResetError("reset"))
+            self._gateway.loop.call_world(back_s, _fail, answer, ConnectionResetError("reset"))
         else:
             self._gateway.loop.call_world(back_s, _deliver, answer, reply)
-
-    @staticmethod
-    def _fail(answer: asyncio.Future[tuple[int, bytes]], error: Exception) -> None:
-        if not answer.done():
-            answer.set_exception(error)
 
     @asynccontextmanager
     async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -155,22 +168,17 @@ class SimulatedTransport:
 
     async def _opening(self, request: Request) -> tuple[int, bytes]:
         """Ask for a stream: the weather's fates, without an answer to read."""
-        head = Request("GET", request.path, "watch-head", request.resource)
-        self._process.require_alive()
-        loop, fate = self._gateway.loop, self._weather.fate()
-        answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        loop = self._gateway.loop
+        fate, answer = self._begin(loop)
         if fate in _EARLY:
             code, reason = _EARLY[fate]
             loop.call_world(self._weather.way_s(), _deliver, answer, (code, Failure(code, reason).body()))
         elif fate is not Fate.FINE or not self._gateway.is_up:
-            loop.call_world(self._weather.way_s(), self._fail, answer, NotConnectedError(fate.value))
+            loop.call_world(self._weather.way_s(), _fail, answer, NotConnectedError(fate.value))
         else:
             loop.call_world(self._weather.way_s(), _deliver, answer, (200, b""))
-        try:
-            async with asyncio.timeout(REQUEST_S):
-                return await answer
-        except TRANSPORT_FAILURES as error:
-            raise error_of_transport(head.attempt, error) from error
+        self._give_up_after(REQUEST_S, answer)
+        return await self._wait(Request("GET", request.path, "watch-head", request.resource), answer)
 
     async def _chunks(self, watch: Watch, request: Request, stall_s: float) -> AsyncGenerator[bytes, None]:
         while True:
@@ -184,6 +192,12 @@ class SimulatedTransport:
             yield chunk
 
 
-def _deliver(answer: asyncio.Future[tuple[int, bytes]], reply: tuple[int, bytes]) -> None:
+def _fail(answer: Answer, error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()  # Seen: the process that asked may have been killed meanwhile.
+
+
+def _deliver(answer: Answer, reply: tuple[int, bytes]) -> None:
     if not answer.done():
         answer.set_result(reply)

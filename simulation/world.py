@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from simulation.kubelet import Kubelet
 from simulation.loop import START_S, SimulatedLoop
 from simulation.people import Admins, Users
 from simulation.programs import ExtenderReplica, PluginReplica, Program, Service
-from simulation.schedule import EXTENDERS, Action, Schedule
+from simulation.schedule import Action, Schedule
 from simulation.scheduler import Scheduler
 from simulation.store import Change, Store
 from simulation.transport import Gateway
@@ -30,6 +30,8 @@ from simulation.weather import Weather
 END_S = 100.0
 """After everything was deleted, until nothing of it may be left."""
 MOST_LINES = 20_000
+COMPACTED_S = 300.0
+"""The API server lets what is older than this be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class World:
         self.faults: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.violations: list[Violation] = []
-        self.history: list[str] = []
+        self.history: deque[str] = deque(maxlen=MOST_LINES)
         self.pictures: list[Picture] = []
         """How the cluster stood before each action and at the end of the storm."""
         self._keeps_history = keeps_history
@@ -91,7 +93,7 @@ class World:
         """Write into the history."""
         line = f"{self.loop.now_s - START_S:9.3f}  {words}"
         self._digest.update(line.encode())
-        if self._keeps_history and is_shown and len(self.history) < MOST_LINES:
+        if self._keeps_history and is_shown:
             self.history.append(line)
 
     def fail(self, invariant: str, words: str) -> None:
@@ -192,7 +194,7 @@ class World:
             self.kubelets[name] = Kubelet(self, name, self.rng(f"kubelet/{name}"))
             rng = self.rng(f"plugin/{name}")
             self.plugins[name] = PluginReplica(self, name, self.machines[name], self.kubelets[name], rng)
-        for number in range(EXTENDERS):
+        for number in range(self.settings.replicas):
             self.extenders.append(ExtenderReplica(self, f"extender-{number}", self.rng(f"extender-{number}")))
         for kubelet in self.kubelets.values():
             kubelet.start()
@@ -200,6 +202,11 @@ class World:
             program.start()
         self.scheduler.start()
         self.service.probe_replicas()
+        self._compact(self.store.version)
+
+    def _compact(self, version: int) -> None:
+        self.store.compact(version)
+        self.loop.call_world(COMPACTED_S, self._compact, self.store.version)
 
     def _changed(self, change: Change) -> None:
         plural = change.new.plural

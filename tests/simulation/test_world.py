@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from simulation.hosts import HostsWorld
 from simulation.run import run
-from simulation.schedule import ADMINS, FAULTS, USERS, Action, Schedule, make_schedule
+from simulation.schedule import ADMINS, FAULTS, OUR_LEASE, USERS, Action, Schedule, make_schedule
 from simulation.shrink import shrink
 
 from gcushare.device_plugin.choices import Mode
@@ -82,7 +82,14 @@ def planned(actions: list[Action], planted: str = "") -> Schedule:
     """One node with two cards of 8 units, and only these actions."""
     drawn = make_schedule(0, rounds=1, planted=planted)
     settings = replace(
-        drawn.settings, nodes=((8, 8),), vendor="enflame", mode=Mode.MEMORY, old_scheduler=True, clock_drift=0.0
+        drawn.settings,
+        nodes=((8, 8),),
+        vendor="enflame",
+        mode=Mode.MEMORY,
+        old_scheduler=True,
+        clock_drift=0.0,
+        replicas=3,
+        lease=OUR_LEASE,
     )
     return replace(drawn, settings=settings, actions=tuple(actions), rounds=((140.0, 270.0),))
 

@@ -17,6 +17,8 @@ class VirtualTime:
     """The one time line; ``clock`` gives a machine its view of it."""
 
     now_s: float = 1000.0
+    sleeps: int = 0
+    """How often anything began to wait for time."""
     _sleepers: list[tuple[float, int, asyncio.Future[None]]] = field(default_factory=list)
     _order: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -24,6 +26,7 @@ class VirtualTime:
         return VirtualClock(self, wall_offset_s)
 
     async def sleep(self, delay_s: float) -> None:
+        self.sleeps += 1
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self.now_s + delay_s, next(self._order), woken))
         await woken

@@ -8,7 +8,7 @@ import pytest
 from gcushare.core.errors import ForbiddenError, NotFoundError
 from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
-from gcushare.scheduler_extender.waking.waker import ADOPT_S, ANSWER_S, LONGEST_SETTLE_S, SETTLE_S
+from gcushare.scheduler_extender.waking.waker import ADOPT_S, ANSWER_S, IDLE_S, LONGEST_SETTLE_S, LOOK_S, SETTLE_S
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
@@ -43,6 +43,18 @@ async def test_room_that_was_there_before_the_watch_told_wakes_as_well(full: Ben
         assert full.ask("a", 8) == "refused"
         full.end("x")
         assert await full.pass_(SOON_S) == ["a"]
+
+
+async def test_while_nothing_changes_there_is_next_to_nothing_to_do(full: Bench) -> None:
+    async with full.running():
+        assert full.ask("a", 8) == "refused"
+        await full.pass_(4)
+        sleeps = full.time.sleeps
+        await full.pass_(20 * IDLE_S)
+        # A look now and then, each with what it waits for before the next.
+        assert full.time.sleeps - sleeps <= 2 * 20 + 2
+        full.end("x")
+        assert await full.pass_(SETTLE_S + 3 * LOOK_S) == ["a"], "it does not wait for the next of these looks"
 
 
 async def test_as_many_are_woken_as_would_fit_by_priority_and_then_by_age() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -38,14 +38,13 @@ class EndpointSettings:
     directory: Path
     resource: str
     socket_name: str
+    kubelet_socket: Path = field(init=False)
+    socket: Path = field(init=False)
 
-    @property
-    def kubelet_socket(self) -> Path:
-        return self.directory / KUBELET_SOCKET
-
-    @property
-    def socket(self) -> Path:
-        return self.directory / self.socket_name
+    def __post_init__(self) -> None:
+        # Made once: both are looked at twice a second.
+        object.__setattr__(self, "kubelet_socket", self.directory / KUBELET_SOCKET)
+        object.__setattr__(self, "socket", self.directory / self.socket_name)
 
 
 class Endpoint:

@@ -33,7 +33,9 @@ from gcushare.scheduler_extender.waking.tried_room import TriedRoom
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.1
-"""Between two looks at what changed."""
+"""Between two looks, while the ledger changes or something is due."""
+IDLE_S = 2.0
+"""Between two looks otherwise: whether this replica serves, and who waits, is only seen by looking."""
 SETTLE_S = 0.2
 """How long room stays before a pod is woken: a scheduler that heard of it asks within milliseconds."""
 LONGEST_SETTLE_S = 1.0
@@ -91,6 +93,9 @@ class RoomWaker:
         self, state: VendorState, api: WakeApi, serves: Callable[[], bool], *, clock: Clock | None = None
     ) -> None:
         self._state = state
+        state.ledger.listen(lambda _node: self._stirred.set())
+        self._stirred = asyncio.Event()
+        """Set when a look may find something: room can only appear where the ledger changed."""
         self._api = api
         self._serves = serves
         self._clock = clock or SystemClock()
@@ -148,6 +153,8 @@ class RoomWaker:
     # Remembering
 
     def _note_asked(self, uid: str) -> None:
+        if not self._is_serving:
+            self._stirred.set()
         self._asked.add(uid)
         self._adopted.discard(uid)
 
@@ -168,14 +175,18 @@ class RoomWaker:
         group = self._refused.group(pod.request.shape, asked)
         group.add(pod)
         group.position = -1
+        self._stirred.set()
 
     # Looking
 
     async def run(self) -> None:
         """Wake pods until cancelled."""
-        async with asyncio.TaskGroup() as writes:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._stir_now_and_then(), name="look now and then")
             while True:
                 await self._clock.sleep(LOOK_S)
+                await self._stirred.wait()
+                self._stirred.clear()
                 if not self._serves():
                     self._stop_serving()
                     continue
@@ -183,7 +194,14 @@ class RoomWaker:
                     self._start_serving()
                 await self._look()
                 for claim in self._choose():
-                    writes.create_task(self._write(claim), name=f"wake {claim.pod.request.pod}")
+                    tasks.create_task(self._write(claim), name=f"wake {claim.pod.request.pod}")
+                if self._claims or any(group.room for group in self._refused.groups.values()):
+                    self._stirred.set()  # Room has to settle, or an answer is due.
+
+    async def _stir_now_and_then(self) -> None:
+        while True:
+            await self._clock.sleep(IDLE_S)
+            self._stirred.set()
 
     def _start_serving(self) -> None:
         self._is_serving = self._is_new = True
@@ -191,6 +209,8 @@ class RoomWaker:
         self._adopt_at_s = self._clock.monotonic() + ADOPT_S
 
     def _stop_serving(self) -> None:
+        if not self._is_serving:
+            return
         self._is_serving = False
         self._refused = RefusedPods()
         self._claims.clear()

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow soak lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files package release-check clean
+.PHONY: install demo test test-slow soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files package release-check clean
 
 install: $(VENV)/.installed
 
@@ -28,6 +28,11 @@ MINUTES ?= 10
 SEEDS ?= 0
 soak: install
 	$(BIN)/python -m simulation.soak --minutes $(MINUTES) --seeds $(SEEDS) $(ARGS)
+
+# Only doors whose name has DOOR in it; `make fuzz ARGS="--seed 7"` for other inputs.
+DOOR ?=
+fuzz: install
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --door "$(DOOR)" $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

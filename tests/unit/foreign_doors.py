@@ -64,7 +64,7 @@ class Door:
 
     read: Callable[[bytes], object]
     examples: tuple[bytes, ...]
-    error: type[GcushareError] = RemoteContractError
+    error: type[GcushareError] | tuple[type[GcushareError], ...] = RemoteContractError
 
 
 CARD = {"index": 0, "uuid": "GCU-0", "memory": 17179869184, "units": 16, "health": "Healthy", "numa": 0}
@@ -160,7 +160,7 @@ def text_of(read: Callable[[str], object]) -> Callable[[bytes], object]:
     return lambda body: read(body.decode("utf-8", errors="replace"))
 
 
-def _surrogates(read: Callable[[str], object]) -> Callable[[bytes], object]:
+def any_text(read: Callable[[str], object]) -> Callable[[bytes], object]:
     """A door that must take any ``str`` that Python has, halves of surrogates among them."""
     return lambda body: read(body.decode("utf-8", errors="surrogateescape"))
 
@@ -283,9 +283,12 @@ JSON_DOORS: dict[BoundedJsonDecoder[Any], bytes] = {
 }
 """Every ``BoundedJsonDecoder`` of the programs, with a document that it reads."""
 
+OF_WORKER = (RemoteContractError, DeviceError)
+"""What a worker answers may be a failure of the card, or of the library."""
+
 DOORS: dict[str, Door] = {
-    "over-use annotation": Door(_surrogates(decode_over_use), (encoded(AN_OVER_USE),)),
-    "inventory annotation": Door(_surrogates(decode_inventory), (encoded(CARDS),)),
+    "over-use annotation": Door(any_text(decode_over_use), (encoded(AN_OVER_USE),)),
+    "inventory annotation": Door(any_text(decode_inventory), (encoded(CARDS),)),
     "node of the watch": Door(_node_whole, (encoded(A_NODE),)),
     "pod of the watch": Door(_pod_whole, (encoded(A_POD),)),
     "record annotation": Door(
@@ -309,8 +312,10 @@ DOORS: dict[str, Door] = {
         (b'gcushare_card_units{vendor="enflame",node="n",card="0"} 1\n',),
     ),
     "config manager's record": Door(lambda body: parse_record(body, "r"), (encoded(RECORD_OF_A_CHANGE),), ConfigError),
-    "worker's answer": Door(lambda body: decode_answer(body, Described), (b'{"result": {"left_out": null}}',)),
-    "worker's number": Door(lambda body: decode_answer(body, int), (b'{"result": 3}',)),
+    "worker's answer": Door(
+        lambda body: decode_answer(body, Described), (b'{"result": {"left_out": null}}',), OF_WORKER
+    ),
+    "worker's number": Door(lambda body: decode_answer(body, int), (b'{"result": 3}',), OF_WORKER),
     "refusal of an API server": Door(parse_status, (b'{"code": 404}', b"<html>")),
     "error of an API server": Door(
         lambda body: error_of_answer(KubeAttempt("GET /", False), HttpFailure(429, b"", body.decode("latin-1"))),
@@ -319,24 +324,24 @@ DOORS: dict[str, Door] = {
     "token": Door(text_of(token_expiry), (b"a.eyJleHAiOiAxfQ.c",)),
     "certificate": Door(first_end, ()),
     "control group": Door(text_of(find_pod_uid), (b"0::/kubepods/pod12345678-1234-1234-1234-123456789abc/x\n",)),
-    "YAML": Door(_surrogates(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),
-    "settings file": Door(_surrogates(_settings), (b"version: 1\nvendor: [a, b]\n",), ConfigError),
+    "YAML": Door(any_text(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),
+    "settings file": Door(any_text(_settings), (b"version: 1\nvendor: [a, b]\n",), ConfigError),
     "simulated cards": Door(
-        _surrogates(lambda text: parse_simulated_cards(text, "f").report()),
+        any_text(lambda text: parse_simulated_cards(text, "f").report()),
         (b"cards: [{memory: 16GiB, processes: {1: 2}}]",),
         ConfigError,
     ),
     "kubeconfig": Door(
-        _surrogates(lambda text: parse_kubeconfig(text, "f")),
+        any_text(lambda text: parse_kubeconfig(text, "f")),
         (b"clusters: [{name: c, cluster: {server: 's'}}]\nusers: [{name: u, user: {token: t}}]\n",),
         ConfigError,
     ),
-    "scheduler's configuration": Door(_surrogates(parse_extenders), (AN_EXTENDER.encode(),)),
+    "scheduler's configuration": Door(any_text(parse_extenders), (AN_EXTENDER.encode(),)),
     "manifest": Door(
-        _surrogates(_manifest), (b"kind: Pod\nspec:\n  containers:\n  - name: &a c\n    command: [*a]\n",), ConfigError
+        any_text(_manifest), (b"kind: Pod\nspec:\n  containers:\n  - name: &a c\n    command: [*a]\n",), ConfigError
     ),
 }
 """Every function through which such bytes reach a program, up to the values that the program works with."""
 
 for _door, _example in JSON_DOORS.items():
-    DOORS[f"JSON: {_door.what} ({_example[:20].decode()})"] = Door(_door.read, (_example,))
+    DOORS[f"JSON: {_door.what}, as {getattr(_door.kind, '__name__', _door.kind)}"] = Door(_door.read, (_example,))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.wire.foreign import reason_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +61,7 @@ def parse_figures(text: str) -> Figures:
             for sample in family.samples
         )
     except (ValueError, KeyError, OverflowError) as failure:
-        raise RemoteContractError(f"the metrics cannot be read: {type(failure).__name__}: {failure}") from failure
+        raise RemoteContractError(
+            f"the metrics cannot be read: {type(failure).__name__}: {reason_of(failure)}"
+        ) from failure
     return Figures(samples, frozenset(family.name for family in families))

@@ -40,6 +40,7 @@ ANNOTATION_BYTES = 256 * 1024
 OBJECT_BYTES = 16 * 1024 * 1024
 """One object: etcd keeps 1.5 MiB by default, and 10 MB where that was raised."""
 
+_PIECE_BYTES = 64 * 1024
 _MAX_REASON = 200
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TO_SQUARE = bytes.maketrans(b"{}", b"[]")
@@ -116,14 +117,18 @@ def reason_of(error: Exception) -> str:
 def read_bounded(stream: BinaryIO, limit_bytes: int, what: str) -> bytes:
     """Read a file that another program, or a person, wrote; one that never ends costs ``limit_bytes``.
 
+    In pieces: one read of so much would allocate all of it, however little there is.
+
     Raises:
         RemoteContractError: it is larger.
         OSError: as reading raises it.
     """
-    content = stream.read(limit_bytes + 1)
+    content = bytearray()
+    while piece := stream.read(min(_PIECE_BYTES, limit_bytes + 1 - len(content))):
+        content += piece
     if len(content) > limit_bytes:
         raise RemoteContractError(f"{what} has more than {limit_bytes} bytes, which are the most that are read")
-    return content
+    return bytes(content)
 
 
 def _check_depth(body: bytes, max_depth: int) -> None:

@@ -182,6 +182,6 @@ def parse_date(text: str) -> datetime | None:
     """Read a Date header; None for none. ``-0000`` is UTC, of a sender that does not say its zone (RFC 5322, 3.3)."""
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 LOOK_S = 3.0
 QUIT_S = 10.0
 _FAILED = 1
-_COMM = "nvidia-cuda-mps"
+_COMM = b"nvidia-cuda-mps"
 """What the kernel keeps of the daemon's name: 15 bytes."""
 _CONTROL = "nvidia-cuda-mps-control"
 
@@ -146,7 +146,8 @@ def find_daemon(proc_root: Path) -> int | None:
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue
         try:
-            if (folder / "comm").read_text().strip() != _COMM:
+            # Bytes, for a process may call itself anything, UTF-8 or not.
+            if (folder / "comm").read_bytes().strip() != _COMM:
                 continue
             program, *words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:

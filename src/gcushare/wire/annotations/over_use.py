@@ -61,7 +61,9 @@ def decode_over_use(text: str) -> dict[int, OverUse]:
         since = datetime.fromisoformat(found.since)
         moment = (since if since.tzinfo is not None else since.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
-        raise RemoteContractError(f"annotation {OVER_USE} has no time that can be read: {found.since!r}") from error
+        raise RemoteContractError(
+            f"annotation {OVER_USE} has no time that can be read: {found.since[:80]!r}"
+        ) from error
     return {
         index: OverUse(Figures(each.used, each.granted), moment, max(each.used, each.peak))
         for index, each in found.cards.items()

@@ -14,6 +14,7 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 
 _PREFIX = "card-"
+_IDS = frozenset(f"{_PREFIX}{index}" for index in range(MAX_CARDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,7 @@ def encode_whole_card_id(index: int) -> str:
 
 def is_whole_card_id(device_id: str) -> bool:
     """Whether an id names a whole card of ours."""
-    number = device_id.removeprefix(_PREFIX)
-    return (
-        device_id.startswith(_PREFIX)
-        and number.isascii()
-        and number.isdigit()
-        and str(int(number)) == number
-        and int(number) < MAX_CARDS
-    )
+    return device_id in _IDS
 
 
 def decode_whole_card_id(device_id: str) -> int:

@@ -1,0 +1,268 @@
+"""Every door for foreign bytes: those of ``tests.unit.foreign_doors``, and those for text that is no document.
+
+A door takes any bytes and returns a value or raises its error; see ``Door``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gcushare.cards.c_library import decode_text
+from gcushare.cards.pci import parse_pci_address
+from gcushare.cards.ports import HealthReading
+from gcushare.cards.worker.frames import Linked, Noticed, Opened, decode_answer, decode_request
+from gcushare.cli.doctor.facts import parse_time
+from gcushare.cli.doctor.reader import parse_date
+from gcushare.cli.simulate.workload import read_nodes, read_pods
+from gcushare.cluster.metrics_text import parse_figures
+from gcushare.config_manager.host.launch import ConfigTarget, parse_flags
+from gcushare.config_manager.host.paths import Layout
+from gcushare.config_manager.scheduler_config.document import calls_of, merged_config, new_config
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
+from gcushare.config_manager.scheduler_config.versions import parse_image_version, parse_version
+from gcushare.core.cards import CardUse
+from gcushare.core.errors import ConfigError, GcushareError, Refused
+from gcushare.core.quantities import parse_count, parse_quantity
+from gcushare.device_plugin.mps.daemon import find_daemon
+from gcushare.device_plugin.settings import PluginSettings
+from gcushare.kube.client import PAGE
+from gcushare.kube.connection.kubeconfig import read_kubeconfig, resolve_context
+from gcushare.kube.connection.tls import client_context
+from gcushare.kube.connection.watch_lines import watch_events
+from gcushare.kube.errors import Attempt
+from gcushare.runtime.http.scheduler_fast_path import read_head
+from gcushare.runtime.settings.declare import Program, list_specs
+from gcushare.runtime.settings.loading import Answered, load_settings
+from gcushare.scheduler_extender.dashboard.feed import parse_mark
+from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
+from gcushare.scheduler_extender.settings import ExtenderSettings
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations.over_use import note_since_s, over_use_words, over_used_cards
+from gcushare.wire.contracts import CA, SERVER_CERT, SERVER_KEY
+from gcushare.wire.documents.node_report import decode_node_reports
+from gcushare.wire.kubelet.device_ids import decode_device_id
+from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare.wire.nodes import node_cards, parse_card_words
+from gcushare.wire.objects import HEAD, POD
+from tests.unit.foreign_doors import CARDS, DOORS, OF_WORKER, Door, any_text, encoded, text_of
+
+EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
+LAYOUT = Layout("/etc/kubernetes", "/etc/kubernetes/manifests/kube-scheduler.yaml")
+UNIT_LAYOUT = Layout("/etc/kubernetes", "/etc/systemd/system/kube-scheduler.service", is_unit=True)
+TARGET = ConfigTarget("config", "/etc/kubernetes/scheduler-gcushare.yaml", "0123456789ab")
+MANIFESTS = tuple(
+    Path(__file__).parent.parent.joinpath("unit", "manifests", name).read_bytes()
+    for name in ("anchors-1.25.yaml", "flow-style-1.31.yaml", "compact-1.32.json", "two-containers-1.30.yaml")
+)
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@contextmanager
+def _file_of(body: bytes) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "file")
+        path.write_bytes(body)
+        yield path
+
+
+def _file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """A door that reads a file."""
+
+    def door(body: bytes) -> object:
+        with _file_of(body) as path:
+            return read(path)
+
+    return door
+
+
+def _kubeconfig(path: Path) -> object:
+    config = read_kubeconfig([path])
+    return resolve_context(config, None).cluster.value.server
+
+
+def _scheduler_file(layout: Layout) -> Callable[[bytes], object]:
+    """What the config manager does with the file that starts the scheduler: point it at our configuration, and back."""
+
+    def door(body: bytes) -> object:
+        found = layout.parse(body)
+        pointed = found.pointed_at(TARGET)
+        assert pointed.points_at(TARGET)
+        back = layout.parse(pointed.text.encode()).without_trace(frozenset({TARGET.path}), None)
+        return found.flags, back.trace(frozenset({TARGET.path}))
+
+    return door
+
+
+def _scheduler_config(text: str) -> object:
+    merged = merged_config(text, "f", EXTENDER)
+    again = merged_config(merged.text, "f", EXTENDER)
+    assert again.text == merged.text, "what was merged is as it shall be"
+    return calls_of(merged.text, "f")
+
+
+def _scheduler_flags(text: str) -> object:
+    return new_config(EXTENDER, parse_version("v1.36.0"), parse_flags(text.split("\n")))
+
+
+def _watch(body: bytes) -> object:
+    """A stream that comes in pieces, to the heads of the objects in it."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 1000):
+            yield body[start : start + 1000]
+
+    async def heads() -> list[object]:
+        return [HEAD.read(event.object) async for event in watch_events(pieces(), Attempt("GET /", False))]
+
+    try:
+        heads().send(None)
+    except StopIteration as done:  # nothing in it waits
+        return done.value
+    raise AssertionError("a stream of bytes that are there is waited for")
+
+
+def _page(body: bytes) -> object:
+    return [(HEAD.read(each).metadata.uid, POD.read(each).spec.containers) for each in PAGE.read(body).entries]
+
+
+PROGRAMS: tuple[Program[Any], ...] = (
+    Program("gcushare-scheduler-extender", "", "", ExtenderSettings),
+    Program("gcushare-device-plugin", "", "", PluginSettings),
+)
+
+
+def _environment(text: str) -> object:
+    """Lines of ``NAME=value``, as of a container's environment."""
+    environ = dict(line.partition("=")[::2] for line in text.split("\n"))
+    return [load_settings(program, [], environ, _no_file) for program in PROGRAMS]
+
+
+def _command_line(text: str) -> object:
+    try:
+        return [load_settings(program, text.split("\n"), {}, _no_file) for program in PROGRAMS]
+    except Answered as answer:
+        return answer.text
+
+
+def _no_file(path: Path) -> str:
+    raise FileNotFoundError(path)
+
+
+def _all_settings() -> bytes:
+    """Every variable of the programs, with a value that is read."""
+    specs = {spec.env: spec for program in PROGRAMS for spec in list_specs(program.settings) if spec.env}
+    shown = {env: spec.parser.show(spec.default) for env, spec in specs.items() if spec.default is not None}
+    return "\n".join(f"{env}={value}" for env, value in sorted(shown.items()) if "\n" not in value).encode()
+
+
+def _process(body: bytes) -> object:
+    """A process's name and command line, which it chooses itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        name, _, words = body.partition(b"\n")
+        process = Path(folder, "77777777")
+        process.mkdir()
+        (process / "comm").write_bytes(name)
+        (process / "cmdline").write_bytes(words)
+        return find_daemon(Path(folder))
+
+
+def _cordoned(text: str) -> object:
+    parse_card_words(text)
+    return node_cards(ENFLAME, {ENFLAME.inventory_annotation: _INVENTORY, ENFLAME.cordon_annotation: text}, {})
+
+
+_INVENTORY = encoded(CARDS).decode()
+
+
+def _over_use(text: str) -> object:
+    annotations: Mapping[str, str] = {OVER_USE: text}
+    return over_use_words(annotations), over_used_cards(annotations), note_since_s(annotations, 0)
+
+
+TERMS = Terms(("a.svc",), timedelta(days=365))
+
+
+@cache
+def _certificates() -> Mapping[str, bytes]:
+    made = next_issue({}, TERMS, NOW)
+    assert made is not None
+    return made.data
+
+
+def _secret_part(key: str) -> Callable[[bytes], object]:
+    """One part of the certificates' Secret, beside parts that are well."""
+
+    def door(body: bytes) -> object:
+        return next_issue({**_certificates(), key: body}, TERMS, NOW)
+
+    return door
+
+
+def _result(result_type: type[Any]) -> Callable[[bytes], object]:
+    return lambda body: decode_answer(body, result_type)
+
+
+OF_SCHEDULER_FILES = (ConfigError, Refused)
+NONE = ()
+"""Of doors that raise nothing: what cannot be read is None, or as if it were not there."""
+
+TEXT_DOORS: dict[str, Door] = {
+    "HTTP head": Door(read_head, (b"POST /v1/filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",), NONE),
+    "watch": Door(_watch, (), GcushareError),
+    "list": Door(_page, ()),
+    "device id": Door(any_text(decode_device_id), (b"000", b"0a~", b"zzz")),
+    "whole card's id": Door(any_text(decode_whole_card_id), (b"card-0", b"card-15")),
+    "quantity": Door(any_text(lambda text: (parse_quantity(text), parse_count(text))), (b"4", b"1Ki", b"12e2", b"2k")),
+    "cordon annotation": Door(any_text(_cordoned), (b"0, GCU-1",)),
+    "over-use annotation, shown": Door(any_text(_over_use), (), NONE),
+    "metrics": Door(text_of(parse_figures), ()),
+    "scheduler's manifest": Door(_scheduler_file(LAYOUT), MANIFESTS, OF_SCHEDULER_FILES),
+    "scheduler's unit": Door(_scheduler_file(UNIT_LAYOUT), (), OF_SCHEDULER_FILES),
+    "scheduler's configuration, merged": Door(any_text(_scheduler_config), (), OF_SCHEDULER_FILES),
+    "scheduler's flags": Door(
+        any_text(_scheduler_flags), (b"--v=2\n--leader-elect=true\n--profiling\nfalse",), ConfigError
+    ),
+    "scheduler's version": Door(any_text(parse_version), (b"v1.36.0", b"Kubernetes v1.20.15-k3s1\n"), ConfigError),
+    "scheduler's image": Door(
+        any_text(parse_image_version), (b"registry.k8s.io/kube-scheduler:v1.30.1@sha256:0a",), ConfigError
+    ),
+    "kubeconfig file": Door(_file(_kubeconfig), (), ConfigError),
+    "settings variables": Door(any_text(_environment), (_all_settings(),), ConfigError),
+    # Messages about it go to the standard error alone, which writes what is no UTF-8 with backslashes.
+    "command line": Door(text_of(_command_line), (b"--help", b"--log-level=debug\n--log-format\njson"), ConfigError),
+    "nodes of a trace": Door(
+        _file(read_nodes), (b"sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\n",), ConfigError
+    ),
+    "pods of a trace": Door(_file(read_pods), (), ConfigError),
+    "worker's request": Door(decode_request, (b'{"operation":"event","timeout_s":1.5}',)),
+    "worker's opening": Door(_result(Opened), (b'{"result":{"library":"l","driver":"1.2"}}',), OF_WORKER),
+    "worker's health": Door(_result(HealthReading), (), OF_WORKER),
+    "worker's use": Door(_result(CardUse), (), OF_WORKER),
+    "worker's event": Door(_result(Noticed), (b'{"result":{"event":null}}',), OF_WORKER),
+    "worker's link": Door(_result(Linked), (b'{"result":{"level":null}}',), OF_WORKER),
+    "driver's text": Door(decode_text, (b"GCU-0\0\xff",), NONE),
+    "PCI address": Door(any_text(parse_pci_address), (b"00000000:3B:00.0",), NONE),
+    "Date header": Door(text_of(parse_date), (b"Sun, 22 Nov 2026 03:00:00 GMT",), NONE),
+    "time of an object": Door(text_of(parse_time), (b"2026-11-22T03:00:00.123456Z",), NONE),
+    "dashboard's mark": Door(any_text(parse_mark), (b"0123abcd.17",), NONE),
+    "config manager's reports": Door(
+        any_text(lambda text: decode_node_reports({"node.n": text})), (b'{"state": "applied"}',), NONE
+    ),
+    "process's name": Door(_process, (b"nvidia-cuda-mps\n/usr/bin/nvidia-cuda-mps-control\0-d\0",), NONE),
+    "certificate authority": Door(lambda body: client_context(body, "f"), (), ConfigError),
+    "Secret's authorities": Door(_secret_part(CA), (), NONE),
+    "Secret's certificate": Door(_secret_part(SERVER_CERT), (), NONE),
+    "Secret's key": Door(
+        _secret_part(SERVER_KEY), (b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----",), NONE
+    ),
+}
+"""Words, lines and files that are no JSON document of ours."""
+
+ALL_DOORS = {**DOORS, **TEXT_DOORS}

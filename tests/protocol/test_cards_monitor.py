@@ -20,7 +20,7 @@ from gcushare.core.cards import Health
 from tests.native.libraries import FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock
 
-CHANGE_TIMEOUT_S = 20.0
+CHANGE_TIMEOUT_S = 60.0
 QUICK = MonitorSettings(
     poll_interval_s=0.05,
     no_cards_interval_s=0.05,

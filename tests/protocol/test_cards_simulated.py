@@ -13,7 +13,7 @@ from gcushare.cards.ports import LinkLevel
 from gcushare.cards.simulated.source import SimulatedSource
 from gcushare.core.errors import ConfigError
 
-EVENT_TIMEOUT_S = 20.0
+EVENT_TIMEOUT_S = 60.0
 
 
 def write(path: Path, text: str) -> None:

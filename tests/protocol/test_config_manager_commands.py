@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from gcushare._version import __version__
 from gcushare.config_manager.__main__ import main
 from gcushare.config_manager.cluster import SERVICES, read_reports
 from gcushare.core.errors import NotFoundError
@@ -143,13 +141,6 @@ async def test_without_an_address_and_an_api_server_the_error_names_both_ways(no
     assert "no way to the API server found" in errors
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    answer = subprocess.run(
-        [sys.executable, "-m", "gcushare.config_manager", "--version"], capture_output=True, text=True, check=True
-    )
-    assert answer.stdout == f"gcushare-config-manager {__version__}\n"
-
-
 async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
     node: ProcessNode, tmp_path: Path
 ) -> None:
@@ -193,13 +184,10 @@ async def test_several_kubeconfig_files_are_merged_as_kubectl_does(tmp_path: Pat
     assert answer == (0, ["0 nodes recovered: none"], "")
 
 
-async def test_a_loop_without_its_nodes_name_ends_at_once(tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="), stderr=asyncio.subprocess.PIPE, env={}
-    )
-    _, errors = await process.communicate()
-    assert process.returncode == 2
-    assert b"give the pod NODE_NAME" in errors
+async def test_a_loop_without_its_nodes_name_ends_at_once() -> None:
+    code, _, errors = await call("run", "--log-dir=")
+    assert code == 2
+    assert "give the pod NODE_NAME" in errors
 
 
 @asynccontextmanager

@@ -101,7 +101,7 @@ async def test_a_kubelet_that_dies_between_preference_and_allocate_has_granted_n
 
         rig.kubelet.faults.before_allocate = never
         await rig.bind(pod("a", container("main", 4)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await reached.wait()
         await rig.kubelet.stop()
         rig.kubelet.faults.before_allocate = None

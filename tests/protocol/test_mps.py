@@ -28,7 +28,7 @@ LIMIT, PIPE, THREADS = (
 
 async def until(condition: Callable[[], object], what: str) -> None:
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - a file of another task has no event
                 await asyncio.sleep(0.01)
     except TimeoutError:

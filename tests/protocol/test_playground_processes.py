@@ -18,7 +18,7 @@ def child(tmp_path: Path, code: str) -> Child:
 
 
 async def wait_gone(pid: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -87,7 +87,7 @@ def wait_for_url(process: subprocess.Popen[str]) -> str:
 def test_it_serves_reports_ready_and_ends_in_order_on_sigterm(tmp_path: Path) -> None:
     with started(f"--log-dir={tmp_path}", "--log-format=json") as process:
         url = wait_for_url_json(process)
-        with urllib.request.urlopen(f"{url}/readyz", timeout=10) as got:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=60) as got:
             assert json.load(got) == {"status": "ok", "checks": {"beat": {"ok": True}, "port": {"ok": True}}}
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=20)

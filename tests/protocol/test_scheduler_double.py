@@ -60,7 +60,7 @@ async def test_refusals_are_counted_and_sorted_in_the_schedulers_words(rig: Sche
     condition = await rig.wait_message(key, message)
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
     assert rig.extender.of("filter")[0].document["NodeNames"] == ["node-2", "node-3"]
-    await rig.events.until(lambda: bool(rig.events.objects), "there is an event", deadline_s=5.0)
+    await rig.events.until(lambda: bool(rig.events.objects), "there is an event", deadline_s=60.0)
     (event,) = rig.events.objects.values()
     assert (event["type"], event["reason"], event["message"]) == ("Warning", "FailedScheduling", message)
     assert event["source"]["component"] == "default-scheduler"
@@ -135,7 +135,7 @@ async def test_a_refused_bind_gives_the_room_back_says_why_and_is_tried_again(ri
             <= {event["message"] for event in rig.events.objects.values()}
         ),
         "both outcomes have an event",
-        deadline_s=5.0,
+        deadline_s=60.0,
     )
 
 

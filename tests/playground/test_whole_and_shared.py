@@ -16,7 +16,11 @@ from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
 from tests.playground.clusters import started
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("whole and shared")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("whole and shared"),
+    pytest.mark.slow,
+]
 
 NODES = 3
 CARDS = 4

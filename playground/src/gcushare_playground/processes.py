@@ -68,7 +68,7 @@ class Child:
     def is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def start(self, *, deadline_s: float = 20.0) -> str:
+    async def start(self, *, deadline_s: float = 60.0) -> str:
         """Start it and wait until it says that it is ready; returns what its ready line carries (its address).
 
         Raises:
@@ -162,7 +162,7 @@ async def _read_line(stream: asyncio.StreamReader) -> str:
 
 
 async def capture(
-    *words: str, deadline_s: float = 20.0, environ: Mapping[str, str] | None = None, expected: int = 0
+    *words: str, deadline_s: float = 60.0, environ: Mapping[str, str] | None = None, expected: int = 0
 ) -> str:
     """Run a command to its end and return what it printed; ``environ`` is added to ours.
 

@@ -170,13 +170,6 @@ async def test_without_cards_it_stays_up_says_so_and_looks_again(tmp_path: Path)
         assert monitor.problem == ""
 
 
-async def test_a_library_that_lists_nothing_is_a_problem_too(tmp_path: Path) -> None:
-    fake = install_fake("efml_native", tmp_path)
-    fake.control("cards 0")
-    async with running(isolated(fake), ONLY_EVENTS) as (monitor, _):
-        assert monitor.problem == f"efml ({fake.path}, own API) lists no card that can be shared"
-
-
 async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_bounded_time(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml", tmp_path)

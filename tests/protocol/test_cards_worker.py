@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError, LibraryNotOpenError
+from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.ports import CardReport
-from gcushare.cards.worker.client import Backoffs, IsolatedSource, IsolationSettings
+from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import FakeKind, FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock
@@ -157,11 +156,6 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
         assert (await source.health(second)).healthy  # its success had made the waits short again
 
 
-def test_a_wait_doubles_up_to_its_longest() -> None:
-    backoffs: Backoffs[str] = Backoffs(first_s=10.0, longest_s=35.0)
-    assert [backoffs.fail("card", 0.0, "hung") for _ in range(4)] == [10.0, 20.0, 35.0, 35.0]
-
-
 async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("crash EfmlGetDevInfo 0")
@@ -171,15 +165,6 @@ async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_rea
     left_out = report.left_out[0]
     assert (left_out.index, left_out.uuid) == (0, "")
     assert left_out.reason == "library call EfmlGetDevInfo on card 0 ended its process with SIGSEGV"
-
-
-async def test_a_failing_card_does_not_hide_the_others(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("cards 4", "fail EfmlGetDevMem 2 254")
-    async with source_of(fake) as source:
-        report = await source.list_cards()
-    assert [card.index for card in report.cards] == [0, 1, 3]
-    assert report.left_out[0].reason.startswith("EfmlGetDevMem failed with EFML_ERROR_FAIL (254)")
 
 
 async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: Path) -> None:
@@ -251,13 +236,6 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
         fake.control()
         clock.advance(SETTINGS.first_restart_s)
         assert (await source.health(first)).healthy
-
-
-async def test_a_missing_library_is_reported_as_missing() -> None:
-    source = IsolatedSource(LibrarySpec(kind="efml", library="/nonexistent/libefml.so"))
-    with pytest.raises(LibraryMissingError, match=r"'/nonexistent/libefml.so' cannot be loaded"):
-        await source.list_cards()
-    await source.close()
 
 
 async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> None:
@@ -409,13 +387,3 @@ async def test_a_worker_is_small(tmp_path: Path) -> None:
         status = Path(f"/proc/{source.worker_pid}/status").read_text()
     resident_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     assert resident_kib < 48 * 1024
-
-
-async def test_what_a_source_reports_of_itself(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake) as source:
-        assert source.name == f"efml ({fake.path})"
-        report: CardReport = await source.list_cards()
-        assert source.name == f"efml ({fake.path}, own API)"
-        assert report.driver == "1.2.3.4"
-        assert await source.link_level(*report.cards) is None  # this machine shows no such cards on its bus

@@ -68,15 +68,6 @@ async def test_what_may_stand_next_is_found(seen: Cluster, line: str, candidates
     assert await complete(seen, *before, begun) == (candidates, 4)
 
 
-async def test_files_are_left_to_the_shell(seen: Cluster) -> None:
-    assert await complete(seen, "--kubeconfig", "") == ([], 0)
-
-
-async def test_a_server_that_is_away_completes_nothing_and_fails_no_shell(seen: Cluster) -> None:
-    await seen.api.stop()
-    assert await complete(seen, "") == ([], 1)
-
-
 def install(folder: Path) -> Path:
     """Put both commands into a directory, as the package's installation does."""
     folder.mkdir()

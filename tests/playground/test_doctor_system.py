@@ -22,7 +22,7 @@ from tests.playground.census import Census, manifest
 from tests.playground.clusters import listening_url, show_program, started
 from tests.protocol.doctor_rig import SERVICE, SYSTEM, policy, policy_binding
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("doctor system"), pytest.mark.slow]
 
 NODE = NodePlan(name="n1", card_bytes=(16 * GIB,) * 2)
 

@@ -122,7 +122,6 @@ def environment(census: Census, home: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)  # some thirty processes, one after the other in each document
 async def test_what_the_documents_show_runs_against_the_playground(tmp_path: Path) -> None:
     # With everything that is off by default, so that every metric of the reference is served.
     flags = ("--pod-use", "--proc-root", str(FakeProc(tmp_path / "proc").root))

@@ -18,7 +18,11 @@ from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
 from tests.playground.clusters import started
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("held without record")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("held without record"),
+    pytest.mark.slow,
+]
 
 NODE = NodePlan(name="node-1", card_bytes=(16 * GIB,) * 3)
 MEMORY, COUNT, WHOLE = ENFLAME.memory_resource, ENFLAME.count_resource, ENFLAME.whole_card_resource

@@ -21,8 +21,8 @@ from tests.playground.clusters import started
 # One group: the cluster is started once, in one worker.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("many pods"), pytest.mark.slow]
 
-NODES = 10
-PODS = 300
+NODES = 5
+PODS = 150
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 """A card has 16: the last never fits, and of the others there are more than fit together."""
 
@@ -85,28 +85,21 @@ async def kill_the_extender(census: Census) -> None:
 
 
 async def kill_plugins(census: Census) -> None:
-    victims = census.cluster.plan.nodes[:3]
+    victims = census.cluster.plan.nodes[:2]
     await asyncio.gather(*(census.cluster.plugins[node.name].kill() for node in victims))
     await census.cluster.start_plugins(victims)
-
-
-async def restart_kubelets(census: Census) -> None:
-    for node in census.cluster.plan.nodes[:5]:
-        await census.doubles.kubelets[node.name].restart()
 
 
 async def restart_the_api_server(census: Census) -> None:
     await census.doubles.api.restart()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("seed", "disturb"),
     [
         pytest.param(1, nothing, id="undisturbed"),
         pytest.param(2, kill_the_extender, id="extender killed"),
         pytest.param(3, kill_plugins, id="plugins killed"),
-        pytest.param(4, restart_kubelets, id="kubelets restarted"),
         pytest.param(5, restart_the_api_server, id="API server restarted"),
     ],
 )

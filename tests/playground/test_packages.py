@@ -103,7 +103,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "single-files", build_single_files)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("command", single_files.COMMANDS)
 def test_a_single_file_runs_with_a_python_that_knows_nothing_of_us(files: Path, command: str, tmp_path: Path) -> None:
     path = f"{PYTHON.parent}:/usr/bin:/bin"

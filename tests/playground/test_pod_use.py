@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from gcushare.cli.inspect.__main__ import main_gcushare
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.cluster.metrics_text import parse_figures
@@ -23,6 +25,7 @@ from tests.playground.clusters import listening_url, show_program, started
 NODE = NodePlan(name="n1", card_bytes=(16 * GIB,))
 
 
+@pytest.mark.slow
 async def test_a_pod_that_uses_more_than_it_was_granted_is_named_by_everything_that_tells_of_use(
     tmp_path: Path,
 ) -> None:

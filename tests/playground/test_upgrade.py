@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.units import GIB
-from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.vendors import ALIYUN
 from gcushare_playground.commands import extender_command, plugin_command, port_of
 from gcushare_playground.picture import POD_OBJECTS, allocatable_of, phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
@@ -66,7 +66,7 @@ async def run_pod(census: Census, name: str, units: int) -> None:
         record = census.record_of(pod) if pod is not None and phase_of(pod) == "Running" else None
         return record is not None and record.assigned
 
-    await census.cluster.pods.until(is_assigned, f"{name} runs with a confirmed record", deadline_s=30.0)
+    await census.cluster.pods.until(is_assigned, f"{name} runs with a confirmed record", deadline_s=60.0)
 
 
 def state_of(census: Census) -> dict[str, tuple[object, ...]]:
@@ -79,10 +79,9 @@ def state_of(census: Census) -> dict[str, tuple[object, ...]]:
     return found
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
-async def test_pods_run_on_with_their_cards_and_the_next_ones_are_placed_beside_them(vendor: Vendor) -> None:
-    plan = ClusterPlan(nodes=(NODE,), vendor=vendor, wait_factor=0.1, unschedulable_s=3.0)
+@pytest.mark.slow
+async def test_pods_run_on_with_their_cards_and_the_next_ones_are_placed_beside_them() -> None:
+    plan = ClusterPlan(nodes=(NODE,), vendor=ALIYUN, wait_factor=0.1, unschedulable_s=3.0)
     async with started(plan) as census:
         await run_former_programs(census)
         for name, units in (("a", 5), ("b", 5), ("c", 12)):

@@ -81,7 +81,7 @@ class ProcessNode:
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     """Wait for something that another process does."""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await condition():  # noqa: ASYNC110 - another process sets no event of ours
                 await asyncio.sleep(0.02)
     except TimeoutError as error:

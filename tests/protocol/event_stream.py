@@ -6,7 +6,7 @@ import asyncio
 
 import aiohttp
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Events:

@@ -30,7 +30,7 @@ from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.extender_objects import Document, filter_body, node_document, pod_document
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 ALONE = ElectionSettings(leader_elect=False)
 
 

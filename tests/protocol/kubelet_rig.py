@@ -82,10 +82,6 @@ class Cluster:
         found = self.server.store.get("leases.coordination.k8s.io", NODE, "kube-node-lease")
         return found["spec"]["renewTime"] if found else ""
 
-    def annotate_pod(self, name: str, annotations: dict[str, str]) -> None:
-        patch = {"metadata": {"annotations": annotations}}
-        self.server.registry.update(PODS, Key("default", name), lambda obj: merge(obj, patch))
-
     def patch_node_status(self, status: JsonObject) -> None:
         patch = {"status": status}
         self.server.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, patch), status_only=True)
@@ -101,7 +97,7 @@ class Cluster:
     async def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something holds, looking again whenever an object changes."""
         try:
-            await self.server.store.until(holds, timeout_s=10.0)
+            await self.server.store.until(holds, timeout_s=60.0)
         except TimeoutError as error:
             raise TimeoutError(f"not within 10s: {what}") from error
 
@@ -215,7 +211,7 @@ class Rig:
     def ids(self, uid: str, name: str = "main") -> frozenset[str]:
         return self.kubelet.held_ids(uid, name, RESOURCE)
 
-    async def list_podresources(self, timeout_s: float = 10.0) -> dict[str, dict[str, frozenset[str]]]:
+    async def list_podresources(self, timeout_s: float = 60.0) -> dict[str, dict[str, frozenset[str]]]:
         """Ask the pod resources API: ids of the resource by pod and container."""
         async with grpc.aio.insecure_channel(f"unix:{self.root}/pod-resources/kubelet.sock") as channel:
             call = channel.unary_unary(

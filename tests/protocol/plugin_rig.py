@@ -163,7 +163,7 @@ class PluginRig:
             running, self._running = self._running, None
             await running
 
-    async def until(self, condition: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
         """Wait for a condition, looking often."""
         try:
             async with asyncio.timeout(timeout_s):

@@ -115,7 +115,7 @@ class SchedulerRig:
         await self.pods.until(
             lambda: bool(node_of(self.pods.objects.get(key, {"spec": {}}))),
             f"{key} is bound",
-            deadline_s=5.0,
+            deadline_s=60.0,
             shown=lambda: self.message(key),
         )
         return node_of(self.pods.objects[key])
@@ -125,7 +125,7 @@ class SchedulerRig:
         await self.pods.until(
             lambda: self.message(key) == message,
             f"{key} is told {message!r}",
-            deadline_s=5.0,
+            deadline_s=60.0,
             shown=lambda: self.message(key),
         )
         return condition_of(self.pods.objects[key], "PodScheduled")

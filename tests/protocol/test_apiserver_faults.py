@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -10,15 +9,13 @@ from gcushare_playground.apiserver import (
     ApiServer,
     ApiServerConfig,
     CutWatch,
-    Delay,
     DropAfter,
     DropBefore,
     FailAfter,
     FailBefore,
     Fault,
-    User,
 )
-from tests.protocol.apiserver_client import CONFIG_MAPS, PODS, Api
+from tests.protocol.apiserver_client import CONFIG_MAPS, Api
 from tests.unit.apiserver_objects import config_map
 
 
@@ -64,31 +61,6 @@ async def test_a_dropped_connection_answers_nothing(
     assert _stored(server) == stored
 
 
-async def test_a_delay_holds_back_only_what_it_matches(api: Api, server: ApiServer) -> None:
-    fault = server.faults.on(Fault(Delay(3600), path="/pods"))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await api.get(PODS)
-    assert (await api.get(CONFIG_MAPS)).code == 200
-    server.faults.off(fault)
-    assert (await api.get(PODS)).code == 200
-
-
-async def test_a_fault_without_a_count_lasts_until_it_is_switched_off(api: Api, server: ApiServer) -> None:
-    fault = server.faults.on(Fault(FailBefore(), method="GET"))
-    assert [(await api.get(PODS)).code for _ in range(3)] == [500, 500, 500]
-    server.faults.off(fault)
-    assert (await api.get(PODS)).code == 200
-
-
-async def test_a_fault_may_strike_one_user_only(api: Api, server: ApiServer) -> None:
-    token = server.add_user(User("extender"))
-    server.faults.on(Fault(FailBefore(429, "TooManyRequests", "slow down"), user="extender"))
-    async with Api(server, token) as other:
-        assert (await other.get(PODS)).code == 429
-    assert (await api.get(PODS)).code == 200
-
-
 async def test_a_watch_is_cut_after_the_events_it_may_carry(api: Api, server: ApiServer) -> None:
     server.faults.on(Fault(CutWatch(after_events=2), path="configmaps", count=1))
     path = f"{CONFIG_MAPS}?watch=true&resourceVersion={server.store.version}"
@@ -102,12 +74,6 @@ async def test_a_watch_is_cut_after_the_events_it_may_carry(api: Api, server: Ap
         assert len(await watch.take(3)) == 3
 
 
-async def test_a_cut_strikes_watches_and_no_other_request(api: Api, server: ApiServer) -> None:
-    fault = server.faults.on(Fault(CutWatch()))
-    assert (await api.get(CONFIG_MAPS)).code == 200
-    assert fault.struck == 0
-
-
 async def test_a_stopped_server_refuses_connections_and_comes_back_as_it_was(api: Api, server: ApiServer) -> None:
     server.registry.put(config_map("a"))
     async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={server.store.version}") as watch:
@@ -119,29 +85,3 @@ async def test_a_stopped_server_refuses_connections_and_comes_back_as_it_was(api
         await api.get(CONFIG_MAPS)
     await server.start()
     assert [item["metadata"]["name"] for item in (await api.get(CONFIG_MAPS)).body["items"]] == ["a"]
-
-
-async def test_clear_switches_everything_off(api: Api, server: ApiServer) -> None:
-    server.faults.on(Fault(FailBefore()))
-    server.faults.on(Fault(DropBefore()))
-    server.faults.clear()
-    assert (await api.get(PODS)).code == 200
-
-
-async def test_a_connection_that_breaks_under_a_watch_or_a_body_is_no_defect(
-    api: Api, server: ApiServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={server.store.version}") as watch:
-        # The watcher is about to write when its connection is aborted under it.
-        server.registry.put(config_map("a"))
-        await server.stop()
-        with pytest.raises(aiohttp.ClientError):
-            await watch.next()
-    await server.start()
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
-    await writer.drain()
-    writer.transport.abort()
-    await reader.read()
-    assert (await api.get(CONFIG_MAPS)).code == 200
-    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -8,11 +8,10 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User, make_certificates
-from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.apiserver.subresources import bind
 from tests.unit.apiserver_objects import node, pod
@@ -20,7 +19,7 @@ from tests.unit.apiserver_objects import node, pod
 KUBECTL = shutil.which("kubectl") or ""
 pytestmark = pytest.mark.skipif(not KUBECTL, reason="no kubectl in PATH: install one to run these tests")
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 SAMPLE = """
 apiVersion: apps/v1
 kind: Deployment
@@ -133,20 +132,6 @@ async def test_get_shows_the_columns_people_know(kubectl: Kubectl, server: ApiSe
     assert not (await kubectl("get", "pods", "-l", "app=none", "-o", "name")).strip()
 
 
-async def test_get_watch_follows_changes(kubectl: Kubectl, server: ApiServer) -> None:
-    server.registry.put(pod("p"))
-    process = await kubectl.start("get", "pods", "-w")
-    assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE_S):
-        await process.stdout.readline()
-        assert (await process.stdout.readline()).split()[2] == b"Pending"
-        _run(server, "p")
-        assert (await process.stdout.readline()).split()[2] == b"Pending", "bound"
-        assert (await process.stdout.readline()).split()[2] == b"Running"
-    process.terminate()
-    await process.wait()
-
-
 async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl, server: ApiServer) -> None:
     assert await kubectl("apply", "-f", "-", stdin=SAMPLE) == "deployment.apps/binpack-1 created\n"
     await _deployed(server)
@@ -162,40 +147,6 @@ async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl, server: 
     code, difference, _ = await kubectl.attempt("diff", "-f", "-", stdin=dry)
     assert (code, '+            aliyun.com/gpu-mem: "7"' in difference) == (1, True)
     assert "serverside-applied" in await kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=dry)
-
-
-async def test_a_bad_quantity_is_refused_in_the_words_of_the_server(kubectl: Kubectl, server: ApiServer) -> None:
-    code, _, errors = await kubectl.attempt("apply", "-f", "-", stdin=SAMPLE.replace("gpu-mem: 5", "gpu-mem: 1.5"))
-    assert code == 1
-    assert 'Invalid value: "1500m": must be an integer' in errors
-    assert server.store.list("deployments.apps") == []
-
-
-async def test_describe_tells_the_card_request_and_the_events(kubectl: Kubectl, server: ApiServer) -> None:
-    server.registry.put(node("n1"))
-    await kubectl("apply", "-f", "-", stdin=SAMPLE)
-    name = await _deployed(server)
-    found = server.store.get("pods", name)
-    assert found is not None
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": "e-"},
-        "involvedObject": {"kind": "Pod", "name": name, "namespace": "default", "uid": found["metadata"]["uid"]},
-        "type": "Warning",
-        "reason": "FailedScheduling",
-        "message": "0/1 nodes are available: 1 insufficient GPU Memory in one device.",
-        "firstTimestamp": "2026-01-01T00:00:00Z",
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-        "source": {"component": "default-scheduler"},
-    }
-    server.registry.put(event)
-    text = await kubectl("describe", "pod", name)
-    assert "aliyun.com/gpu-mem:    5" in text
-    assert "insufficient GPU Memory in one device." in text
-    bind(server.registry, Key("default", name), {"target": {"name": "n1"}}, dry_run=False)
-    assert name in await kubectl("describe", "node", "n1")
-    assert "Scaled up replica set" in await kubectl("describe", "deployment", "binpack-1")
 
 
 async def test_labels_annotations_patches_and_cordons_change_what_they_say(kubectl: Kubectl, server: ApiServer) -> None:
@@ -223,69 +174,3 @@ async def test_labels_annotations_patches_and_cordons_change_what_they_say(kubec
     assert found is not None
     assert "gpushare" not in found["metadata"]["labels"]
     assert [taint["key"] for taint in found["spec"]["taints"]] == ["key"]
-
-
-async def test_logs_show_what_the_container_was_given(kubectl: Kubectl, server: ApiServer) -> None:
-    async def provide(pod: JsonObject, container: str) -> str:
-        return f"{container}\nENFLAME_VISIBLE_DEVICES=0\n"
-
-    server.register_logs("n1", provide)
-    server.registry.put(pod("p"))
-    _run(server, "p")
-    assert await kubectl("logs", "p") == "main\nENFLAME_VISIBLE_DEVICES=0\n"
-    assert await kubectl("logs", "-f", "--tail=1", "p") == "ENFLAME_VISIBLE_DEVICES=0\n"
-
-
-async def test_scale_and_rollout_status_wait_for_pods_that_are_ready(kubectl: Kubectl, server: ApiServer) -> None:
-    await kubectl("apply", "-f", "-", stdin=SAMPLE)
-    _run(server, await _deployed(server))
-    assert "successfully rolled out" in await kubectl("rollout", "status", "deployment/binpack-1", "--timeout=20s")
-    assert "scaled" in await kubectl("scale", "deployment/binpack-1", "--replicas=2")
-    await server.store.until(lambda: len(server.store.list("pods", "default")) == 2)
-    code, _, errors = await kubectl.attempt("rollout", "status", "deployment/binpack-1", "--timeout=1s")
-    assert (code, "timed out" in errors) == (1, True), "one of two pods does not run"
-    await kubectl("rollout", "restart", "deployment/binpack-1")
-    await server.store.until(lambda: len(server.store.list("replicasets.apps")) == 2)
-    assert "2         <none>" in await kubectl("rollout", "history", "deployment/binpack-1")
-
-
-async def test_delete_waits_for_the_kubelet_and_drain_evicts(kubectl: Kubectl, server: ApiServer) -> None:
-    server.registry.put(node("n1"))
-    server.registry.put(pod("p"))
-    _run(server, "p")
-    deleting = asyncio.create_task(kubectl("delete", "pod", "p"), name="kubectl-delete")
-    await server.store.until(lambda: "deletionTimestamp" in (server.store.get("pods", "p") or {})["metadata"])
-    assert not deleting.done()
-    server.registry.delete(BY_NAME["pods"], Key("default", "p"), Deletion(grace_s=0))
-    assert "deleted" in await deleting
-    server.registry.put(pod("q", terminationGracePeriodSeconds=0))
-    _run(server, "q")
-    assert "drained" in await kubectl("drain", "n1", "--force", "--ignore-daemonsets")
-    assert server.store.get("pods", "q") is None
-
-
-async def test_a_token_over_tls_counts_until_it_is_revoked(tmp_path: Path) -> None:
-    config = ApiServerConfig(tls=make_certificates(tmp_path / "pki"), anonymous=None)
-    async with ApiServer(config) as server:
-        user = User("jane", ("system:authenticated",))
-        kubeconfig = server.kubeconfig(tmp_path / "jane", user)
-        jane = Kubectl(kubeconfig, tmp_path)
-        assert "kube-system" in await jane("get", "namespaces")
-        server.identities.revoke(msgspec.json.decode(kubeconfig.read_bytes())["users"][0]["user"]["token"])
-        code, _, errors = await jane.attempt("get", "pods")
-        assert (code, "Unauthorized" in errors) == (1, True)
-
-
-async def test_other_everyday_commands(kubectl: Kubectl, server: ApiServer) -> None:
-    assert "is running at" in await kubectl("cluster-info")
-    assert "deploy" in await kubectl("api-resources")
-    assert "Server Version: v1.36.2" in await kubectl("version")
-    await kubectl("run", "p", "--image=busybox:1", "--labels=app=p")
-    await kubectl("expose", "pod", "p", "--port=80")
-    _run(server, "p")
-    assert "condition met" in await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=10s")
-    await server.store.until(lambda: (server.store.get("endpoints", "p") or {}).get("subsets"))
-    assert "10.1.0.7:80" in await kubectl("get", "endpoints", "p")
-    assert "namespace" in await kubectl("delete", "namespace", "kube-public")
-    code, _, errors = await kubectl.attempt("get", "pod", "missing")
-    assert (code, errors) == (1, 'Error from server (NotFound): pods "missing" not found\n')

@@ -10,11 +10,10 @@ import pytest
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from tests.protocol.apiserver_client import CONFIG_MAPS, PODS, Api
+from tests.protocol.apiserver_client import CONFIG_MAPS, Api
 from tests.unit.apiserver_objects import config_map, pod
 
 MAPS = BY_NAME["configmaps"]
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 @pytest.fixture
@@ -69,23 +68,6 @@ async def test_a_page_of_a_forgotten_moment_is_gone(api: Api, server: ApiServer)
     assert (answer.code, answer.body["reason"]) == (410, "Expired")
 
 
-async def test_a_list_from_the_cache_knows_no_pages(api: Api, server: ApiServer) -> None:
-    for name in "abc":
-        server.registry.put(config_map(name))
-    assert len(_names((await api.get(f"{CONFIG_MAPS}?limit=1&resourceVersion=0")).body)) == 3
-
-
-async def test_a_list_at_a_version_of_the_future_times_out(api: Api) -> None:
-    answer = await api.get(f"{CONFIG_MAPS}?resourceVersion=99999")
-    assert (answer.code, answer.body["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
-
-
-async def test_items_of_a_list_carry_no_kind_of_their_own(api: Api, server: ApiServer) -> None:
-    server.registry.put(config_map("a"))
-    found = (await api.get(CONFIG_MAPS)).body
-    assert (found["kind"], "kind" in found["items"][0]) == ("ConfigMapList", False)
-
-
 async def test_a_watch_tells_what_happens_after_its_version(api: Api, server: ApiServer) -> None:
     server.registry.put(config_map("before"))
     version = (await api.get(CONFIG_MAPS)).body["metadata"]["resourceVersion"]
@@ -94,15 +76,6 @@ async def test_a_watch_tells_what_happens_after_its_version(api: Api, server: Ap
         _set(server, "a", "1")
         server.registry.delete(MAPS, Key("default", "a"), Deletion())
         assert await watch.take(3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
-
-
-@pytest.mark.parametrize("version", ["", "&resourceVersion=0"], ids=["no version", "version zero"])
-async def test_a_watch_from_nowhere_begins_with_what_exists(api: Api, server: ApiServer, version: str) -> None:
-    server.registry.put(config_map("a"))
-    async with api.watch(f"{CONFIG_MAPS}?watch=true{version}") as watch:
-        assert await watch.take(1) == [("ADDED", "a")]
-        server.registry.put(config_map("b"))
-        assert await watch.take(1) == [("ADDED", "b")]
 
 
 async def test_a_watch_resumes_from_the_version_of_its_last_event(api: Api, server: ApiServer) -> None:
@@ -127,14 +100,6 @@ async def test_an_object_enters_and_leaves_a_selection_by_being_modified(api: Ap
     left = events[-1]["object"]
     assert left["data"] == {"value": "2"}, "what leaves is shown as it was last seen"
     assert left["metadata"]["resourceVersion"] == str(server.store.version)
-
-
-async def test_a_watch_of_one_node_follows_pods_as_they_are_bound(api: Api, server: ApiServer) -> None:
-    server.registry.put(pod("p"))
-    query = f"?watch=true&fieldSelector={quote('spec.nodeName=n1')}&resourceVersion={server.store.version}"
-    async with api.watch(f"/api/v1/pods{query}") as watch:
-        await api.create(f"{PODS}/p/binding", {"target": {"kind": "Node", "name": "n1"}})
-        assert await watch.take(1) == [("ADDED", "p")]
 
 
 async def test_bookmarks_move_a_quiet_watch_forward(api: Api, server: ApiServer) -> None:
@@ -192,33 +157,6 @@ async def test_an_open_watch_can_be_expired_or_cut(api: Api, server: ApiServer) 
         assert server.cut_watches() == 1
         with pytest.raises(aiohttp.ClientError):
             await watch.next()
-
-
-async def test_a_watch_ends_in_time_and_one_that_nobody_reads_is_let_go(api: Api, server: ApiServer) -> None:
-    async with api.watch(f"{CONFIG_MAPS}?watch=true&timeoutSeconds=1&resourceVersion={server.store.version}") as watch:
-        assert await watch.next() is None
-    async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={server.store.version}"):
-        assert server.open_watches == 1
-    await server.until_watches(0)
-
-
-async def test_tables_are_listed_and_watched(api: Api, server: ApiServer) -> None:
-    server.registry.put(pod("p"))
-    listed = (await api.get(PODS, Accept=TABLE)).body
-    assert listed["kind"] == "Table"
-    assert listed["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", "0"]
-    async with api.watch(f"{PODS}?watch=true", Accept=TABLE) as watch:
-        event = await watch.next()
-    assert (event["type"], event["object"]["kind"]) == ("ADDED", "Table")
-    assert event["object"]["rows"][0]["object"]["metadata"]["name"] == "p"
-
-
-async def test_metadata_alone_can_be_asked_for(api: Api, server: ApiServer) -> None:
-    server.registry.put(config_map("a", secret="x"))
-    accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-    found = (await api.get(CONFIG_MAPS, Accept=accept)).body
-    assert found["kind"] == "PartialObjectMetadataList"
-    assert "data" not in found["items"][0]
 
 
 async def test_a_restart_keeps_objects_and_expires_older_watches(api: Api, server: ApiServer) -> None:

@@ -18,7 +18,6 @@ from gcushare.device_plugin.choices import Mode
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
-from tests.native.libraries import install_fake
 from tests.protocol.cards_command_rig import NOWHERE, Caller, serving, simulated
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_certificates import Authority
@@ -66,14 +65,6 @@ async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: Plugin
     assert any("temperature 61°C   power 142 W   busy 87%" in line for line in lines)
     assert any("a default/a  6 GB   c0 4, c1 2" in line for line in lines)
     assert any("processes, their pod unknown: pid 7 (1.0 GB), pid 4242 (5.0 GB)" in line for line in lines)
-
-
-async def test_colours_are_for_terminals_that_want_them(rig: PluginRig) -> None:
-    caller, words = Caller({}), ("--plugin", address(rig))
-    assert "\x1b[" in (await caller.call(*words, columns=80)).out
-    assert "\x1b[" not in (await caller.call(*words)).out
-    assert "\x1b[" not in (await caller.call(*words, columns=80, NO_COLOR="1")).out
-    assert "\x1b[" in (await caller.call(*words, "--color")).out
 
 
 async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginRig, tmp_path: Path) -> None:
@@ -129,13 +120,6 @@ async def test_a_plugin_that_was_named_and_is_silent_is_an_error_that_says_what_
     assert "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'" in ran.err
 
 
-async def test_another_programs_answer_is_not_taken_for_a_plugins() -> None:
-    async with serving(b'{"status": "ok"}') as url:
-        ran = await Caller({}).call("--plugin", url)
-        assert (ran.code, ran.out) == (1, "")
-        assert f"error: {url}/status answers 200 and no plugin's status" in ran.err
-
-
 async def test_without_a_plugin_the_library_is_read_and_pods_are_unknown(tmp_path: Path) -> None:
     source = simulated(tmp_path, USE, {"health": "unhealthy", "reason": "lost"}, {"left_out": "MIG is on"})
     ran = await Caller({}).call("--plugin", silent_url(), "--cards", source)
@@ -150,30 +134,11 @@ async def test_without_a_plugin_the_library_is_read_and_pods_are_unknown(tmp_pat
     assert "card 2 simulated-2 is not shared: MIG is on" in ran.lines
 
 
-async def test_a_library_alone_is_asked_where_it_is_named_alone(tmp_path: Path) -> None:
-    document = await Caller({}).ask("--cards", simulated(tmp_path, {}))
-    (node,) = document["nodes"]
-    assert (node["source"], node["podsKnown"], node["note"]) == ("library", False, "--cards asks no plugin")
-    (only,) = node["cards"]
-    assert (only["mode"], only["units"], only["usedBytes"], only["healthy"]) == (None, None, None, True)
-
-
 async def test_neither_plugin_nor_library_is_reported_with_both_reasons(tmp_path: Path) -> None:
     ran = await Caller({}).call("--plugin", silent_url(), "--cards", simulated(tmp_path))
     assert (ran.code, ran.out) == (75, "")
     assert "no plugin answers at" in ran.err
     assert "nor does a library here show cards: simulated:" in ran.err
-
-
-async def test_both_vendors_libraries_are_shown_where_both_have_cards(tmp_path: Path) -> None:
-    libraries = []
-    for kind in ("efml", "nvml"):
-        folder = tmp_path / kind
-        folder.mkdir()
-        libraries.append(f"{kind}={install_fake('efml' if kind == 'efml' else 'nvml', folder).path}")
-    document = await Caller({}).ask("--cards", "auto", "--card-library", ",".join(libraries))
-    assert [node["vendor"] for node in document["nodes"]] == ["enflame", "aliyun"]
-    assert all(node["cards"] for node in document["nodes"])
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def _used(document: dict[str, list[dict[str, list[dict[str, int]]]]]) -> int:
     return document["nodes"][0]["cards"][0]["usedBytes"]
 
 
+@pytest.mark.slow
 async def test_a_terminal_gets_a_live_screen_that_outlives_the_plugin() -> None:
     async with PluginRig(cards=(16,)) as rig:
         assert rig.app.server is not None
@@ -86,6 +87,7 @@ def _read(descriptor: int) -> str:
         return ""
 
 
+@pytest.mark.slow
 async def test_a_pipe_is_informed_of_trouble_once_and_of_its_end() -> None:
     async with PluginRig(cards=(16,)) as rig:
         assert rig.app.server is not None

@@ -8,12 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.core.cards import CardUse
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import install_fake
+
+# One group: a source is opened once, in one worker.
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance")]
 
 SOURCES = ("efml native", "efml shaped", "nvml", "simulated", "real nvml")
 
@@ -44,15 +48,18 @@ def require_nvidia_driver() -> None:
         pytest.skip("no NVIDIA driver (libnvidia-ml.so.1): run on a machine with an NVIDIA GPU to check the real NVML")
 
 
-@pytest.fixture(params=SOURCES)
-async def source(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CardSource]:
-    source = open_source(options_of(request.param, tmp_path))
+@pytest_asyncio.fixture(params=SOURCES, scope="module", loop_scope="module")
+async def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CardSource]:
+    """One of each for all tests, which leave it as it was: most of what a test takes is the start of its process."""
+    source = open_source(options_of(request.param, tmp_path_factory.mktemp("cards")))
     yield source
     await source.close()
+    await source.close()  # once more does no harm
 
 
 async def test_cards_are_listed_by_index_each_with_an_identity_and_memory(source: CardSource) -> None:
     report = await source.list_cards()
+    assert source.name.split()[0] in {"efml", "nvml", "simulated"}
     assert report.cards
     assert report.driver
     indexes = [card.index for card in report.cards]
@@ -90,10 +97,3 @@ async def test_links_are_reported_or_not_but_never_fail(source: CardSource) -> N
         for card_b in cards[:2]:
             if card_a != card_b:
                 assert await source.link_level(card_a, card_b) == await source.link_level(card_b, card_a)
-
-
-async def test_a_source_has_a_name_and_closes_twice(source: CardSource) -> None:
-    await source.list_cards()
-    assert source.name.split()[0] in {"efml", "nvml", "simulated"}
-    await source.close()
-    await source.close()

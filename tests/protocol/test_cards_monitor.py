@@ -20,7 +20,7 @@ from gcushare.core.cards import Health
 from tests.native.libraries import FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock
 
-CHANGE_TIMEOUT_S = 20.0
+CHANGE_TIMEOUT_S = 60.0
 QUICK = MonitorSettings(
     poll_interval_s=0.05,
     no_cards_interval_s=0.05,
@@ -167,13 +167,6 @@ async def test_without_cards_it_stays_up_says_so_and_looks_again(tmp_path: Path)
         fake.control("cards 1")
         await changes.until(lambda now: bool(now.states))
         assert monitor.problem == ""
-
-
-async def test_a_library_that_lists_nothing_is_a_problem_too(tmp_path: Path) -> None:
-    fake = install_fake("efml_native", tmp_path)
-    fake.control("cards 0")
-    async with running(isolated(fake), ONLY_EVENTS) as (monitor, _):
-        assert monitor.problem == f"efml ({fake.path}, own API) lists no card that can be shared"
 
 
 async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_bounded_time(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Pa
     fake = install_fake("nvml", tmp_path)
     fake.control("hang nvmlDeviceGetP2PStatus 0")
     spec = LibrarySpec(kind="nvml", library=str(fake.path), pci_devices="/nonexistent")
-    source = IsolatedSource(spec, IsolationSettings(call_timeout_s=1.0))
+    source = IsolatedSource(spec, IsolationSettings(call_timeout_s=3.0))
     try:
         report = await LinkTable(source).fill(await source.list_cards())
         readings = [await source.health(card) for card in report.cards]

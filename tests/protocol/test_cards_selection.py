@@ -9,8 +9,6 @@ import pytest
 
 from gcushare.cards.errors import NoSourceError
 from gcushare.cards.selection import AutoSource, SourceOptions, open_source
-from gcushare.cards.simulated.source import SimulatedSource
-from gcushare.cards.worker.client import IsolatedSource
 from gcushare.core.errors import ConfigError
 from tests.native.libraries import FakeLibrary, install_fake
 
@@ -37,13 +35,6 @@ def test_another_word_is_refused_with_the_four_forms(cards: str) -> None:
 def test_a_file_of_no_library_is_refused_with_the_forms(library: str) -> None:
     with pytest.raises(ConfigError, match=f"card-library '{library}' names no library; accepted: efml=FILE or nvml=FI"):
         open_source(SourceOptions(libraries=(library,)))
-
-
-def test_each_word_opens_its_source(tmp_path: Path) -> None:
-    (tmp_path / "cards.json").write_text('{"count": 1, "memory": 1}')
-    assert isinstance(open_source(SourceOptions(cards="efml")), IsolatedSource)
-    assert isinstance(open_source(SourceOptions(cards="nvml")), IsolatedSource)
-    assert isinstance(open_source(SourceOptions(cards=f"simulated:{tmp_path}/cards.json")), SimulatedSource)
 
 
 @pytest.mark.parametrize(("prefer", "other"), [("efml", "nvml"), ("nvml", "efml")])
@@ -78,24 +69,6 @@ async def test_without_any_cards_every_reason_is_reported_and_a_later_driver_fou
     assert str(caught.value).count("it lists no cards") == 2
     nvml.control("cards 1")
     assert [card.uuid for card in (await source.list_cards()).cards] == ["GPU-00000000"]
-    await source.close()
-
-
-async def test_the_choice_stays_when_its_cards_go(tmp_path: Path) -> None:
-    source, efml, _ = auto_of(tmp_path)
-    await source.list_cards()
-    efml.control("cards 0")
-    assert (await source.list_cards()).cards == ()
-    assert source.name.startswith("efml")
-    await source.close()
-
-
-async def test_cards_that_are_all_left_out_are_found_all_the_same(tmp_path: Path) -> None:
-    source, efml, nvml = auto_of(tmp_path)
-    efml.control("cards 0")
-    nvml.control("set mig * 1")
-    report = await source.list_cards()
-    assert (report.cards, [card.reason for card in report.left_out]) == ((), ["MIG mode is on", "MIG mode is on"])
     await source.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from gcushare.cards.ports import LinkLevel
 from gcushare.cards.simulated.source import SimulatedSource
 from gcushare.core.errors import ConfigError
 
-EVENT_TIMEOUT_S = 20.0
+EVENT_TIMEOUT_S = 60.0
 
 
 def write(path: Path, text: str) -> None:
@@ -44,11 +43,6 @@ def test_a_file_that_is_wrong_from_the_start_is_refused(tmp_path: Path, text: st
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match=str(path)):
         SimulatedSource(path)
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        SimulatedSource(tmp_path / "missing")
 
 
 def test_a_file_that_describes_no_cards_but_fills_the_memory_is_refused(tmp_path: Path) -> None:
@@ -132,12 +126,3 @@ async def test_links_follow_groups_and_numa_nodes(tmp_path: Path) -> None:
     levels = [await source.link_level(cards[0], card) for card in cards[1:]]
     assert levels == [LinkLevel.FABRIC, LinkLevel.NUMA, LinkLevel.SYSTEM, None]
     await source.close()
-
-
-async def test_closing_ends_the_watch(path: Path) -> None:
-    source = SimulatedSource(path)
-    await source.list_cards()
-    watch = f"watch {path}"
-    assert watch in {task.get_name() for task in asyncio.all_tasks()}
-    await source.close()
-    assert watch not in {task.get_name() for task in asyncio.all_tasks()}

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError, LibraryNotOpenError
+from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.ports import CardReport
-from gcushare.cards.worker.client import Backoffs, IsolatedSource, IsolationSettings
+from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import FakeKind, FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock
 
-HANG_TIMEOUT_S = 1.5  # long enough that a busy machine's ordinary call is not taken for a hanging one
-SETTINGS = IsolationSettings(call_timeout_s=HANG_TIMEOUT_S)
+SETTINGS = IsolationSettings(call_timeout_s=60.0)
+HANGING = IsolationSettings(call_timeout_s=3.0)
+"""Where a call hangs; long enough that a busy machine's ordinary call is not taken for a hanging one."""
 EFML_CALLS = (
     "EfmlGetDevInfo",
     "EfmlGetDevUuid",
@@ -47,10 +47,10 @@ NVML_CALLS = (  # one of each kind: all go through one function of ours
 
 @asynccontextmanager
 async def source_of(
-    fake: FakeLibrary, kind: str = "efml", clock: ManualClock | None = None
+    fake: FakeLibrary, kind: str = "efml", clock: ManualClock | None = None, settings: IsolationSettings = SETTINGS
 ) -> AsyncIterator[IsolatedSource]:
     spec = LibrarySpec(kind=kind, library=str(fake.path), pci_devices="/nonexistent")
-    source = IsolatedSource(spec, SETTINGS, clock or ManualClock())
+    source = IsolatedSource(spec, settings, clock or ManualClock())
     try:
         yield source
     finally:
@@ -75,7 +75,7 @@ async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:
     """Make one function hang for card 1 and check that card 1 alone bears it."""
     folder.mkdir()
     fake = install_fake(kind, folder)
-    async with source_of(fake, kind) as source:
+    async with source_of(fake, kind, settings=HANGING) as source:
         first, second = (await source.list_cards()).cards
         fake.control(f"hang {call} 1")
         report = await source.list_cards()
@@ -89,13 +89,17 @@ async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:
     assert not reading.healthy, call
     assert reading.conclusive, call
     spoken = call.replace("Index_v2", "Index").replace("Info_v3", "Info")  # pynvml hides most versions
-    assert reading.reason == f"library call {spoken} on card 1 did not return within 1.5s"
+    assert reading.reason == f"library call {spoken} on card 1 did not return within 3s"
 
 
 @pytest.mark.parametrize(
     ("kind", "calls"),
-    [pytest.param("efml", EFML_CALLS, marks=pytest.mark.slow), ("nvml", NVML_CALLS)],
-    ids=["efml", "nvml"],
+    [
+        pytest.param("efml", EFML_CALLS, id="efml", marks=pytest.mark.slow),
+        pytest.param("nvml", NVML_CALLS, id="nvml", marks=pytest.mark.slow),
+        pytest.param("efml", ["EfmlGetDevIsHealth"], id="one of efml"),
+        pytest.param("nvml", ["nvmlDeviceGetMemoryInfo"], id="one of nvml"),
+    ],
 )
 async def test_a_hang_in_any_call_about_a_card_is_that_cards_alone(
     tmp_path: Path, kind: FakeKind, calls: Sequence[str]
@@ -105,6 +109,7 @@ async def test_a_hang_in_any_call_about_a_card_is_that_cards_alone(
             group.create_task(hang_one_call(kind, tmp_path / call, call), name=f"hang {call}")
 
 
+@pytest.mark.slow
 async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     count = f"cards {len(EFML_CALLS) + 1}"
@@ -151,11 +156,6 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
         assert (await source.health(second)).healthy  # its success had made the waits short again
 
 
-def test_a_wait_doubles_up_to_its_longest() -> None:
-    backoffs: Backoffs[str] = Backoffs(first_s=10.0, longest_s=35.0)
-    assert [backoffs.fail("card", 0.0, "hung") for _ in range(4)] == [10.0, 20.0, 35.0, 35.0]
-
-
 async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("crash EfmlGetDevInfo 0")
@@ -165,15 +165,6 @@ async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_rea
     left_out = report.left_out[0]
     assert (left_out.index, left_out.uuid) == (0, "")
     assert left_out.reason == "library call EfmlGetDevInfo on card 0 ended its process with SIGSEGV"
-
-
-async def test_a_failing_card_does_not_hide_the_others(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("cards 4", "fail EfmlGetDevMem 2 254")
-    async with source_of(fake) as source:
-        report = await source.list_cards()
-    assert [card.index for card in report.cards] == [0, 1, 3]
-    assert report.left_out[0].reason.startswith("EfmlGetDevMem failed with EFML_ERROR_FAIL (254)")
 
 
 async def test_a_code_from_a_known_card_is_a_reading_and_not_an_error(tmp_path: Path) -> None:
@@ -245,13 +236,6 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
         fake.control()
         clock.advance(SETTINGS.first_restart_s)
         assert (await source.health(first)).healthy
-
-
-async def test_a_missing_library_is_reported_as_missing() -> None:
-    source = IsolatedSource(LibrarySpec(kind="efml", library="/nonexistent/libefml.so"))
-    with pytest.raises(LibraryMissingError, match=r"'/nonexistent/libefml.so' cannot be loaded"):
-        await source.list_cards()
-    await source.close()
 
 
 async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> None:
@@ -334,7 +318,7 @@ async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: P
 
 async def test_events_that_hang_stop_no_card(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
-    async with source_of(fake) as source:
+    async with source_of(fake, settings=HANGING) as source:
         card = (await source.list_cards()).cards[0]
         fake.control("hang EfmlGetEvent *")
         assert await source.wait_event(0.0) is None
@@ -403,13 +387,3 @@ async def test_a_worker_is_small(tmp_path: Path) -> None:
         status = Path(f"/proc/{source.worker_pid}/status").read_text()
     resident_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     assert resident_kib < 48 * 1024
-
-
-async def test_what_a_source_reports_of_itself(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    async with source_of(fake) as source:
-        assert source.name == f"efml ({fake.path})"
-        report: CardReport = await source.list_cards()
-        assert source.name == f"efml ({fake.path}, own API)"
-        assert report.driver == "1.2.3.4"
-        assert await source.link_level(*report.cards) is None  # this machine shows no such cards on its bus

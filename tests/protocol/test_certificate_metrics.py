@@ -81,13 +81,6 @@ async def test_a_plugin_over_tls_tells_the_same(folder: Folder) -> None:
         expect_ends(parse_figures((await rig.get("/metrics", tls=client))[1]), folder)
 
 
-async def test_over_plain_http_there_is_no_such_series() -> None:
-    async with ExtenderRig() as rig, PluginRig(cards=(1,)) as plugin:
-        for text in ((await rig.get("/metrics"))[1], (await plugin.get("/metrics"))[1]):
-            assert f"# TYPE {NAME} gauge" in text
-            assert [sample for sample in parse_figures(text).samples if sample.name == NAME] == []
-
-
 def test_a_renewed_certificate_moves_the_end_as_it_is_taken(folder: Folder) -> None:
     tls = FollowedTls(folder.files)
     renewed = folder.publish(folder.authority.issue("server", lasts=90 * DAY))
@@ -105,14 +98,6 @@ def test_a_chain_ends_with_its_first_certificate(folder: Folder) -> None:
         file.write(folder.authority.cert_pem)
     ends = {each.purpose: each.not_after.timestamp() for each in FollowedTls(folder.files).ends}
     assert ends[Purpose.SERVER] == folder.end_s("tls.crt") < alone_s
-
-
-def test_files_that_are_not_taken_leave_the_end_of_those_in_use(folder: Folder) -> None:
-    tls = FollowedTls(folder.files)
-    before = tls.ends
-    (folder.path / "tls.crt").write_bytes(folder.authority.issue("another", lasts=90 * DAY).cert_pem)
-    assert not tls.reload(), "the key is not that of the certificate"
-    assert tls.ends == before
 
 
 def test_a_certificate_whose_end_cannot_be_read_is_told_and_served_all_the_same(

@@ -37,13 +37,6 @@ async def cluster(http: aiohttp.ClientSession, rig: PageRig, **headers: str) -> 
         return await answer.json()
 
 
-async def test_the_page_is_reached_without_its_last_slash(rig: PageRig, http: aiohttp.ClientSession) -> None:
-    async with http.get(rig.url.rstrip("/")) as answer:
-        assert answer.status == 200
-        assert str(answer.url) == rig.url
-        assert answer.content_type == "text/html"
-
-
 @pytest.mark.parametrize("path", ["", "api/cluster", "api/explain/enflame/a/b", "static/x/main.js"])
 async def test_every_answer_carries_the_policy_or_is_an_error_document(
     rig: PageRig, http: aiohttp.ClientSession, path: str
@@ -153,13 +146,6 @@ async def test_a_waiting_pod_is_explained(rig: PageRig, http: aiohttp.ClientSess
         document = await answer.json()
 
     assert (document["state"], document["canEverFit"]) == ("waits", False)
-
-
-async def test_a_vendor_that_is_not_served_is_named(rig: PageRig, http: aiohttp.ClientSession) -> None:
-    async with http.get(f"{rig.url}api/explain/amd/default/x") as answer:
-        assert answer.status == 404
-        assert "'amd'" in (await answer.json())["error"]
-        assert "enflame" in (await answer.json())["error"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])

@@ -122,22 +122,6 @@ async def test_findings_are_reported_worst_first(rig: DoctorRig) -> None:
     assert "no card was  [31mfound" in answer.stdout
 
 
-async def test_a_pipe_gets_whole_lines_and_a_narrow_screen_wrapped_ones(rig: DoctorRig) -> None:
-    leave_things_behind(rig)
-    wide = await rig.run()
-    narrow = await rig.run(COLUMNS="70")
-    assert max(map(len, wide.stdout.splitlines())) > 120
-    assert max(map(len, narrow.stdout.splitlines())) <= 70, "the last line, too"
-    assert len(wide.stdout.splitlines()[-1]) > 70
-    assert " ".join(narrow.stdout.split()) == " ".join(wide.stdout.split())
-
-
-async def test_colours_come_when_they_are_asked_for(rig: DoctorRig) -> None:
-    leave_things_behind(rig)
-    assert "\x1b[1;33mWARNING" in (await rig.run("--color")).stdout
-    assert "\x1b" not in (await rig.run()).stdout
-
-
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -153,9 +137,3 @@ async def test_wrong_settings_are_refused_by_name(rig: DoctorRig, argv: tuple[st
     answer = await rig.run(*argv)
     assert (answer.code, answer.stdout) == (2, "")
     assert words in answer.stderr
-
-
-async def test_the_help_has_examples_and_the_exit_status(rig: DoctorRig) -> None:
-    page = " ".join((await rig.run("--help")).stdout.split())
-    for words in ("gcushare doctor --node gpu-7", "3 where the worst finding is a warning", "4 where it is an error"):
-        assert words in page

@@ -9,14 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gcushare._version import __version__
-from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import CARD_POLICY, CARDS
+from gcushare.wire.annotations.keys import CARD_POLICY
 from gcushare_playground.apiserver import ADMIN
 from tests.builders import card
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
-from tests.protocol.extender_rig import ALONE, ExtenderRig, eight_cards, extender_settings, until
+from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 
 PREFIX = ENFLAME.url_prefix
 REASON = "insufficient GCU Memory in one gcu device"
@@ -111,12 +109,6 @@ class TestInspect:
 
         assert (await rig.get(f"{PREFIX}/inspect?pretty"))[1].startswith('{\n    "nodes": [\n        {\n')
 
-    async def test_an_unknown_node_is_named(self, rig: ExtenderRig) -> None:
-        status, text = await rig.get(f"{PREFIX}/inspect/nowhere")
-
-        assert status == 404
-        assert "'nowhere'" in json.loads(text)["error"]
-
     async def test_a_large_cluster_is_one_document(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(*(eight_cards(f"node-{number:03d}") for number in range(200)))
 
@@ -139,14 +131,6 @@ class TestInspect:
             await rig.http.delete(f"{rig.api.url}/api/v1/nodes/node-1")
             gone = json.loads(await lines.content.readline())
             assert (gone["type"], gone["object"]["name"]) == ("DELETED", "node-1")
-
-    async def test_one_node_can_be_followed(self, rig: ExtenderRig) -> None:
-        await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
-        async with rig.http.get(f"{rig.replica.url}{PREFIX}/inspect/node-2?watch=true") as lines:
-            assert json.loads(await lines.content.readline())["object"]["name"] == "node-2"
-            await rig.schedule("a", 4, ["node-1"])
-            await rig.schedule("b", 4, ["node-2"])
-            assert json.loads(await lines.content.readline())["object"]["name"] == "node-2"
 
     async def test_the_end_of_serving_ends_those_who_follow(self, rig: ExtenderRig) -> None:
         replica = await rig.add_replica()
@@ -189,13 +173,6 @@ class TestExplain:
             assert rig.pod(name)["metadata"]["uid"] not in document + text
             assert text.startswith(f"pod default/{name}: ")
 
-    async def test_a_pod_that_nobody_can_grant_is_explained(self, rig: ExtenderRig) -> None:
-        await rig.add_pods(pod_document("a", 4, annotations={CARD_POLICY: "best"}))
-
-        document = await rig.get_json(f"{PREFIX}/explain/default/a")
-        assert document["state"] == "refused"
-        assert "'best'" in document["summary"]
-
     async def test_a_node_that_cannot_be_read_stands_in_the_explanation(self, rig: ExtenderRig) -> None:
         broken = node_document("node-1", 16, annotations={ENFLAME.inventory_annotation: "no JSON"})
         await rig.add_nodes(broken)
@@ -203,12 +180,6 @@ class TestExplain:
 
         document = await rig.get_json(f"{PREFIX}/explain/default/a")
         assert "node-1" in document["unreadableNodes"]
-
-    async def test_an_unknown_pod_is_named(self, rig: ExtenderRig) -> None:
-        status, text = await rig.get(f"{PREFIX}/explain/default/nobody")
-
-        assert status == 404
-        assert "default/nobody" in json.loads(text)["error"]
 
     async def test_a_refused_pod_gets_one_event_with_the_numbers(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-1", 16))
@@ -246,27 +217,6 @@ class TestExplain:
 
 
 class TestRoot:
-    async def test_version(self, rig: ExtenderRig) -> None:
-        assert await rig.get("/version") == (200, f"v{__version__}\n")
-
-    async def test_the_index_names_every_endpoint(self, rig: ExtenderRig) -> None:
-        _, text = await rig.get("/")
-
-        for path in (
-            "/version",
-            "/healthz",
-            "/readyz",
-            "/metrics",
-            f"{PREFIX}/inspect",
-            f"{PREFIX}/explain",
-            "/preempt",
-        ):
-            assert path in text
-
-    @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-    async def test_it_says_that_it_is_well(self, rig: ExtenderRig, path: str) -> None:
-        assert (await rig.get_json(path))["status"] == "ok"
-
     async def test_metrics_tell_units_answers_and_leadership(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-1", offered=[card(0, 16), card(1, 4)]))
         await rig.schedule("a", 10, ["node-1"])
@@ -317,22 +267,6 @@ class TestHostile:
         async with rig.http.request(method, f"{rig.replica.url}{path}", data=b"{}") as answer:
             assert answer.status == status
             assert set(await answer.json()) == {"error", "status"}
-
-    @pytest.mark.parametrize(
-        ("units", "annotations", "words"),
-        [
-            pytest.param("9" * 30, {}, "99999999999999999999", id="a quantity"),
-            pytest.param(4, {CARDS: "many"}, "'many'", id="a wish"),
-        ],
-    )
-    async def test_what_is_wrong_with_a_pod_is_named(
-        self, rig: ExtenderRig, units: object, annotations: dict[str, str], words: str
-    ) -> None:
-        await rig.add_nodes(eight_cards())
-        (pod,) = await rig.add_pods(pod_document("a", units, annotations=annotations))
-        answer = await rig.filter(pod, ["node-1"])
-
-        assert words in answer["Error"]
 
     async def test_a_forged_record_gives_no_card(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(eight_cards())
@@ -415,16 +349,3 @@ async def test_a_restarted_extender_counts_as_the_one_before() -> None:
         await rig.until_serving(second)
 
         assert await rig.get_json(f"{PREFIX}/inspect", url=second.url) == before
-
-
-async def test_the_limits_of_its_settings_hold() -> None:
-    serve = ServeSettings(listen_address="127.0.0.1", listen_port=0, max_request_size=2048)
-    async with ExtenderRig(extender_settings(serve=serve, election=ALONE)) as rig:
-        status, _ = await rig.post("filter", filter_body(pod_document("a", 4), ["node"] * 500))
-        assert status == 413
-
-
-async def test_metrics_are_text_that_prometheus_reads(rig: ExtenderRig) -> None:
-    async with rig.http.get(f"{rig.replica.url}/metrics") as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain")
-        assert (await answer.text()).endswith("\n")

@@ -215,7 +215,7 @@ async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
             url = await listening_url(running)
             await until_status(f"{url}/readyz", 200)
             running.terminate()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await running.wait() == 0
         lease = rig.api.store.get("leases.coordination.k8s.io", "gcushare-scheduler-extender")
 

@@ -80,7 +80,7 @@ class QuietCluster:
         return any(each.get("reason") == "Unschedulable" for each in conditions)
 
     async def until_bound(self, count: int) -> None:
-        await self.pods.until(lambda: self.bound() >= count, f"{count} pods are bound", deadline_s=20.0)
+        await self.pods.until(lambda: self.bound() >= count, f"{count} pods are bound", deadline_s=60.0)
 
     def bound(self) -> int:
         return sum(

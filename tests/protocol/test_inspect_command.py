@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gcushare.cli.inspect.command_line import NAMES
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from tests.builders import card
 from tests.extender_objects import pod_document
@@ -148,16 +147,6 @@ async def test_labels_choose_nodes(tmp_path: Path) -> None:
         ran = await found.call("-l", "zone=east")
         assert (ran.code, ran.lines[-1]) == (0, "4/16 (25%) ")
         assert "west-1" not in ran.out
-
-
-async def test_the_other_vendor_has_its_own_words(tmp_path: Path) -> None:
-    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
-        found.put(a_node("gpu-1", 14, vendor=ALIYUN, address="192.168.233.101"), a_node("gcu-1", 16))
-        found.put(bound_pod("tf", "gpu-1", 0, 9, vendor=ALIYUN))
-        ran = await found.call("--source=api")
-        assert ran.lines[0].split()[2] == "GPU0(Allocated/Total)"
-        assert ran.lines[-2:] == ["Allocated/Total GPU Memory In Cluster:", "9/14 (64%) "]
-        assert "gcu-1" not in ran.out
 
 
 async def test_json_yaml_and_csv_say_the_same(seen: Cluster) -> None:
@@ -325,19 +314,3 @@ async def test_a_silent_extender_is_asked_once_while_the_api_server_is_read(seen
             assert ran.code == 0
             assert "was not used" in ran.err
     assert [path.partition("/services/")[2].partition(":")[0] for path in seen.front.proxied] == ["http", "http"]
-
-
-async def test_the_namespace_of_the_deploy_scripts_restricts_nothing(seen: Cluster) -> None:
-    ran = await seen.call("-d", "--source=api", environ=seen.environ(GCUSHARE_NAMESPACE="kube-system"))
-    assert "\na  " in ran.out
-    assert "Allocated to namespace" not in ran.out
-
-
-async def test_help_names_the_commands_the_marks_and_the_exit_codes(seen: Cluster) -> None:
-    ran = await seen.call("--help")
-    assert ran.code == 0
-    for word in ("Usage: kubectl inspect gcushare", "explain ", "top ", "!  sick", "Exit status:", "75", "--no-color"):
-        assert word in ran.out
-    for command in ("node", "explain", "top", "completion"):
-        shown = await seen.call(command, "--help")
-        assert (shown.code, shown.out.startswith("Usage: kubectl")) == (0, True)

@@ -19,7 +19,7 @@ from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_n
 
 KUBECTL = shutil.which("kubectl")
 BASH = shutil.which("bash")
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -68,15 +68,6 @@ async def test_what_may_stand_next_is_found(seen: Cluster, line: str, candidates
     assert await complete(seen, *before, begun) == (candidates, 4)
 
 
-async def test_files_are_left_to_the_shell(seen: Cluster) -> None:
-    assert await complete(seen, "--kubeconfig", "") == ([], 0)
-
-
-async def test_a_server_that_is_away_completes_nothing_and_fails_no_shell(seen: Cluster) -> None:
-    await seen.api.stop()
-    assert await complete(seen, "") == ([], 1)
-
-
 def install(folder: Path) -> Path:
     """Put both commands into a directory, as the package's installation does."""
     folder.mkdir()
@@ -101,6 +92,7 @@ async def run(found: Cluster, folder: Path, *command: str) -> tuple[int | None, 
     return process.returncode, out.decode(), err.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(KUBECTL is None, reason="no kubectl in PATH: install one to run this test")
 async def test_kubectl_runs_the_plugin_and_completes_it(seen: Cluster, tmp_path: Path) -> None:
     folder = install(tmp_path / "bin")

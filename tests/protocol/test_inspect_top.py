@@ -60,18 +60,6 @@ async def test_grants_stand_beside_what_is_used_and_a_card_over_its_grants_is_na
         ]
 
 
-async def test_one_node_is_asked_alone(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        found.put(a_node("node-1", 16), a_node("node-2", 16))
-        add_plugin(found, "node-1", 1.0)
-        add_plugin(found, "node-2", 0.2)
-        ran = await found.call("top", "node-2")
-        assert [line.split()[0] for line in ran.lines[1:]] == ["node-2"]
-        assert [path for path in found.front.proxied if "metrics" in path] == [
-            "/api/v1/namespaces/kube-system/pods/http:gcushare-device-plugin-node-2:32767/proxy/metrics"
-        ]
-
-
 async def test_a_plugin_is_asked_at_the_port_that_its_pod_declares_unless_one_is_given(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16))
@@ -129,17 +117,6 @@ async def test_missing_rights_for_the_proxy_are_named(tmp_path: Path) -> None:
         ran = await found.call("top")
         assert ran.code == 1
         assert "cannot get pods/proxy" in ran.err
-
-
-async def test_another_programs_metrics_are_not_taken_for_a_plugins(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        found.put(a_node("node-1", 16))
-        found.put(plugin_pod("my-exporter", "node-1"))
-        found.front.backends["pods/http:my-exporter:9100"] = "# TYPE up gauge\nup 1\n"
-        assert (await found.call("top")).code == 1
-        assert found.front.proxied == []
-        ran = await found.call("top", "--plugin-selector", "!nothing", "--plugin-port", "9100")
-        assert "this is no device plugin" in ran.err
 
 
 async def test_pods_stand_below_the_cards_where_a_plugin_reports_what_each_uses(tmp_path: Path) -> None:

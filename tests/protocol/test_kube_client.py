@@ -21,8 +21,8 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.errors import AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError
-from gcushare.kube.patches import Patch, PatchKind, Precondition
-from gcushare.kube.resources import DEPLOYMENTS, NODES, PODS, Selector
+from gcushare.kube.patches import Precondition
+from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.wire.objects import Event, ObjectMeta, ObjectReference
 from tests.protocol.kube_server import ScriptedServer, answer, cut_body, drop, lines, scripted, status, text
 
@@ -115,13 +115,6 @@ async def test_delete_sends_its_preconditions(server: ScriptedServer, client: Ku
     await client.delete(PODS, "train", namespace="ns", precondition=Precondition(uid="uid-1"), grace_s=0)
     assert server.requests[0].json["preconditions"] == {"uid": "uid-1"}
     assert server.requests[0].json["gracePeriodSeconds"] == 0
-
-
-async def test_objects_without_a_type_pass_as_plain_json(server: ScriptedServer, client: KubeClient) -> None:
-    path = "/apis/apps/v1/namespaces/ns/deployments"
-    server.on("POST", path, answer(201, {"metadata": {"name": "web"}, "spec": {"replicas": 2}}))
-    made = await client.create(DEPLOYMENTS, {"metadata": {"name": "web"}}, namespace="ns")
-    assert made["spec"] == {"replicas": 2}
 
 
 async def test_an_event_is_written_with_its_kind_and_without_empty_fields(
@@ -385,17 +378,6 @@ async def test_every_request_is_reported_with_its_verb_resource_and_code(server:
 async def test_a_client_that_is_not_open_says_how_to_open_it(server: ScriptedServer) -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await KubeClient(server.config()).get(PODS, "train", namespace="ns")
-
-
-async def test_the_version_is_read_from_the_server(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("GET", "/version", answer(200, {"major": "1", "gitVersion": "v1.36.2"}))
-    assert await client.version() == "v1.36.2"
-
-
-async def test_json_patches_are_sent_as_such(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("PATCH", POD_PATH, answer(200, POD_JSON))
-    await client.patch(PODS, "train", Patch(PatchKind.JSON, [{"op": "remove", "path": "/x"}]), namespace="ns")
-    assert server.requests[0].headers["Content-Type"] == "application/json-patch+json"
 
 
 def test_no_error_of_ours_is_an_error_of_aiohttp() -> None:

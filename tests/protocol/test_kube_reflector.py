@@ -53,7 +53,7 @@ class Picture:
         return sorted(pod.metadata.name for pod in self.pods.values())
 
     async def until(self, condition: Callable[[Picture], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition(self):
                 self._changed.clear()
                 await self._changed.wait()
@@ -73,7 +73,7 @@ class Running:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that tells nobody when it comes; ends early when the reflector ended."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition() and not self.task.done():  # noqa: ASYNC110 - counters tell nobody that they changed
                 await asyncio.sleep(0.002)
 

@@ -98,7 +98,7 @@ async def scrape_plugin(proc: Path) -> str:
         rig.bind("b", 14, card=0)
         await rig.until_failed("b")
         text, last = "", ("gcushare_card_power_watts{", "gcushare_pod_over_use_bytes{")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not all(series in text for series in last):
                 text = (await rig.get("/metrics"))[1]
         return text

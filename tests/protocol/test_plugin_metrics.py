@@ -51,7 +51,7 @@ def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
 
 async def _told(rig: PluginRig, wanted: Callable[[Figures], bool]) -> Figures:
     """The figures as soon as they are so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         found = await figures(rig)
         while not wanted(found):
             found = await figures(rig)

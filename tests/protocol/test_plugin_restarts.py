@@ -26,7 +26,7 @@ async def test_after_a_kubelet_restart_the_plugin_registers_again_and_pods_keep_
         await rig.until_recorded("a")
         held = rig.held_cards("a")
         await rig.kubelet.restart()
-        await rig.until(lambda: rig.kubelet.registrations == 1, "a registration with the new kubelet", AGAIN_S)
+        await rig.until(lambda: rig.kubelet.registrations == 1, "a registration with the new kubelet")
         await rig.until_units(128)
         assert rig.held_cards("a") == held
         rig.bind("b", 4, card=5)
@@ -37,7 +37,7 @@ async def test_after_a_kubelet_restart_the_plugin_registers_again_and_pods_keep_
 async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
     async with PluginRig() as rig:
         (rig.root / "device-plugins" / "enflamegcushare.sock").unlink()
-        await rig.until(lambda: rig.kubelet.registrations == 2, "a second registration", AGAIN_S)
+        await rig.until(lambda: rig.kubelet.registrations == 2, "a second registration")
         await rig.until_units(128)
         rig.bind("a", 4, card=1)
         await rig.until_recorded("a")
@@ -70,11 +70,11 @@ async def test_a_refused_registration_is_tried_again_and_readiness_says_why() ->
     async with PluginRig() as rig:
         await rig.kubelet.stop()
         async with refusing_kubelet(rig.root / "device-plugins", refusals=2) as seen:
-            await rig.until(lambda: seen, "the first registration", AGAIN_S)
+            await rig.until(lambda: seen, "the first registration")
             code, text = await rig.get("/readyz")
             assert code == 503
             assert "the kubelet refused the registration of enflame.com/gcu-memory: not now" in text
-            await rig.until(lambda: len(seen) == 3, "a registration that is accepted", AGAIN_S)
+            await rig.until(lambda: len(seen) == 3, "a registration that is accepted")
         assert set(seen) == {"enflamegcushare.sock"}
 
 
@@ -82,7 +82,7 @@ async def test_a_kubelet_that_starts_while_a_retry_waits_is_not_kept_waiting() -
     async with PluginRig() as rig:
         await rig.kubelet.stop()
         async with refusing_kubelet(rig.root / "device-plugins", refusals=99) as seen:
-            await rig.until(lambda: len(seen) >= 4, "refusals until the waits are long", 15.0)
+            await rig.until(lambda: len(seen) >= 4, "refusals until the waits are long")
         await rig.kubelet.start()
         await rig.until(lambda: rig.kubelet.registrations == 1, "a registration with the new kubelet", AGAIN_S)
 

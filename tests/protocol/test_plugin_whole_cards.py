@@ -10,8 +10,6 @@ from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 BOTH = {"mode": Mode.BOTH}
-RETRIED_S = 12.0
-"""Above the longest pause of a registration that is retried."""
 
 
 async def test_a_whole_card_is_given_with_its_device_nodes_and_no_soft_limits_and_its_memory_is_closed() -> None:
@@ -190,7 +188,7 @@ async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_p
             assert (await rig.get("/readyz"))[0] == 503
             rig.bind("a", 4, card=1)
             await rig.until_recorded("a")
-        await rig.until(lambda: not rig.problem("wholeRegistration"), "it takes the place", RETRIED_S)
+        await rig.until(lambda: not rig.problem("wholeRegistration"), "it takes the place")
         await rig.until_allocatable(WHOLE, 1)
 
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 _PROGRAM = '''
 import asyncio, logging, sys
 from aiohttp import web
@@ -87,7 +85,7 @@ def wait_for_url(process: subprocess.Popen[str]) -> str:
 def test_it_serves_reports_ready_and_ends_in_order_on_sigterm(tmp_path: Path) -> None:
     with started(f"--log-dir={tmp_path}", "--log-format=json") as process:
         url = wait_for_url_json(process)
-        with urllib.request.urlopen(f"{url}/readyz", timeout=10) as got:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=60) as got:
             assert json.load(got) == {"status": "ok", "checks": {"beat": {"ok": True}, "port": {"ok": True}}}
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=20)
@@ -129,21 +127,3 @@ def test_an_address_that_is_taken_ends_it_with_one_line_and_code_two(tmp_path: P
     (line,) = second.stderr.splitlines()
     assert "Address already in use" in line
     assert f"listen-port {port}" in line
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "expected"),
-    [
-        ("--version", 0, "gcushare-example "),
-        ("--help", 0, "Usage: gcushare-example [OPTIONS]"),
-        ("--print-config", 0, 'listen-address: "127.0.0.1"'),
-        ("--log-levle=info", 2, "error: No such option '--log-levle'."),
-        ("extra", 2, "error: Got unexpected extra argument (extra)"),
-    ],
-)
-def test_the_command_line_answers_and_exits(argv: str, code: int, expected: str) -> None:
-    done = run_once(argv)
-
-    assert done.returncode == code
-    assert expected in (done.stdout if code == 0 else done.stderr)
-    assert (done.stderr if code == 0 else done.stdout) == ""

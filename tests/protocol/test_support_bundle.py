@@ -249,15 +249,6 @@ async def test_the_size_is_bounded_and_what_does_not_fit_is_named(rig: DoctorRig
     assert "doctor.json" in files_of(path)
 
 
-async def test_logs_are_cut_to_their_last_lines(rig: DoctorRig, tmp_path: Path) -> None:
-    path, without = tmp_path / "bundle.tar.gz", tmp_path / "without.tar.gz"
-    await rig.bundle("--log-lines", "2", str(path))
-    log = files_of(path)[f"logs/{SYSTEM}/{PLUGIN}/gcushare-device-plugin.log"].decode()
-    assert log == logged("line 18 of gcushare-device-plugin") + logged("line 19 of gcushare-device-plugin")
-    await rig.bundle("--log-lines", "0", str(without))
-    assert not [name for name in files_of(without) if name.startswith("logs/")]
-
-
 async def test_missing_rights_leave_a_smaller_bundle_that_says_so(rig: DoctorRig, tmp_path: Path) -> None:
     for each in role(("list", "pods", ""), ("list", "nodes", "")):
         rig.put(each)

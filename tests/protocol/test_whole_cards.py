@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -101,20 +98,6 @@ async def test_the_tables_show_who_holds_a_card_whole_from_either_source(seen: C
         assert ran.lines[1].split() == ["node-1", "10.0.0.1", "4/16", "16/16=", "0/16", "20/48"]
         assert "whole cards: 1 free, 1 held whole, 1 shared" in ran.lines
         assert "pending: 1 pod waits for 2 whole cards: default/wait (2 whole cards)" in ran.lines
-
-
-async def test_the_documents_say_what_is_whole(seen: Cluster) -> None:
-    document = json.loads((await seen.call("--source=api", "-o", "json")).out)
-    (node,) = document["nodes"]
-    assert (node["modes"], node["wholeCardsFree"]) == (["memory", "whole"], 1)
-    assert [card["mode"] for card in node["cards"]] == ["shared", "whole", "free"]
-    assert [(pod["name"], pod["whole"]) for card in node["cards"] for pod in card["pods"]] == [
-        ("small", False),
-        ("train", True),
-    ]
-    assert [(pod["name"], pod["wholeCards"]) for pod in document["pending"]] == [("wait", 2)]
-    rows = list(csv.DictReader(io.StringIO((await seen.call("--source=api", "-o", "csv")).out)))
-    assert [row["mode"] for row in rows] == ["shared", "whole", "free"]
 
 
 async def test_explain_speaks_of_whole_cards_and_says_the_same_from_either_source(seen: Cluster) -> None:

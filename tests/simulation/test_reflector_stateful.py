@@ -181,4 +181,4 @@ class ReflectorMachine(RuleBasedStateMachine):
 
 
 TestReflector = ReflectorMachine.TestCase
-TestReflector.settings = settings(max_examples=30, stateful_step_count=20, deadline=None, derandomize=True)
+TestReflector.settings = settings(max_examples=15, stateful_step_count=20, deadline=None, derandomize=True)

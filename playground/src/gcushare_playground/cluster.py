@@ -110,7 +110,7 @@ class Cluster:
                 if self._given_root is None:
                     shutil.rmtree(self.place.root, ignore_errors=True)
 
-    async def start_all(self, *, deadline_s: float = 40.0) -> None:
+    async def start_all(self, *, deadline_s: float = 60.0) -> None:
         """Start doubles and programs, and wait until pods can be placed."""
         await self.start_api_server()
         await self.start_kubelets()
@@ -187,7 +187,7 @@ class Cluster:
         async with self.http.get(self.api_url + path) as answer:
             return None if answer.status == 200 else await answer.text()
 
-    async def wait_ready(self, *, deadline_s: float = 30.0) -> None:
+    async def wait_ready(self, *, deadline_s: float = 60.0) -> None:
         """Wait until every node offers all its units, and the extender knows and serves them.
 
         Raises:
@@ -199,7 +199,7 @@ class Cluster:
         except NotInTime as error:
             raise NotInTime(f"{error}\n{self.describe_programs()}") from error
 
-    async def wait_for_capacity(self, *, deadline_s: float = 20.0) -> None:
+    async def wait_for_capacity(self, *, deadline_s: float = 60.0) -> None:
         """Wait until every node's allocatable shows all its units and its cards."""
         wanted = {node.name: self.plan.offers(node) for node in self.plan.nodes}
 
@@ -213,7 +213,7 @@ class Cluster:
             lambda: offered() == wanted, f"nodes offer {wanted}", deadline_s=deadline_s, shown=lambda: str(offered())
         )
 
-    async def wait_extender_ready(self, *, deadline_s: float = 20.0) -> None:
+    async def wait_extender_ready(self, *, deadline_s: float = 60.0) -> None:
         """Wait until the extender serves, with every node's cards in its ledger."""
         total = sum(sum(self.plan.units_per_card(node)) for node in self.plan.nodes)
         key = f"total{self.plan.vendor.device_word}"

@@ -48,10 +48,6 @@ def _plain(function: Callable[[JsonObject], Any]) -> Cell:
     return lambda obj, now: function(obj)
 
 
-def _pairs(mapping: dict[str, str] | None) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted((mapping or {}).items())) or _NONE
-
-
 def _node_status(node: JsonObject) -> str:
     ready = condition(node, "Ready").get("status")
     words = [{"True": "Ready", None: "Unknown"}.get(ready, "NotReady")]
@@ -75,25 +71,6 @@ def _ready_of(ready: str) -> Cell:
         return f"{dig(obj, 'status', ready, default=0)}/{dig(obj, 'spec', 'replicas', default=0)}"
 
     return cell
-
-
-def _service_ports(service: JsonObject) -> str:
-    def text(port: JsonObject) -> str:
-        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-        return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
-
-    return ",".join(map(text, dig(service, "spec", "ports", default=[]))) or _NONE
-
-
-def _endpoints(endpoints: JsonObject) -> str:
-    found = [
-        f"{address['ip']}:{port['port']}"
-        for subset in endpoints.get("subsets") or []
-        for port in subset.get("ports") or []
-        for address in subset.get("addresses") or []
-    ]
-    more = f" + {len(found) - 3} more..." if len(found) > 3 else ""
-    return ",".join(found[:3]) + more or _NONE
 
 
 def _event_seen(event: JsonObject, now: float) -> str:
@@ -133,26 +110,6 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Available", _count("status", "availableReplicas"), type="integer"),
         _AGE,
     ),
-    "daemonsets.apps": (
-        _NAME,
-        Column("Desired", _count("status", "desiredNumberScheduled"), type="integer"),
-        Column("Current", _count("status", "currentNumberScheduled"), type="integer"),
-        Column("Ready", _count("status", "numberReady"), type="integer"),
-        Column("Up-to-date", _count("status", "updatedNumberScheduled"), type="integer"),
-        Column("Available", _count("status", "numberAvailable"), type="integer"),
-        Column("Node Selector", lambda obj, now: _pairs(dig(obj, "spec", "template", "spec", "nodeSelector"))),
-        _AGE,
-    ),
-    "services": (
-        _NAME,
-        Column("Type", _path("spec", "type")),
-        Column("Cluster-IP", _path("spec", "clusterIP")),
-        Column("External-IP", lambda obj, now: _NONE),
-        Column("Port(s)", _plain(_service_ports)),
-        _AGE,
-        Column("Selector", lambda obj, now: _pairs(dig(obj, "spec", "selector")), wide=True),
-    ),
-    "endpoints": (_NAME, Column("Endpoints", _plain(_endpoints)), _AGE),
     "events": (
         Column("Last Seen", _event_seen),
         Column("Type", _path("type", default="")),
@@ -160,8 +117,6 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Object", _plain(_event_object)),
         Column("Message", lambda obj, now: str(obj.get("message", "")).strip()),
     ),
-    "leases.coordination.k8s.io": (_NAME, Column("Holder", _path("spec", "holderIdentity", default="")), _AGE),
-    "namespaces": (_NAME, Column("Status", _path("status", "phase", default="")), _AGE),
 }
 _GENERIC = (_NAME, _AGE)
 

@@ -95,12 +95,12 @@ class Registry:
         """Store a new object.
 
         Raises:
-            ApiFailure: 400 shape, 403 namespace going away, 404 no such namespace, 409 name taken, 422 rules broken.
+            ApiFailure: 400 shape, 404 no such namespace, 409 name taken, 422 rules broken.
         """
         check_shape(resource, obj := without_nulls(obj))
         obj = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
         self._name(resource, namespace, obj)
-        self._check_namespace(resource, namespace, metadata(obj)["name"])
+        self._check_namespace(resource, namespace)
         strategy = strategy_of(resource)
         if resource.has_status and not strategy.keeps_created_status:
             obj.pop("status", None)
@@ -174,9 +174,6 @@ class Registry:
 
     def _add_finalizers(self, resource: Resource, obj: JsonObject, propagation: str) -> None:
         added = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation)
-        if resource.qualified == "namespaces" and dig(obj, "spec", "finalizers"):
-            added = "kubernetes"
-            obj["status"]["phase"] = "Terminating"
         found = metadata(obj)
         if added and added not in found.get("finalizers", []) and not is_deleting(obj):
             found["finalizers"] = [*found.get("finalizers", []), added]
@@ -222,13 +219,9 @@ class Registry:
         if resource.collection in _GENERATED_BY_SPEC:
             found["generation"] = 1
 
-    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        if not resource.namespaced:
-            return
-        found = self.read(BY_NAME["namespaces"], Key("", namespace)).obj
-        if is_deleting(found):
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise failures.forbidden(resource, name, why)
+    def _check_namespace(self, resource: Resource, namespace: str) -> None:
+        if resource.namespaced:
+            self.read(BY_NAME["namespaces"], Key("", namespace))
 
     def _check(self, resource: Resource, obj: JsonObject, causes: list[Cause]) -> None:
         causes = [*check_metadata(resource, obj), *causes]

@@ -182,7 +182,7 @@ class ApiServer:
         """End open watches whose path and query match with an ERROR event of code 410; return how many."""
         return self._watches.end(Verdict.EXPIRE, path)
 
-    async def until_watches(self, count: int, path: str = "", *, timeout_s: float = 10.0) -> None:
+    async def until_watches(self, count: int, path: str = "", *, timeout_s: float = 60.0) -> None:
         """Wait until exactly ``count`` open watches match a path and query.
 
         Raises:

@@ -232,7 +232,7 @@ class Storage:
         for collection in self._collections.values():
             collection.forget_history()
 
-    async def until(self, condition: Callable[[], T], timeout_s: float | None = 20.0) -> T:
+    async def until(self, condition: Callable[[], T], timeout_s: float | None = 60.0) -> T:
         """Wait until ``condition`` returns something true, asking again after every write; return that.
 
         ``timeout_s``: None waits for ever.

@@ -102,14 +102,13 @@ class NodeStrategy(Strategy):
 
 
 class NamespaceStrategy(Strategy):
-    """Namespaces: active until their finalizer has seen everything inside deleted."""
+    """Namespaces: always active; nothing inside is deleted with them."""
 
     def default(self, obj: JsonObject) -> None:
         name = metadata(obj).get("name", "")
         metadata(obj).setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
     def create(self, obj: JsonObject, facts: ClusterFacts) -> None:
-        obj["spec"] = {"finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}
 
 

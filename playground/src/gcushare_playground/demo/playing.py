@@ -27,7 +27,7 @@ from gcushare_playground.picture import (
 )
 from gcushare_playground.processes import capture
 
-_STEP_DEADLINE_S = 15.0
+_STEP_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Kubelet:
             await self._main
         logger.info("kubelet serving node=%s root=%s", self.settings.node_name, self.settings.root_dir)
 
-    async def wait_ready(self, timeout_s: float = 10.0) -> None:
+    async def wait_ready(self, timeout_s: float = 60.0) -> None:
         """Wait until the Node is registered and the pods bound by now are through admission.
 
         Raises:
@@ -128,7 +128,7 @@ class Kubelet:
         """Return the pods whose containers may exist."""
         return self._running().pods.active_uids()
 
-    async def gather_pods(self, count: int, *, timeout_s: float = 10.0) -> None:
+    async def gather_pods(self, count: int, *, timeout_s: float = 60.0) -> None:
         """Wait until so many pods wait for admission, which ``faults.admission_open`` must hold back meanwhile.
 
         Raises:

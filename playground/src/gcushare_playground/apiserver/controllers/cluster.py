@@ -17,7 +17,6 @@ _HASH_LENGTH = 9
 COMPONENTS = {
     "deployments.apps": "deployment-controller",
     "replicasets.apps": "replicaset-controller",
-    "daemonsets.apps": "daemonset-controller",
 }
 
 

@@ -10,10 +10,8 @@ from typing import Protocol
 
 from gcushare_playground.apiserver.controllers.cluster import Cluster
 from gcushare_playground.apiserver.controllers.collecting import GarbageCollector
-from gcushare_playground.apiserver.controllers.daemonsets import DaemonSetController
 from gcushare_playground.apiserver.controllers.deployments import DeploymentController
 from gcushare_playground.apiserver.controllers.endpoints import EndpointsController
-from gcushare_playground.apiserver.controllers.namespaces import CordonController, NamespaceController
 from gcushare_playground.apiserver.controllers.ownership import Ownership, Ref
 from gcushare_playground.apiserver.controllers.replicasets import ReplicaSetController
 from gcushare_playground.apiserver.failures import ApiFailure
@@ -48,12 +46,9 @@ class ControllerManager:
         self._ownership = Ownership(registry.storage)
         cluster = Cluster(registry, self._ownership)
         self._controllers: tuple[Controller, ...] = (
-            NamespaceController(cluster),
             DeploymentController(cluster),
             ReplicaSetController(cluster),
-            DaemonSetController(cluster),
             EndpointsController(cluster),
-            CordonController(cluster),
             GarbageCollector(cluster),
         )
         self._queue: dict[tuple[Controller, Ref], None] = {}

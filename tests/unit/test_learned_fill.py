@@ -61,13 +61,12 @@ def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed
             pass
         names = {node.spec.name: None for node in cluster.nodes if node.room.fits(demand)}
         best = index.best(names, 1)
+        before = cluster.ledger.nodes[best[0]].copy() if best else None
         expected: set[tuple[int, bool]] = set()
-        for name in best:
-            node = cluster.ledger.nodes[name]
-            cards = choose_cards(node, request, fill.rank_cards(node, request, amounts))
+        if before is not None:
+            cards = choose_cards(before, request, fill.rank_cards(before, request, amounts))
             assert cards is not None
             expected = {(card.grantable, card.is_empty) for card in cards}
-            before = node.copy()
 
         taken = placer.place(str(number), demand)
 
@@ -75,6 +74,7 @@ def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed
         if taken is not None:
             held = cluster.ledger.assignment(str(number))
             assert held is not None
+            assert before is not None
             used = [before.cards[grant.index] for grant in held.grants]
             assert {(card.grantable, card.is_empty) for card in used} == expected
         if number % 3 == 2:

@@ -97,9 +97,9 @@ class ExplainDocument(_Document, frozen=True):
 
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards of
     one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought on
-    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice``: why a bound pod has its node,
-    where that was decided lately. ``uid`` is empty for a caller who
-    has not been authenticated: with the uid of a waiting pod a call of kube-scheduler could be forged.
+    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice`` says why a bound pod has its
+    node, where that was decided lately. ``uid`` is empty for a caller who has not been authenticated: with the uid of a
+    waiting pod a call of kube-scheduler could be forged.
     """
 
     namespace: str
@@ -203,8 +203,8 @@ def describe_choice(choice: ChoiceDocument) -> str:
     nodes = "1 node" if choice.fitting_nodes == 1 else f"{choice.fitting_nodes} nodes"
     better = "none was" if not choice.better_nodes else f"{choice.better_nodes} were"
     return (
-        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of {nodes} with "
-        f"room; card policy {choice.card_policy}"
+        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of {nodes} "
+        f"with room; card policy {choice.card_policy}"
     )
 
 

@@ -139,7 +139,7 @@ class ControlPlane:
             self._scheduler_port.close()
             shutil.rmtree(self.root, ignore_errors=True)
 
-    async def start(self, command: Command, *, deadline_s: float = 60.0) -> str:
+    async def start(self, command: Command, *, deadline_s: float = 180.0) -> str:
         """Start a process of this cluster, or the same one again; returns what its ready line carries."""
         child = self.children[command.name] = Child(command)
         return await child.start(deadline_s=deadline_s)
@@ -215,7 +215,7 @@ class ControlPlane:
             )
         )
 
-    async def wait_ready(self, *, deadline_s: float = 60.0) -> None:
+    async def wait_ready(self, *, deadline_s: float = 180.0) -> None:
         """Wait until the API server has finished starting: /readyz, and the namespace that pods go to."""
         await until(self._problem, "kube-apiserver is ready", deadline_s=deadline_s)
 
@@ -243,6 +243,8 @@ class ControlPlane:
         binary = older.binary if older else need_binaries("kube-scheduler")["kube-scheduler"]
         kubeconfig = older.kubeconfig if older else self.kubeconfig_of(SCHEDULER)
         arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", *_FAST]
+        if older:
+            arguments.append("--port=0")  # Its plain port is 10251 for everybody on this machine.
         if extender is not None:
             document = extender
             if isinstance(document, ExtenderEntry):

@@ -79,7 +79,7 @@ class NodeSide:
         half.write_bytes(self.node.cards_document(sick))
         half.replace(file)
 
-    async def until_allocatable(self, units: int, *, resource: str = "", deadline_s: float = 30.0) -> None:
+    async def until_allocatable(self, units: int, *, resource: str = "", deadline_s: float = 180.0) -> None:
         """Wait until the kubelet offers this many units of the vendor's memory, or of another resource."""
         nodes, name = self.scheduling.nodes, resource or self.vendor.memory_resource
 
@@ -94,12 +94,12 @@ class NodeSide:
         body = {"metadata": {"annotations": {key: value}}}
         await self.scheduling.client.patch(NODES, NODE, Patch(PatchKind.MERGE, body))
 
-    async def run_pods(self, *bodies: JsonObject, deadline_s: float = 60.0) -> None:
+    async def run_pods(self, *bodies: JsonObject, deadline_s: float = 180.0) -> None:
         """Create pods and wait until each runs and its record is confirmed."""
         await self.scheduling.create_pods(bodies)
         await self.until_running(*(body["metadata"]["name"] for body in bodies), deadline_s=deadline_s)
 
-    async def until_running(self, *names: str, deadline_s: float = 60.0) -> None:
+    async def until_running(self, *names: str, deadline_s: float = 180.0) -> None:
         """Wait until pods run and their records are confirmed."""
         found = self.scheduling.pods.objects
 

@@ -110,7 +110,7 @@ class Scheduling:
         """Delete every pod and wait until all are gone; with a grace it is the kubelet that ends them."""
         names = self._own_pods()
         await self._each(self.client.delete(PODS, name, namespace="default", grace_s=grace_s) for name in names)
-        await self.pods.until(lambda: not self._own_pods(), "the pods are gone", deadline_s=60)
+        await self.pods.until(lambda: not self._own_pods(), "the pods are gone", deadline_s=180)
 
     def _own_pods(self) -> list[str]:
         """Name the tests' pods; those of other namespaces are the node's own (static pods)."""
@@ -128,7 +128,7 @@ class Scheduling:
         """The tests' pods that have a node."""
         return [self.pod(name) for name in self._own_pods() if node_of(self.pod(name))]
 
-    async def until_bound(self, *names: str, deadline_s: float = 30.0) -> None:
+    async def until_bound(self, *names: str, deadline_s: float = 180.0) -> None:
         """Wait until these pods have a node."""
         await self.pods.until(
             lambda: all(node_of(self.pods.objects.get(f"default/{name}", {"spec": {}})) for name in names),
@@ -145,7 +145,7 @@ class Scheduling:
             shown=lambda: f"{len(self.bound())} of {len(self.pods.objects)} bound",
         )
 
-    async def until_said(self, pod: str, reason: str, *, text: str = "", deadline_s: float = 30.0) -> str:
+    async def until_said(self, pod: str, reason: str, *, text: str = "", deadline_s: float = 180.0) -> str:
         """Wait for an event about a pod and return its message."""
 
         def messages() -> list[str]:

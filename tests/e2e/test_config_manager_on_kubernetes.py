@@ -119,7 +119,7 @@ async def test_a_static_scheduler_is_configured_uses_the_extender_and_is_put_bac
         assert lines[-1].startswith("modify kube-scheduler config finish")
         assert before["kube-scheduler.yaml"] == (files / "kube-scheduler.back.yaml").read_bytes()
         await scheduling.create_pods([pod("shared", 12), pod("beside", 12)])
-        await scheduling.until_bound("shared", "beside", deadline_s=60)
+        await scheduling.until_bound("shared", "beside", deadline_s=180)
         assert {card_of(scheduling.pod(name)) for name in ("shared", "beside")} == {(0,), (1,)}
 
         lines = await manage(control_plane, "recover")
@@ -128,7 +128,7 @@ async def test_a_static_scheduler_is_configured_uses_the_extender_and_is_put_bac
         await until_healthy(scheduler_port)
         await scheduling.extender.kill()
         await scheduling.create_pods([pod("unshared", 4)])
-        await scheduling.until_bound("unshared", deadline_s=60)
+        await scheduling.until_bound("unshared", deadline_s=180)
         assert card_of(scheduling.pod("unshared")) is None, "the scheduler still calls the extender"
 
 
@@ -147,7 +147,7 @@ async def manage(control_plane: ControlPlane, command: str, *arguments: str) -> 
     return out.decode().splitlines()
 
 
-async def until_healthy(port: int, *, deadline_s: float = 90.0) -> None:
+async def until_healthy(port: int, *, deadline_s: float = 180.0) -> None:
     """Wait until the static pod's scheduler says that it is well."""
     url = f"https://127.0.0.1:{port}/healthz"
     await until(lambda: ask_health(url), "kube-scheduler is well", deadline_s=deadline_s)

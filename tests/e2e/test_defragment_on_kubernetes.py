@@ -67,7 +67,7 @@ async def end_evicted(client: KubeClient, pods: Picture) -> list[str]:
     """End each evicted pod as its kubelet would, and run another of its ReplicaSet elsewhere; until cancelled."""
     ended: list[str] = []
     while True:
-        await pods.until(lambda: bool(_ending(pods)), "a pod was evicted", deadline_s=60)
+        await pods.until(lambda: bool(_ending(pods)), "a pod was evicted", deadline_s=180)
         name = _ending(pods)[0]
         ended.append(name)
         await run_pod(client, f"{name}-again", "gpu-2", 5)

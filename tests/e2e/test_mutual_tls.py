@@ -34,7 +34,7 @@ async def scheduler_side(control_plane: ControlPlane, port: int) -> ExtenderEntr
         data.update({key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()})
         return "" if data else "the Secret is empty"
 
-    await until(problem, "the extender fills the Secret", deadline_s=30)
+    await until(problem, "the extender fills the Secret", deadline_s=180)
     tls = ExtenderTls(ca=data[CA], server_name=NAME, certificate=data[CLIENT_CERT], key=data[CLIENT_KEY])
     return ExtenderEntry(url=f"https://127.0.0.1:{port}", vendors=(ENFLAME,), tls=tls)
 

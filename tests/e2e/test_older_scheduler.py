@@ -59,4 +59,4 @@ async def test_a_pod_that_waits_is_scheduled_when_another_ends(scheduling: Sched
     await scheduling.until_said("second", "FailedScheduling")
     assert not node_of(scheduling.pod("second"))
     await scheduling.client.delete(PODS, "first", namespace="default", grace_s=0)
-    await scheduling.until_bound("second", deadline_s=60)
+    await scheduling.until_bound("second", deadline_s=180)

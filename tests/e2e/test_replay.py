@@ -44,7 +44,7 @@ async def test_a_schedule_ends_alike_in_the_simulation_and_on_a_control_plane(
         await scheduling.pods.until(
             lambda expected=expected: _picture(scheduling) == expected,  # type: ignore[misc]
             f"after {action.words()} it is {expected}",
-            deadline_s=60,
+            deadline_s=180,
             shown=lambda: str(_picture(scheduling)),
         )
         assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())

@@ -52,7 +52,7 @@ async def is_ready(url: str) -> bool:
         return False
 
 
-async def until_ready(url: str, *, deadline_s: float = 30.0) -> float:
+async def until_ready(url: str, *, deadline_s: float = 180.0) -> float:
     """Wait until a replica serves; returns how long that took."""
     started = time.monotonic()
 

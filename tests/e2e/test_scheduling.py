@@ -72,7 +72,7 @@ async def test_a_higher_priority_ends_just_what_stands_in_its_way(scheduling: Sc
     assert card_of(scheduling.pod("small")) == card_of(scheduling.pod("other"))
     shared = card_of(scheduling.pod("small"))
     await scheduling.create_pods([pod("urgent", 9, priorityClassName="high")])
-    await scheduling.until_bound("urgent", deadline_s=60)
+    await scheduling.until_bound("urgent", deadline_s=180)
     left = {each["metadata"]["name"] for each in scheduling.pods.objects.values()}
     assert len(left) == 3, f"one of three had to end for 9 units: {left}"
     assert card_of(scheduling.pod("urgent")) == shared or "big" not in left

@@ -76,7 +76,7 @@ async def expect_true_books(scheduling: Scheduling, pods: list[JsonObject]) -> N
         return "" if +told == used else f"{used - told} not counted, {told - used} counted and not recorded"
 
     # The last bindings may still be on their way through the extender's watch.
-    await until(differing, "the extender's ledger is what the records say", deadline_s=10)
+    await until(differing, "the extender's ledger is what the records say", deadline_s=180)
     assert all(node_of(each) and card_of(each) for each in found.values())
 
 

@@ -10,7 +10,7 @@ from gcushare_playground.picture import NotInTime
 _PROBE_S = 0.05
 
 
-async def until(ask: Callable[[], Awaitable[str]], what: str, *, deadline_s: float = 60.0) -> None:
+async def until(ask: Callable[[], Awaitable[str]], what: str, *, deadline_s: float = 180.0) -> None:
     """Ask until the answer is empty; ``ask`` says what is still missing.
 
     Raises:

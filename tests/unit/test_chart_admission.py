@@ -14,13 +14,14 @@ from tests.charts import (
     PLUGIN_CHART,
     UMBRELLA_CHART,
     Object,
+    in_one_worker,
     needs_helm,
     of_kind,
     one,
     rendered,
 )
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, in_one_worker]
 
 POLICY = "ValidatingAdmissionPolicy"
 BINDING = "ValidatingAdmissionPolicyBinding"

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from tests.charts import EXTENDER_CHART, PLUGIN_CHART, UMBRELLA_CHART, needs_helm, of_kind, one, rendered
+from tests.charts import EXTENDER_CHART, PLUGIN_CHART, UMBRELLA_CHART, in_one_worker, needs_helm, of_kind, one, rendered
 from tests.monitoring import DASHBOARDS, alerts
 
+pytestmark = [needs_helm, in_one_worker]
 NAME = "gcushare-scheduler-extender"
 
 
-@needs_helm
 def test_the_dashboards_come_as_they_are_with_the_label_that_the_sidecar_looks_for() -> None:
     found = one(rendered(EXTENDER_CHART, "dashboards.enabled=true"), "ConfigMap", f"{NAME}-dashboards")
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
@@ -21,14 +21,12 @@ def test_the_dashboards_come_as_they_are_with_the_label_that_the_sidecar_looks_f
     }
 
 
-@needs_helm
 def test_the_dashboards_fit_into_a_configmap() -> None:
     found = one(rendered(EXTENDER_CHART, "dashboards.enabled=true"), "ConfigMap", f"{NAME}-dashboards")
     # The API server takes 1 MiB, kubectl apply 256 KiB, as it keeps the object in an annotation.
     assert len(json.dumps(found)) < 256 * 1024
 
 
-@needs_helm
 def test_every_alert_is_in_the_rule_object_with_its_templates_untouched() -> None:
     (found,) = of_kind(rendered(EXTENDER_CHART, "prometheusRule.enabled=true"), "PrometheusRule")
     groups = found["spec"]["groups"]
@@ -36,7 +34,6 @@ def test_every_alert_is_in_the_rule_object_with_its_templates_untouched() -> Non
     assert [rule for group in groups for rule in group["rules"]] == alerts()
 
 
-@needs_helm
 @pytest.mark.parametrize(("kind", "name"), [("PrometheusRule", NAME), ("ConfigMap", f"{NAME}-dashboards")])
 def test_the_umbrella_chart_brings_the_same(kind: str, name: str) -> None:
     switches = ("prometheusRule.enabled=true", "dashboards.enabled=true")
@@ -46,14 +43,12 @@ def test_the_umbrella_chart_brings_the_same(kind: str, name: str) -> None:
     assert (whole.get("spec"), whole.get("data")) == (own.get("spec"), own.get("data"))
 
 
-@needs_helm
 def test_neither_is_there_unless_asked_for() -> None:
     found = rendered(EXTENDER_CHART)
     assert of_kind(found, "PrometheusRule", "ServiceMonitor") == []
     assert [each for each in of_kind(found, "ConfigMap") if each["metadata"]["name"].endswith("dashboards")] == []
 
 
-@needs_helm
 def test_the_jobs_have_the_names_that_the_alerts_look_for() -> None:
     """Prometheus' operator calls a job after the Service that its ServiceMonitor finds."""
     for chart, name in ((EXTENDER_CHART, NAME), (PLUGIN_CHART, "gcushare-device-plugin")):
@@ -64,7 +59,6 @@ def test_the_jobs_have_the_names_that_the_alerts_look_for() -> None:
         assert [service["metadata"]["name"] for service in services] == [f"{name}-metrics"]
 
 
-@needs_helm
 def test_the_plugins_series_are_told_apart_by_node_also_when_the_plugin_is_down() -> None:
     (monitor,) = of_kind(rendered(PLUGIN_CHART, "serviceMonitor.enabled=true"), "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]

@@ -23,6 +23,7 @@ from tests.charts import (
     PLUGIN_PACKAGE,
     ROOT,
     UMBRELLA_CHART,
+    in_one_worker,
     load_objects,
     load_yaml,
     needs_helm,
@@ -82,6 +83,7 @@ def test_the_umbrella_holds_the_charts_themselves() -> None:
 
 
 @needs_helm
+@in_one_worker
 def test_the_umbrella_renders_what_the_two_charts_render() -> None:
     alone = [*rendered(PLUGIN_CHART, "vendor=both"), *rendered(EXTENDER_CHART, "vendor=both")]
     names = sorted((each["kind"], each["metadata"]["name"]) for each in alone)
@@ -91,6 +93,7 @@ def test_the_umbrella_renders_what_the_two_charts_render() -> None:
 
 
 @needs_helm
+@in_one_worker
 @pytest.mark.parametrize("half", ["devicePlugin", "schedulerExtender"])
 def test_one_half_can_be_left_out(half: str) -> None:
     charts = {"devicePlugin": EXTENDER_CHART, "schedulerExtender": PLUGIN_CHART}
@@ -98,9 +101,10 @@ def test_one_half_can_be_left_out(half: str) -> None:
 
 
 @needs_helm
+@in_one_worker
 def test_the_plain_manifests_are_what_the_charts_render(tmp_path: Path) -> None:
-    environment = {"PATH": os.environ["PATH"], "HELM": HELM, "HOME": "/nonexistent"}
-    subprocess.run([DEPLOY / "manifests/render.sh", tmp_path], env=environment, check=True, timeout=60)
+    environment = {"PATH": os.environ["PATH"], "HELM": HELM, "HOME": "/nonexistent", "GOGC": "400"}
+    subprocess.run([DEPLOY / "manifests/render.sh", tmp_path], env=environment, check=True, timeout=240)
     rendered = [path for path in DEPLOY.glob("manifests/**/*.yaml") if path not in WRITTEN_BY_HAND]
     committed = {path.relative_to(DEPLOY / "manifests"): path.read_text() for path in rendered}
     fresh = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.yaml")}
@@ -114,13 +118,14 @@ def test_the_plain_manifests_hold_nothing_that_only_helm_reads() -> None:
         assert load_objects(text), path
 
 
+@pytest.mark.slow
 def test_every_script_is_clean() -> None:
     done = subprocess.run(
         [SHELLCHECK, "--external-sources", *SCRIPTS, DEPLOY / "image/make-root.sh"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout
@@ -141,9 +146,9 @@ def test_shellcheck_finds_what_is_wrong(tmp_path: Path) -> None:
     "script", sorted(DEPLOY.glob("*/build-and-deploy/*.sh")), ids=lambda path: "/".join(path.parts[-3:])
 )
 def test_a_script_tells_its_options_and_refuses_others(script: Path) -> None:
-    told = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=30, check=True)
+    told = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=240, check=True)
     assert told.stdout.startswith(f"Usage: {script.name} [OPTION")
-    refused = subprocess.run([script, "--wrong"], capture_output=True, text=True, timeout=30, check=False)
+    refused = subprocess.run([script, "--wrong"], capture_output=True, text=True, timeout=240, check=False)
     assert refused.returncode == 1
     assert "unknown option '--wrong'" in refused.stderr
     assert "what to do: " in refused.stderr

@@ -25,6 +25,7 @@ from tests.charts import (
     PLUGIN_CHART,
     Object,
     containers,
+    in_one_worker,
     load_yaml,
     needs_helm,
     of_kind,
@@ -33,7 +34,7 @@ from tests.charts import (
     rendered,
 )
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, in_one_worker]
 
 
 def _program(name: str, settings: type[Any]) -> Program[Any]:
@@ -229,10 +230,9 @@ def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version
 
 
 @pytest.mark.parametrize(
-    ("name", "vendors"),
-    [("enflame", (ENFLAME,)), ("aliyun", (ALIYUN,)), ("both", VENDORS)],
+    ("name", "vendors", "whole"),
+    [("enflame", (ENFLAME,), False), ("aliyun", (ALIYUN,), True), ("both", VENDORS, True)],
 )
-@pytest.mark.parametrize("whole", [False, True])
 def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, vendors: Any, whole: bool) -> None:
     pairs = (f"vendor={name}", "scheduler.weight=3", f"wholeCards={str(whole).lower()}")
     (entry,) = second_scheduler_config(*pairs, "scheduler.verbs=plain", version="v1.36.2")["extenders"]

@@ -16,6 +16,7 @@ from tests.charts import (
     UMBRELLA_CHART,
     Object,
     containers,
+    in_one_worker,
     needs_helm,
     of_kind,
     one,
@@ -23,7 +24,7 @@ from tests.charts import (
     rendered,
 )
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, in_one_worker]
 
 DOCUMENT = ROOT / "docs/security.md"
 SECOND = "gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler"

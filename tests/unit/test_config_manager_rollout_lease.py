@@ -177,9 +177,12 @@ STORIES = {
     "recover, static pod": (static_pod, unwanted),
     "recover, unit": (unit, unwanted),
 }
+QUICK = {"apply, static pod", "extender moved, unit", "recover, static pod"}
 
 
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize(
+    "story", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in STORIES]
+)
 async def test_a_manager_paused_at_any_step_goes_on_only_in_its_next_turn(tmp_path: Path, story: str) -> None:
     number = 1
     while await _finishes_after_a_pause(tmp_path / str(number), story, number):

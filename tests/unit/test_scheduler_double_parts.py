@@ -12,11 +12,10 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare_playground.scheduler import Pacing, parse_scheduler_settings
+from gcushare_playground.scheduler import parse_scheduler_settings
 from gcushare_playground.scheduler.cache import NodeView, view_of
-from gcushare_playground.scheduler.fitting import Refusal, judge, summarise
+from gcushare_playground.scheduler.fitting import Refusal, judge
 from gcushare_playground.scheduler.objects import PodInfo, effective_requests, read_node, read_pod
-from gcushare_playground.scheduler.scoring import score
 
 NOTHING: frozenset[str] = frozenset()
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -53,13 +52,6 @@ def test_what_the_config_manager_writes_is_understood(version: str) -> None:
     assert (extender.filter_verb, extender.bind_verb, extender.ignorable) == ("filter", "bind", False)
 
 
-def test_the_seeds_configuration_is_understood() -> None:
-    settings = parse_scheduler_settings(SEED, "config")
-    assert str(settings.kubeconfig) == "/etc/kubernetes/kube-scheduler.kubeconfig"
-    assert settings.extenders[0].http_timeout_s == 5.0
-    assert settings.names == ("default-scheduler",)
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -80,10 +72,6 @@ def test_what_kube_scheduler_would_refuse_is_refused(text: str, complaint: str) 
         parse_scheduler_settings(text, "config")
 
 
-def test_backoff_doubles_up_to_its_ceiling() -> None:
-    assert [Pacing().backoff_s(attempts) for attempts in (1, 2, 3, 4, 5, 1000)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-
-
 def container(amount: int, **more: object) -> dict[str, Any]:
     return {"resources": {"requests": {"r": str(amount)}}, **more}
 
@@ -100,11 +88,6 @@ def container(amount: int, **more: object) -> dict[str, Any]:
 )
 def test_a_pod_asks_for_its_peak(init: list[dict[str, Any]], app: list[dict[str, Any]], amount: int) -> None:
     assert effective_requests({"initContainers": init, "containers": app}) == {"r": amount}
-
-
-def test_amounts_are_rounded_up_and_cpu_counts_in_thousandths() -> None:
-    amounts = {"cpu": "1500m", "memory": "1Ki", "r.io/x": "0.5"}
-    assert make_pod(amounts=amounts).requests == {"cpu": 1500, "memory": 1024, "r.io/x": 1}
 
 
 def make_pod(name: str = "p", amounts: dict[str, str] | None = None, **spec: Any) -> PodInfo:
@@ -124,55 +107,3 @@ def test_resources_are_summed_over_the_pods_of_the_node() -> None:
     assert judge(make_pod(amounts={"r.io/x": "3"}), make_node(taken), NOTHING) is None
     refusal = judge(make_pod(amounts={"r.io/x": "4"}), make_node(taken), NOTHING)
     assert refusal == Refusal(("Insufficient r.io/x",))
-
-
-def test_more_than_the_node_has_is_final_and_every_short_resource_is_named() -> None:
-    refusal = judge(make_pod(amounts={"r.io/x": "9", "cpu": "5"}), make_node(), NOTHING)
-    assert refusal == Refusal(("Insufficient cpu", "Insufficient r.io/x"), is_final=True)
-
-
-def test_the_number_of_pods_is_a_resource() -> None:
-    pods = [make_pod(str(number)) for number in range(3)]
-    assert judge(make_pod(), make_node(*pods), NOTHING) == Refusal(("Too many pods",))
-
-
-def test_a_daemons_pod_is_tied_to_its_node_by_name() -> None:
-    def tied_to(name: str) -> PodInfo:
-        fields = [{"key": "metadata.name", "operator": "In", "values": [name]}]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
-        return make_pod(affinity={"nodeAffinity": required})
-
-    assert judge(tied_to("n"), make_node(), NOTHING) is None
-    assert judge(tied_to("other"), make_node(), NOTHING) is not None
-
-
-@pytest.mark.parametrize(
-    ("toleration", "tolerated"),
-    [
-        pytest.param({"operator": "Exists"}, True, id="everything"),
-        pytest.param({"key": "a", "operator": "Exists", "effect": "NoSchedule"}, True, id="by key"),
-        pytest.param({"key": "a", "value": "b"}, True, id="equal is the default"),
-        pytest.param({"key": "a", "value": "c"}, False, id="another value"),
-        pytest.param({"key": "a", "operator": "Exists", "effect": "NoExecute"}, False, id="another effect"),
-    ],
-)
-def test_tolerations_are_matched_as_kubernetes_does(toleration: dict[str, str], tolerated: bool) -> None:
-    node = make_node(taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
-    assert (judge(make_pod(tolerations=[toleration]), node, NOTHING) is None) == tolerated
-
-
-def test_the_message_counts_reasons_and_sorts_them_as_text() -> None:
-    refusals = [Refusal(("b",)), Refusal(("a", "b")), Refusal(())]
-    assert summarise(refusals, 12) == "0/12 nodes are available: 1 a, 2 b."
-    assert summarise([], 1) == "0/1 nodes are available:"
-
-
-def test_an_emptier_node_scores_higher() -> None:
-    busy = make_node(make_pod("busy", {"cpu": "2", "memory": "4Gi"}))
-    assert score(make_pod(), make_node()) > score(make_pod(), busy)
-
-
-def test_containers_without_requests_count_a_little_in_scores_and_nothing_in_sums() -> None:
-    pod = make_pod()
-    assert pod.requests == {}
-    assert pod.scored["cpu"] == 100

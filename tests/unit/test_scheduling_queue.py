@@ -83,13 +83,6 @@ async def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue,
     assert take(queue) is queued
 
 
-async def test_without_events_it_is_tried_again_after_a_long_time(queue: SchedulingQueue, clock: Clock) -> None:
-    queue.put(pod("a"))
-    fail(queue)
-    clock.now = 300.0
-    assert take(queue).attempts == 2
-
-
 async def test_after_an_error_backoff_alone_counts_and_grows_to_its_ceiling(
     queue: SchedulingQueue, clock: Clock
 ) -> None:
@@ -99,18 +92,6 @@ async def test_after_an_error_backoff_alone_counts_and_grows_to_its_ceiling(
         clock.now += wait_s - 0.001
         assert queue.take_ready() is None
         clock.now += 0.001
-
-
-async def test_a_pod_that_changed_is_worth_another_try_and_one_that_did_not_is_not(
-    queue: SchedulingQueue, clock: Clock
-) -> None:
-    queue.put(pod("a"))
-    fail(queue)
-    clock.now = 10.0
-    queue.put(pod("a"))
-    assert queue.take_ready() is None
-    queue.put(pod("a", label="new"))
-    assert take(queue).pod.fingerprint == pod("a", label="new").fingerprint
 
 
 @pytest.mark.parametrize(
@@ -139,21 +120,3 @@ async def test_a_pod_that_changed_during_its_attempt_is_tried_again(queue: Sched
     queue.give_back(queued, is_error=False)
     clock.now = 1.0
     assert queue.take_ready() is not None
-
-
-async def test_a_pod_dropped_during_its_attempt_does_not_come_back(queue: SchedulingQueue, clock: Clock) -> None:
-    queue.put(pod("a"))
-    queued = take(queue)
-    queue.drop("a")
-    queue.give_back(queued, is_error=True)
-    clock.now = 1000.0
-    assert queue.take_ready() is None
-    assert len(queue) == 0
-
-
-async def test_a_pod_in_flight_is_brought_up_to_date_and_not_queued_twice(queue: SchedulingQueue) -> None:
-    queue.put(pod("a"))
-    queued = take(queue)
-    queue.put(pod("a", label="new"))
-    assert queue.take_ready() is None
-    assert queued.pod.fingerprint == pod("a", label="new").fingerprint

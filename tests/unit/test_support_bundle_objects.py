@@ -73,7 +73,6 @@ _STATUS = {
     *("status.nominatedNodeName", "status.hostIP", "status.podIP", _CONDITION),
     *(f"status.{part}[].name" for part in ("containerStatuses", "initContainerStatuses")),
 }
-_INVENTORY = f"metadata.annotations.{ENFLAME.inventory_annotation}"
 NAMES: list[Any] = [
     pytest.param(full_objects.POD, slim_users_pod, _META | spec_names("spec.", is_ours=False) | _STATUS, id="pod"),
     pytest.param(full_objects.POD, slim_our_pod, _META | spec_names("spec.", is_ours=True) | _STATUS, id="our pod"),

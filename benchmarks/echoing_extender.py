@@ -14,7 +14,7 @@ from aiohttp import web
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import find_api_server
 from gcushare.runtime.entry import run_program
-from gcushare.runtime.http.scheduler_fast_path import EXPRESS
+from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
 from gcushare.scheduler_extender.app import Extender, spare_the_collector
@@ -40,8 +40,8 @@ class EchoingExtender(Extender):
     def make_application(self) -> web.Application:
         """Add the path, in the lane that the scheduler's calls take."""
         app = super().make_application()
-        calls = app[EXPRESS]
-        app[EXPRESS] = {**calls, "/echo": echo}
+        calls = app[FAST_PATHS]
+        app[FAST_PATHS] = {**calls, "/echo": echo}
         return app
 
 

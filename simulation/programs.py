@@ -19,7 +19,7 @@ from gcushare.device_plugin.settings import CardSettings, KubeletSettings, Plugi
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.http.rejected import Cause
-from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler
+from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
 from gcushare.runtime.settings.groups import ServeSettings
@@ -180,7 +180,7 @@ class ExtenderReplica(Program):
     """One replica of the extender."""
 
     app: Extender
-    handlers: dict[str, ExpressHandler]
+    handlers: dict[str, FastPathHandler]
     is_ready = False
     _led = False
 
@@ -227,7 +227,7 @@ class ExtenderReplica(Program):
         await self.app.run(shutdown)
 
     async def _serve(self, app: web.Application, _settings: ServeSettings) -> RunningServer:
-        self.handlers = dict(app[EXPRESS].items())
+        self.handlers = dict(app[FAST_PATHS].items())
         return _Server()
 
     def _check_leaders(self) -> None:

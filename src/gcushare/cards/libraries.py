@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gcushare.cards.pci import PCI_DEVICES, PciBus
-from gcushare.cards.ports import CallObserver, CardLibrary
 from gcushare.vendors import VENDORS, Vendor
+
+if TYPE_CHECKING:  # settings need the names of libraries alone
+    from gcushare.cards.ports import CallObserver, CardLibrary
 
 VENDOR_OF_LIBRARY: Mapping[str, Vendor] = {vendor.library.name: vendor for vendor in VENDORS}
 """Whose cards a library lists, by the word of ``--cards``, in the order in which ``auto`` asks them."""
@@ -18,6 +20,8 @@ SOURCES = ("auto", *VENDOR_OF_LIBRARY, "simulated:FILE")
 """The accepted forms of ``--cards``."""
 LIBRARY_FORMS = tuple(f"{name}=FILE" for name in VENDOR_OF_LIBRARY)
 """The accepted forms of ``--card-library``: a library that is not in the usual places."""
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+"""Where the kernel keeps one link per PCI function; a card's link disappears when the card falls off the bus."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,8 @@ def create_library(spec: LibrarySpec, observe: CallObserver) -> CardLibrary:
     ``observe`` gets the name of each of the vendor's functions right before its call. Such a module has
     ``create_library(spec, bus, observe)``.
     """
+    from gcushare.cards.pci import PciBus
+
     module = import_module(VENDOR_OF_LIBRARY[spec.kind].library.module)
     library: CardLibrary = module.create_library(spec, PciBus(Path(spec.pci_devices)), observe)
     return library

@@ -8,9 +8,6 @@ from pathlib import Path
 
 from gcushare.cards.ports import HealthReading, LinkLevel
 
-PCI_DEVICES = Path("/sys/bus/pci/devices")
-"""Where the kernel keeps one link per PCI function; a card's link disappears when the card falls off the bus."""
-
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
 
@@ -31,7 +28,7 @@ def parse_pci_address(text: str) -> str:
 class PciBus:
     """The PCI bus as sysfs shows it; every answer is None where the machine does not say."""
 
-    def __init__(self, root: Path = PCI_DEVICES) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
 
     def find_lost(self, address: str) -> HealthReading | None:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.cards.errors import NoSourceError
-from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES, VENDOR_OF_LIBRARY, LibrarySpec
-from gcushare.cards.pci import PCI_DEVICES
+from gcushare.cards.libraries import LIBRARY_FORMS, PCI_DEVICES, SOURCES, VENDOR_OF_LIBRARY, LibrarySpec
 from gcushare.cards.ports import CardReport, CardSource, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Card, CardUse

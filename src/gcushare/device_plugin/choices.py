@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from enum import Enum
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.vendors import Vendor
-from gcushare.wire.nodes import PODS_PER_THOUSAND
+from gcushare.wire.contracts import PODS_PER_THOUSAND
 
 DEFAULT_LONGEST_WAIT_S = 600.0
 """What an author's time to end counts at most: a training that writes a checkpoint at its end takes minutes."""
@@ -52,7 +51,7 @@ class Strategy(enum.Enum):
     CDI = "cdi"
 
 
-class CardCount(Enum):
+class CardCount(enum.Enum):
     """The number on the Node: of cards, or a thousand for each, which no node's pods ever use up."""
 
     AUTO = "auto"

@@ -23,7 +23,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.request_memory import LARGEST
-from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler
+from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import (
     CertificateCollector,
@@ -185,9 +185,9 @@ class Extender:
         app = web.Application()
         for each in self._vendor_routes:
             app.add_routes(each.routes())
-        app[EXPRESS] = self.verbs.first_port.guard(self._find_verbs())
+        app[FAST_PATHS] = self.verbs.first_port.guard(self._find_verbs())
         app[LARGEST] = self._find_largest()
-        app.add_routes(ordinary_routes(app[EXPRESS]))
+        app.add_routes(ordinary_routes(app[FAST_PATHS]))
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
         collectors = [
@@ -221,9 +221,9 @@ class Extender:
             for each in self.services
         ]
 
-    def _find_verbs(self) -> dict[str, ExpressHandler]:
+    def _find_verbs(self) -> dict[str, FastPathHandler]:
         """The scheduler's calls of every vendor, by path."""
-        return {path: answer for each in self._vendor_routes for path, answer in each.express.items()}
+        return {path: answer for each in self._vendor_routes for path, answer in each.fast_paths.items()}
 
     def _find_largest(self) -> dict[str, Callable[[], int]]:
         """The bytes of the largest bodies of these calls, by path."""

@@ -43,6 +43,9 @@ MODE_KEY = "mode"
 REPORT_KEY_PREFIX = "node."
 """Keys of that ConfigMap in which every node reports, before the node's name; see `wire.documents.node_report`."""
 
+PODS_PER_THOUSAND = 1000
+"""What a Node counts for each card where pods that ask for the count are to share cards: ``8k`` are eight cards."""
+
 
 class Calls(Enum):
     """How a node's scheduler calls the extender, as its files say; reported by the node's config manager."""

@@ -12,13 +12,10 @@ from gcushare.core.units import MemoryUnit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.annotations.record import MAX_RECORD_UNITS
+from gcushare.wire.contracts import PODS_PER_THOUSAND
 
 MAX_FALLBACK_CARDS = 64
 """A node that claims more cards than this without an inventory is not believed."""
-
-
-PODS_PER_THOUSAND = 1000
-"""What a Node counts for each card where pods that ask for the count are to share cards: ``8k`` are eight cards."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,13 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import Figures, gib_text
 from gcushare.core.units import GIB
+
+if TYPE_CHECKING:  # the settings, which name the choices here, need no ledger
+    from gcushare.core.nodes import PodRef
 
 UNKNOWN_BYTES = GIB // 4
 """So much of a card in use by processes of no known pod is no rounding: who is to blame for a shortage is in doubt."""

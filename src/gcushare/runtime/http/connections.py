@@ -15,7 +15,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from gcushare.runtime.http.rejected import Cause, TurnedAway
-from gcushare.runtime.http.scheduler_fast_path import ExpressDesk, ExpressLane
+from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 from gcushare.runtime.logs import fields
 
 log = logging.getLogger(__name__)
@@ -166,14 +166,14 @@ class GuardedConnection(web.RequestHandler):
     The body's deadline is where it is read, see `request_gate`; a silent connection is closed by aiohttp's keep-alive.
     """
 
-    __slots__ = ("_head_timer", "_is_refused", "_lane", "_stall_timer", "_table", "closes_after_answer", "wire")
+    __slots__ = ("_fast_path", "_head_timer", "_is_refused", "_stall_timer", "_table", "closes_after_answer", "wire")
 
     def __init__(
-        self, table: ConnectionTable, manager: web.Server, express: ExpressDesk | None = None, **options: Any
+        self, table: ConnectionTable, manager: web.Server, fast_paths: FastPathContext | None = None, **options: Any
     ) -> None:
         super().__init__(manager, **options)
         self._table = table
-        self._lane = None if express is None else ExpressLane(express, self)
+        self._fast_path = None if fast_paths is None else FastPath(fast_paths, self)
         self._is_refused = False
         self.closes_after_answer = False
         self._head_timer: asyncio.TimerHandle | None = None
@@ -205,7 +205,7 @@ class GuardedConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Offer the bytes to the fast path, then to aiohttp; a head has a deadline from its first byte on."""
-        if self._is_refused or (self._lane is not None and self._lane.take(data)):
+        if self._is_refused or (self._fast_path is not None and self._fast_path.take(data)):
             return
         if self._head_timer is None and self._table.is_idle(self):
             self._head_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "head of a request")
@@ -216,8 +216,8 @@ class GuardedConnection(web.RequestHandler):
         self._stop_head_timer()
         self._table.mark_busy(self)
 
-    def begin_express(self) -> None:
-        """A request begins that aiohttp does not see; from now on the lane watches for silence, not aiohttp."""
+    def begin_fast_request(self) -> None:
+        """A request begins that aiohttp does not see; from now on the fast path watches for silence, not aiohttp."""
         self.keep_alive(True)
         self._table.mark_busy(self)
 
@@ -229,7 +229,7 @@ class GuardedConnection(web.RequestHandler):
         """It came, or is awaited no longer."""
         self._table.mark_arrived(self)
 
-    def end_express(self) -> None:
+    def end_fast_request(self) -> None:
         """Its answer was written."""
         self._table.mark_idle(self)
 
@@ -277,8 +277,8 @@ class GuardedConnection(web.RequestHandler):
         """Stop the timers and give the place free."""
         self._stop_head_timer()
         self._stop_stall_timer()
-        if self._lane is not None:
-            self._lane.close()
+        if self._fast_path is not None:
+            self._fast_path.close()
         self._table.forget(self)
         self.wire = None
         if not self._is_refused:

@@ -1,8 +1,8 @@
-"""Express requests: plain POSTs of a program that calls all day, answered without aiohttp's request and response.
+"""The fast path: plain POSTs of a program that calls all day, answered without aiohttp's request and response.
 
 kube-scheduler makes three calls per pod. Two tasks, mappings of headers, a chain of middlewares and a response object
-for each of them cost four times what the answer costs, so the lane takes the body straight from the socket and writes
-the answer straight to it.
+for each of them cost four times what the answer costs, so the body is taken straight from the socket and the answer
+written straight to it.
 
 Only what is beyond doubt is taken: a known path, HTTP/1.1, a head that came in one piece, a few harmless headers, one
 Content-Length within bounds. Anything else belongs to aiohttp from its first byte, and so does all that follows on that
@@ -30,11 +30,11 @@ from gcushare.runtime.logs import fields
 
 log = logging.getLogger(__name__)
 
-ExpressHandler: TypeAlias = Callable[[bytes], bytes | Awaitable[bytes]]
+FastPathHandler: TypeAlias = Callable[[bytes], bytes | Awaitable[bytes]]
 """Takes a body, returns the JSON of a 200; what it raises is answered as for any other handler."""
 
-EXPRESS: web.AppKey[Mapping[str, ExpressHandler]] = web.AppKey("EXPRESS", Mapping)
-"""An application's express paths. Each has an ordinary route too, for requests that are not plain."""
+FAST_PATHS: web.AppKey[Mapping[str, FastPathHandler]] = web.AppKey("FAST_PATHS", Mapping)
+"""An application's fast paths. Each has an ordinary route too, for requests that are not plain."""
 
 _PLAIN_HEADERS = frozenset((b"host", b"user-agent", b"content-length", b"content-type", b"accept", b"accept-encoding"))
 _LONGEST_HEAD = 4096
@@ -74,8 +74,8 @@ def read_head(data: bytes) -> Head | None:
     return Head(words[1].decode(), end + 4, int(number))
 
 
-class Carrier(Protocol):
-    """The connection that a lane runs on."""
+class FastPathConnection(Protocol):
+    """The connection that a fast path runs on."""
 
     wire: asyncio.Transport | None
     """Where answers go; None when the client has gone."""
@@ -92,7 +92,7 @@ class Carrier(Protocol):
         """Seconds after which a silent connection is closed."""
         ...
 
-    def begin_express(self) -> None:
+    def begin_fast_request(self) -> None:
         """A request has begun."""
         ...
 
@@ -104,12 +104,12 @@ class Carrier(Protocol):
         """It came."""
         ...
 
-    def end_express(self) -> None:
+    def end_fast_request(self) -> None:
         """Its answer was written."""
         ...
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes that the lane kept back."""
+        """Take bytes that the fast path kept back."""
         ...
 
     def force_close(self) -> None:
@@ -118,10 +118,10 @@ class Carrier(Protocol):
 
 
 @dataclass(slots=True)
-class ExpressDesk:
-    """What the lanes of one server share."""
+class FastPathContext:
+    """What the fast paths of one server share."""
 
-    handlers: Mapping[str, ExpressHandler]
+    handlers: Mapping[str, FastPathHandler]
     budget: BodyBudget
     body_timeout_s: float
     needs_certificate: bool
@@ -150,14 +150,14 @@ class _Arriving:
     share: BodyShare
 
 
-class ExpressLane:
-    """One connection's express requests, one after the other."""
+class FastPath:
+    """One connection's requests on the fast path, one after the other."""
 
-    __slots__ = ("_arriving", "_carrier", "_deadline", "_desk", "_held", "_idle_since", "_idle_timer", "_is_open")
+    __slots__ = ("_arriving", "_connection", "_context", "_deadline", "_held", "_idle_since", "_idle_timer", "_is_open")
 
-    def __init__(self, desk: ExpressDesk, carrier: Carrier) -> None:
-        self._desk = desk
-        self._carrier = carrier
+    def __init__(self, context: FastPathContext, connection: FastPathConnection) -> None:
+        self._context = context
+        self._connection = connection
         self._is_open = True
         self._arriving: _Arriving | None = None
         self._held = b""
@@ -187,7 +187,7 @@ class ExpressLane:
         if len(data) > missing:
             self._hold(data[missing:])
         if not arriving.missing:
-            self._carrier.end_body()
+            self._connection.end_body()
             self._answer_in_turn(arriving)
         return True
 
@@ -203,17 +203,17 @@ class ExpressLane:
 
     def _begin(self, data: bytes) -> bool:
         # A client that does not read its answers gets no more of them: aiohttp waits for it.
-        head = None if self._carrier.writing_paused else read_head(data)
+        head = None if self._connection.writing_paused else read_head(data)
         if head is None or not self._may_take(head):
             self.close()
             return False
         body = data[head.start : head.start + head.length]
-        share = self._desk.budget.open(self._give_way)
+        share = self._context.budget.open(self._give_way)
         if not share.grow(len(body)):
             share.close()
             self.close()
             return False
-        self._carrier.begin_express()
+        self._connection.begin_fast_request()
         arriving = _Arriving(head.path, head.length - len(body), time.perf_counter(), body, share)
         self._arriving = arriving
         if len(data) > head.start + head.length:
@@ -221,27 +221,27 @@ class ExpressLane:
         if not arriving.missing:
             self._answer_in_turn(arriving)
         else:
-            self._carrier.begin_body()
+            self._connection.begin_body()
             loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(self._desk.body_timeout_s, self._give_up, arriving)
+            self._deadline = loop.call_later(self._context.body_timeout_s, self._give_up, arriving)
         return True
 
     def _may_take(self, head: Head) -> bool:
-        desk, wire = self._desk, self._carrier.wire
-        if head.path not in desk.handlers or wire is None:
+        context, wire = self._context, self._connection.wire
+        if head.path not in context.handlers or wire is None:
             return False
-        if desk.needs_certificate and not wire.get_extra_info("peercert"):
+        if context.needs_certificate and not wire.get_extra_info("peercert"):
             return False
-        return head.length <= desk.budget.largest_of(head.path)
+        return head.length <= context.budget.largest_of(head.path)
 
     def _hold(self, data: bytes) -> None:
         """Keep back what came before its time, and let no more come: answers go out in the order of their requests."""
         self._held += data
-        if self._carrier.wire is not None:
-            self._carrier.wire.pause_reading()
+        if self._connection.wire is not None:
+            self._connection.wire.pause_reading()
 
     def _give_up(self, arriving: _Arriving) -> None:
-        text = f"the request's body did not arrive within {self._desk.body_timeout_s:g}s"
+        text = f"the request's body did not arrive within {self._context.body_timeout_s:g}s"
         self._turn_away(arriving, Cause.SLOW, 408, text)
 
     def _give_way(self) -> None:
@@ -251,7 +251,7 @@ class ExpressLane:
 
     def _turn_away(self, arriving: _Arriving, cause: Cause, status: int, text: str) -> None:
         self._stop_deadline()
-        self._desk.turned_away.note(cause)
+        self._context.turned_away.note(cause)
         log.info("request turned away %s", self._facts(arriving, reason=text))
         self._finish(arriving, error_response(status, text, close=True))
 
@@ -263,12 +263,12 @@ class ExpressLane:
     def _answer_in_turn(self, arriving: _Arriving) -> None:
         self._stop_deadline()
         arriving.share.complete()
-        self._desk.turns.run(functools.partial(self._answer, arriving), len(arriving.body))
+        self._context.turns.run(functools.partial(self._answer, arriving), len(arriving.body))
 
     def _answer(self, arriving: _Arriving) -> None:
         body, arriving.body = bytes(arriving.body), b""
         try:
-            answer = self._desk.handlers[arriving.path](body)
+            answer = self._context.handlers[arriving.path](body)
         except Exception as error:  # the root of a request: nothing that a handler raises may end the server
             self._finish(arriving, respond_to_failure(error, self._facts(arriving, reason=error)))
             return
@@ -276,8 +276,8 @@ class ExpressLane:
             self._finish(arriving, answer)
             return
         task = asyncio.create_task(self._answer_later(arriving, answer), name=f"answer {arriving.path}")
-        self._desk.tasks.add(task)
-        task.add_done_callback(self._desk.tasks.discard)
+        self._context.tasks.add(task)
+        task.add_done_callback(self._context.tasks.discard)
 
     async def _answer_later(self, arriving: _Arriving, coming: Awaitable[bytes]) -> None:
         answer: bytes | web.Response
@@ -290,17 +290,17 @@ class ExpressLane:
     def _finish(self, arriving: _Arriving, answer: bytes | web.Response) -> None:
         arriving.share.close()
         self._arriving = None
-        carrier, wire = self._carrier, self._carrier.wire
+        connection, wire = self._connection, self._connection.wire
         if wire is None or wire.is_closing():
             return
-        closes = carrier.closes_after_answer or (isinstance(answer, web.Response) and answer.keep_alive is False)
+        closes = connection.closes_after_answer or (isinstance(answer, web.Response) and answer.keep_alive is False)
         wire.write(_write_answer(answer, closes=closes))
         if log.isEnabledFor(logging.DEBUG):
             taken_ms = round((time.perf_counter() - arriving.started) * 1000, 1)
             log.debug("answered %s", self._facts(arriving, ms=taken_ms))
-        carrier.end_express()
+        connection.end_fast_request()
         if closes:
-            carrier.force_close()
+            connection.force_close()
             return
         if self._held:
             self._hand_over(wire)
@@ -312,28 +312,28 @@ class ExpressLane:
         held, self._held = self._held, b""
         self.close()
         wire.resume_reading()
-        self._carrier.data_received(held)
+        self._connection.data_received(held)
 
     def _note_idle(self) -> None:
         """Begin a silence; its timer runs on over many requests and is set again only when it rings."""
         loop = asyncio.get_running_loop()
         self._idle_since = loop.time()
         if self._idle_timer is None:
-            self._idle_timer = loop.call_later(self._carrier.keepalive_timeout, self._check_idle)
+            self._idle_timer = loop.call_later(self._connection.keepalive_timeout, self._check_idle)
 
     def _check_idle(self) -> None:
         self._idle_timer = None
         if self._arriving is not None:
             return  # Not silent; the end of this request begins the next silence.
         loop = asyncio.get_running_loop()
-        left_s = self._idle_since + self._carrier.keepalive_timeout - loop.time()
+        left_s = self._idle_since + self._connection.keepalive_timeout - loop.time()
         if left_s <= 0:
-            self._carrier.force_close()
+            self._connection.force_close()
         else:
             self._idle_timer = loop.call_later(left_s, self._check_idle)
 
     def _facts(self, arriving: _Arriving, **more: object) -> object:
-        wire = self._carrier.wire
+        wire = self._connection.wire
         peer = None if wire is None else wire.get_extra_info("peername")
         return fields(peer=peer, method="POST", path=arriving.path, **more)
 

@@ -15,7 +15,7 @@ from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable,
 from gcushare.runtime.http.rejected import Cause, TurnedAway
 from gcushare.runtime.http.request_gate import make_gate
 from gcushare.runtime.http.request_memory import LARGEST, BodyBudget
-from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressDesk
+from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathContext
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
@@ -39,11 +39,11 @@ class RunningServer:
     """A server that listens; made by `start_server`, ended by `stop`."""
 
     def __init__(
-        self, runner: web.AppRunner, connections: ConnectionTable, express: ExpressDesk, tls: FollowedTls | None
+        self, runner: web.AppRunner, connections: ConnectionTable, fast_paths: FastPathContext, tls: FollowedTls | None
     ) -> None:
         self._runner = runner
         self._connections = connections
-        self._express = express
+        self._fast_paths = fast_paths
         self._tls = tls
         self._drain_s = 0.0
         self._stopping = asyncio.Event()
@@ -71,7 +71,7 @@ class RunningServer:
     @property
     def turned_away(self) -> dict[Cause, int]:
         """Connections and requests that no handler saw, since the start, for metrics."""
-        return self._express.turned_away.by_cause()
+        return self._fast_paths.turned_away.by_cause()
 
     @property
     def certificate_ends(self) -> tuple[CertificateEnd, ...]:
@@ -88,7 +88,7 @@ class RunningServer:
         self.host, self.port = sock.getsockname()[:2]
         tls = self._tls
         self._listener = await loop.create_server(
-            lambda: GuardedConnection(self._connections, manager, self._express, loop=loop, **options),
+            lambda: GuardedConnection(self._connections, manager, self._fast_paths, loop=loop, **options),
             sock=sock,
             backlog=_BACKLOG,
             ssl=None if tls is None else tls.context,
@@ -109,7 +109,7 @@ class RunningServer:
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
-        await self._express.end()
+        await self._fast_paths.end()
         await self._connections.cut_all()
         if self._follower is not None:
             await self._follower
@@ -145,8 +145,9 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     client without certificate does not get past the handshake, on whatever path.
 
     Bounds every client: connections, size and time of head and body, time to read the answer. Handlers see a body that
-    is complete; errors of our families become JSON answers (see `http_errors`), anything else a 500 without details.
-    The paths under ``app[EXPRESS]`` are answered without aiohttp where a request is plain (see `express`).
+    is complete; errors of our families become JSON answers (see `errors`), anything else a 500 without details.
+    The paths under ``app[FAST_PATHS]`` are answered without aiohttp where a request is plain, see
+    `scheduler_fast_path`.
 
     Effects: puts a middleware before the application's own and freezes it.
 
@@ -163,11 +164,11 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     budget = BodyBudget(settings.max_request_size, app.get(LARGEST))
     needs_certificate = settings.tls_client_ca_file is not None
     turns = TurnBudget()
-    handlers = app.get(EXPRESS, {})
-    express = ExpressDesk(handlers, budget, settings.request_timeout, needs_certificate, turned_away, turns)
+    handlers = app.get(FAST_PATHS, {})
+    fast_paths = FastPathContext(handlers, budget, settings.request_timeout, needs_certificate, turned_away, turns)
     app.middlewares.insert(0, make_gate(settings, budget, turned_away, turns))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
-    server = RunningServer(runner, connections, express, tls)
+    server = RunningServer(runner, connections, fast_paths, tls)
     app.on_shutdown.append(server.drain)
     await runner.setup()
     options: dict[str, Any] = {

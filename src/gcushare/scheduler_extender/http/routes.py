@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from gcushare._version import __version__
 from gcushare.core.errors import RetryableError
 from gcushare.runtime.http.request_gate import body_of
-from gcushare.runtime.http.scheduler_fast_path import ExpressHandler
+from gcushare.runtime.http.scheduler_fast_path import FastPathHandler
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.verbs.binding_client import NotLeader
@@ -92,7 +92,7 @@ class VendorRoutes:
         self._counts = counts
         self._watchers = 0
         prefix = services.state.vendor.url_prefix
-        self.express: Mapping[str, ExpressHandler] = {
+        self.fast_paths: Mapping[str, FastPathHandler] = {
             f"{prefix}/filter": partial(self._answer, "filter", dispatcher.filter),
             f"{prefix}/prioritize": partial(self._answer, "prioritize", dispatcher.prioritize),
             f"{prefix}/preempt": partial(self._carry_out, "preempt", dispatcher.preempt),
@@ -200,13 +200,13 @@ class VendorRoutes:
             self._watchers -= 1
 
 
-def ordinary_routes(express: Mapping[str, ExpressHandler]) -> list[web.RouteDef]:
-    """The routes of express paths, for requests that are not plain enough for that lane."""
-    return [web.post(path, _ordinary(answer)) for path, answer in express.items()]
+def ordinary_routes(fast_paths: Mapping[str, FastPathHandler]) -> list[web.RouteDef]:
+    """The routes of fast paths, for requests that are not plain enough for the fast path."""
+    return [web.post(path, _ordinary(answer)) for path, answer in fast_paths.items()]
 
 
-def _ordinary(answer: ExpressHandler) -> Handler:
-    """Make the handler of a request that was not plain enough for the express lane."""
+def _ordinary(answer: FastPathHandler) -> Handler:
+    """Make the handler of a request that was not plain enough for the fast path."""
 
     async def handle(request: web.Request) -> web.Response:
         body = answer(body_of(request))

@@ -13,7 +13,7 @@ from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import CONFIG_MAPS
-from gcushare.runtime.http.scheduler_fast_path import ExpressHandler
+from gcushare.runtime.http.scheduler_fast_path import FastPathHandler
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
 from gcushare.wire.contracts import VERBS_PORT, Calls
@@ -54,11 +54,11 @@ class FirstPort:
     def __init__(self, *, is_open: bool) -> None:
         self.is_open = is_open
 
-    def guard(self, answers: Mapping[str, ExpressHandler], port: int = VERBS_PORT) -> dict[str, ExpressHandler]:
+    def guard(self, answers: Mapping[str, FastPathHandler], port: int = VERBS_PORT) -> dict[str, FastPathHandler]:
         """Put the question before every answer."""
         return {path: self._guarded(answer, port) for path, answer in answers.items()}
 
-    def _guarded(self, answer: ExpressHandler, port: int) -> ExpressHandler:
+    def _guarded(self, answer: FastPathHandler, port: int) -> FastPathHandler:
         def ask(body: bytes) -> bytes | Awaitable[bytes]:
             if not self.is_open:
                 raise VerbsElsewhere(

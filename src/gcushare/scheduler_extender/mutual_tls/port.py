@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.http.request_memory import LARGEST
-from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler
+from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import HasCertificates
 from gcushare.runtime.settings.groups import ServeSettings
@@ -79,7 +79,7 @@ class VerbsPort:
 
     async def open(
         self,
-        answers: Mapping[str, ExpressHandler],
+        answers: Mapping[str, FastPathHandler],
         largest: Mapping[str, Callable[[], int]],
         routes: list[web.RouteDef],
     ) -> RunningServer:
@@ -95,7 +95,7 @@ class VerbsPort:
             files = self._keeper.files
             cert, key, ca = files.cert, files.key, files.client_ca
         app = web.Application()
-        app[EXPRESS], app[LARGEST] = dict(answers), largest
+        app[FAST_PATHS], app[LARGEST] = dict(answers), largest
         app.add_routes([*routes, web.get(PROBED_PATH, _answer)])
         serve = replace(
             self._serve,

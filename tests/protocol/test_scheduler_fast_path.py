@@ -1,4 +1,4 @@
-"""The express lane over real sockets: what it takes, what it leaves to aiohttp, and that nobody can tell which."""
+"""The fast path over real sockets: what it takes, what it leaves to aiohttp, and that nobody can tell which."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiohttp import web
 from gcushare.core.errors import Refused, RetryableError
 from gcushare.runtime.http.rejected import Cause
 from gcushare.runtime.http.request_gate import body_of
-from gcushare.runtime.http.scheduler_fast_path import EXPRESS, ExpressHandler, read_head
+from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler, read_head
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.groups import ServeSettings
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
@@ -66,7 +66,7 @@ async def serving(
     desk: Desk, settings: ServeSettings = SETTINGS, *, with_lane: bool = True
 ) -> AsyncIterator[RunningServer]:
     app = web.Application()
-    handlers: dict[str, ExpressHandler] = {
+    handlers: dict[str, FastPathHandler] = {
         "/echo": desk.echo,
         "/hold": desk.hold,
         "/long": desk.tell_at_length,
@@ -76,7 +76,7 @@ async def serving(
     }
     app.add_routes([web.post(path, ordinary(handler)) for path, handler in handlers.items()])
     if with_lane:
-        app[EXPRESS] = handlers
+        app[FAST_PATHS] = handlers
     server = await start_server(app, settings)
     try:
         async with asyncio.timeout(DEADLINE_S):
@@ -85,7 +85,7 @@ async def serving(
         await server.stop(0)
 
 
-def ordinary(handler: ExpressHandler):  # type: ignore[no-untyped-def]  # aiohttp's type of handlers is not public
+def ordinary(handler: FastPathHandler):  # type: ignore[no-untyped-def]  # aiohttp's type of handlers is not public
     async def handle(request: web.Request) -> web.Response:
         answer: bytes | Awaitable[bytes] = handler(body_of(request))
         body = answer if isinstance(answer, bytes) else await answer
@@ -234,7 +234,7 @@ async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> Non
             assert (await client.receive_response())[0] == 200
 
 
-@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["express", "past the lane"])
+@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast_paths", "past the lane"])
 async def test_half_requests_that_send_nothing_keep_nobody_out(header: tuple[str, ...]) -> None:
     whole = "x" * SETTINGS.max_request_size
     async with serving(Desk()) as server, AsyncExitStack() as stack:
@@ -249,7 +249,7 @@ async def test_half_requests_that_send_nothing_keep_nobody_out(header: tuple[str
         assert server.turned_away[Cause.MEMORY] == 0
 
 
-@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["express", "past the lane"])
+@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast_paths", "past the lane"])
 async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tuple[str, ...]) -> None:
     whole = "x" * SETTINGS.max_request_size
     async with serving(Desk()) as server, AsyncExitStack() as stack:

@@ -55,7 +55,6 @@ class SchedulerRig:
                 "url_prefix": self.extender.url,
                 "filter_verb": "filter",
                 "prioritize_verb": "prioritize",
-                "preempt_verb": "preempt",
                 "bind_verb": "bind",
                 "node_cache_capable": True,
                 "managed_resources": (ManagedResource(name=RESOURCE),),
@@ -66,7 +65,6 @@ class SchedulerRig:
             names=self._settings.names,
             extenders=(entry,),
             pacing=self._settings.pacing,
-            tells_preemption=self._settings.tells_preemption,
         )
         self.scheduler = await enter(SchedulerDouble(settings, config))
         return self

@@ -1,4 +1,4 @@
-"""One Chromium for all tests of a run, a fresh browser context for each."""
+"""One Chromium for the tests of a worker, a fresh browser context for each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from tests.browser.tab import Tab
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the browser's tests on one worker, for they share one browser, and out of the quick run."""
+    """Keep the browser's tests on two workers, for a browser is slow to start, and out of the quick run."""
     for item in items:
         if "/tests/browser/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("browser"))
+            half = "content and words" if item.path.name < "test_page_k" else "keys and changes"
+            item.add_marker(pytest.mark.xdist_group(f"browser: {half}"))
             item.add_marker(pytest.mark.slow)
 
 

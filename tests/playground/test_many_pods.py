@@ -22,7 +22,7 @@ from tests.playground.clusters import started
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("many pods"), pytest.mark.slow]
 
 NODES = 5
-PODS = 150
+PODS = 100
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 """A card has 16: the last never fits, and of the others there are more than fit together."""
 

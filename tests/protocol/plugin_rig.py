@@ -27,7 +27,7 @@ from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
-from gcushare_playground.apiserver.serving import ApiServer
+from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet import AdmissionOrder, HttpNodeApi, Kubelet
 from gcushare_playground.kubelet import KubeletSettings as DoubleSettings
 
@@ -73,7 +73,7 @@ class PluginRig:
     async def __aenter__(self) -> Self:
         self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="plug-")))
         self.write_cards()
-        self.api = await self._stack.enter_async_context(ApiServer())
+        self.api = await self._stack.enter_async_context(ApiServer(ApiServerConfig(runs_controllers=False)))
         self.api.kubeconfig(self.root / "kubeconfig")
         node_api = await self._stack.enter_async_context(HttpNodeApi(self.api.url))
         settings = DoubleSettings(node_name=NODE, root_dir=self.root, **self._double)

@@ -11,7 +11,7 @@ from typing import Any, Self
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare_playground.apiserver import ApiServer
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
 from gcushare_playground.scheduler import (
     ExtenderSettings,
@@ -43,7 +43,7 @@ class SchedulerRig:
 
     async def __aenter__(self) -> Self:
         enter = self._stack.enter_async_context
-        self.api = await enter(ApiServer())
+        self.api = await enter(ApiServer(ApiServerConfig(runs_controllers=False)))
         await enter(self.extender)
         config = load_config(ConfigSources(server=self.api.url))
         self.client = await enter(KubeClient(config))
@@ -55,7 +55,6 @@ class SchedulerRig:
                 "url_prefix": self.extender.url,
                 "filter_verb": "filter",
                 "prioritize_verb": "prioritize",
-                "preempt_verb": "preempt",
                 "bind_verb": "bind",
                 "node_cache_capable": True,
                 "managed_resources": (ManagedResource(name=RESOURCE),),
@@ -66,7 +65,6 @@ class SchedulerRig:
             names=self._settings.names,
             extenders=(entry,),
             pacing=self._settings.pacing,
-            tells_preemption=self._settings.tells_preemption,
         )
         self.scheduler = await enter(SchedulerDouble(settings, config))
         return self

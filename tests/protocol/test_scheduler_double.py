@@ -146,24 +146,3 @@ async def test_a_pod_that_fits_nowhere_waits_for_room_and_takes_it(rig: Schedule
     await rig.wait_message(key, f"0/1 nodes are available: 1 Insufficient {RESOURCE}.")
     await rig.client.delete(POD_OBJECTS, "old", namespace="default")
     assert await rig.wait_bound(key) == "node-1"
-
-
-async def test_preemption_asks_the_extender_in_the_meta_form_and_ends_its_victims(rig: SchedulerRig) -> None:
-    proposed: list[dict[str, Any]] = []
-
-    async def agree(arguments: dict[str, Any]) -> Any:
-        proposed.append(arguments)
-        return {"NodeNameToMetaVictims": arguments["NodeNameToMetaVictims"]}
-
-    rig.extender.answers["preempt"] = agree
-    await rig.add_node("node-1", units=8)
-    small, large = await rig.add_pod("small", 2), await rig.add_pod("large", 6)
-    await rig.wait_bound(small)
-    await rig.wait_bound(large)
-    uid = rig.pods.objects[large]["metadata"]["uid"]
-    key = await rig.add_pod("urgent", 6, priority=100)
-    assert await rig.wait_bound(key) == "node-1"
-    assert proposed[0]["NodeNameToVictims"] is None
-    assert proposed[0]["NodeNameToMetaVictims"] == {"node-1": {"Pods": [{"UID": uid}], "NumPDBViolations": 0}}
-    assert large not in rig.pods.objects
-    assert small in rig.pods.objects

@@ -59,10 +59,6 @@ class Identities:
         self._users[token] = user
         return token
 
-    def revoke(self, token: str) -> None:
-        """Make a token unknown."""
-        self._users.pop(token, None)
-
     def find(self, token: str) -> User | None:
         """Return whom a token stands for."""
         return self._users.get(token)

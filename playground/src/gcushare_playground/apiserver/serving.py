@@ -106,11 +106,6 @@ class ApiServer:
         """Where clients connect."""
         return f"{'https' if self.config.tls else 'http'}://{self.config.host}:{self._port}"
 
-    @property
-    def open_watches(self) -> int:
-        """How many watches are being served."""
-        return self._watches.count()
-
     async def start(self) -> None:
         """Begin to serve; what a cluster always has (namespaces, the kubernetes service) is created where missing.
 
@@ -181,12 +176,3 @@ class ApiServer:
     def expire_watches(self, path: str = "") -> int:
         """End open watches whose path and query match with an ERROR event of code 410; return how many."""
         return self._watches.end(Verdict.EXPIRE, path)
-
-    async def until_watches(self, count: int, path: str = "", *, timeout_s: float = 60.0) -> None:
-        """Wait until exactly ``count`` open watches match a path and query.
-
-        Raises:
-            TimeoutError: that was not so in time.
-        """
-        async with asyncio.timeout(timeout_s):
-            await self._watches.until(count, path)

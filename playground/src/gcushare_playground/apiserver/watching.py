@@ -106,17 +106,6 @@ class Watches:
         self._storage = storage
         self._bookmark_interval_s = bookmark_interval_s
         self._open: set[Watcher] = set()
-        self._changed = asyncio.Event()
-
-    def count(self, path: str = "") -> int:
-        """Count the open watches whose path and query match."""
-        return sum(1 for watcher in self._open if re.search(path, watcher.path))
-
-    async def until(self, count: int, path: str) -> None:
-        """Wait until exactly so many watches that match are open."""
-        while self.count(path) != count:
-            self._changed.clear()
-            await self._changed.wait()
 
     def end(self, verdict: Verdict, path: str = "") -> int:
         """End every open watch whose path and query match; return how many that were."""
@@ -142,7 +131,6 @@ class Watches:
         await response.prepare(request)
         watcher = Watcher(request.path_qs)
         self._open.add(watcher)
-        self._changed.set()
         collection.subscribers.add(watcher.wake)
         try:
             stream = _Stream(request, response, target.namespace, renderer, plan, collection, watcher, cut_after)
@@ -150,7 +138,6 @@ class Watches:
         finally:
             collection.subscribers.discard(watcher.wake)
             self._open.discard(watcher)
-            self._changed.set()
         return response
 
 

@@ -67,7 +67,6 @@ async def serve(settings: SchedulerSettings, config: KubeConfig, port: int) -> N
     show_default=True,
     help="Seconds until a pod that fitted nowhere is tried again without an event.",
 )
-@click.option("--tell-preemption", is_flag=True, help="Append what preemption found to FailedScheduling messages.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the choice among nodes of equal score.")
 def main(
     *,
@@ -77,16 +76,13 @@ def main(
     listen_port: int,
     wait_factor: float,
     unschedulable_wait: float,
-    tell_preemption: bool,
     seed: int,
 ) -> None:
     """Parse the options, then run; one parameter per option, as click hands them over."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
         settings = load_scheduler_settings(config_file) if config_file else SchedulerSettings()
-        settings = replace(
-            settings.with_waits(wait_factor, unschedulable_wait), tells_preemption=tell_preemption, seed=seed
-        )
+        settings = replace(settings.with_waits(wait_factor, unschedulable_wait), seed=seed)
         from_file = None if server else settings.kubeconfig
         config = load_config(ConfigSources(server=server, kubeconfig=kubeconfig or from_file))
         asyncio.run(serve(settings, config, listen_port))

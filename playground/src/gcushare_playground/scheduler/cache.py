@@ -21,15 +21,6 @@ class NodeView:
     def name(self) -> str:
         return self.node.name
 
-    def without(self, victims: Iterable[PodInfo]) -> NodeView:
-        """The same node as if some of its pods were gone."""
-        uids = {pod.uid for pod in victims}
-        return view_of(self.node, [pod for pod in self.pods if pod.uid not in uids])
-
-    def with_pods(self, added: Iterable[PodInfo]) -> NodeView:
-        """The same node with more pods on it."""
-        return view_of(self.node, [*self.pods, *added])
-
 
 def view_of(node: NodeInfo, pods: Iterable[PodInfo]) -> NodeView:
     """Sum up what the pods of a node use."""
@@ -53,7 +44,6 @@ class ClusterCache:
         self._heeds_annotations = heeds_annotations
         self._bound: dict[str, PodInfo] = {}
         self._assumed: dict[str, tuple[PodInfo, str]] = {}
-        self._nominated: dict[str, tuple[PodInfo, str]] = {}
 
     def set_node(self, node: NodeInfo) -> bool:
         """Take in a node; returns whether it changed in a way that may let more pods fit."""
@@ -71,18 +61,15 @@ class ClusterCache:
         """Take in a pod that has a node: an assumption about it is confirmed or overruled."""
         self._bound[pod.uid] = pod
         self._assumed.pop(pod.uid, None)
-        self._nominated.pop(pod.uid, None)
 
     def drop_pod(self, uid: str) -> bool:
         """Take in that a pod is gone; returns whether it held room on a node."""
-        self._nominated.pop(uid, None)
         held_assumed = self._assumed.pop(uid, None) is not None
         return self._bound.pop(uid, None) is not None or held_assumed
 
     def assume(self, pod: PodInfo, node: str) -> None:
         """Count a pod on its node before the API server knows."""
         self._assumed[pod.uid] = (pod, node)
-        self._nominated.pop(pod.uid, None)
 
     def forget(self, uid: str) -> None:
         """Take an assumption back."""
@@ -92,34 +79,18 @@ class ClusterCache:
         """Whether a pod has a node, or is on its way to one."""
         return uid in self._bound or uid in self._assumed
 
-    def nominate(self, pod: PodInfo, node: str) -> None:
-        """Keep the room that victims leave on a node for the pod they end for."""
-        self._nominated[pod.uid] = (pod, node)
-
-    def nominated_node(self, uid: str) -> str | None:
-        """The node whose victims end for this pod."""
-        found = self._nominated.get(uid)
-        return None if found is None else found[1]
-
-    def drop_nominated(self, uid: str) -> None:
-        """Give the room kept for a pod up."""
-        self._nominated.pop(uid, None)
-
     def placed_uids(self) -> frozenset[str]:
         """Every pod that has a node, or is on its way to one."""
         return frozenset(self._bound) | frozenset(self._assumed)
 
-    def views(self, pod: PodInfo) -> list[NodeView]:
-        """Every node by name, as ``pod`` meets it: nominated pods of its priority or above count as if placed."""
+    def views(self) -> list[NodeView]:
+        """Every node by name, with the pods that are placed on it."""
         on_node: dict[str, list[PodInfo]] = {name: [] for name in self.nodes}
-        for placed, node in self._placed(pod):
+        for placed, node in self._placed():
             if node in on_node:
                 on_node[node].append(placed)
         return [view_of(self.nodes[name], on_node[name]) for name in sorted(self.nodes)]
 
-    def _placed(self, pod: PodInfo) -> Iterator[tuple[PodInfo, str]]:
+    def _placed(self) -> Iterator[tuple[PodInfo, str]]:
         yield from ((bound, bound.node_name) for bound in self._bound.values())
         yield from self._assumed.values()
-        for nominated, node in self._nominated.values():
-            if nominated.uid != pod.uid and nominated.priority >= pod.priority:
-                yield nominated, node

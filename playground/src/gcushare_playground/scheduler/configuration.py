@@ -142,7 +142,6 @@ class _Reader:
             url_prefix=prefix,
             filter_verb=get("filterVerb", str, ""),
             prioritize_verb=get("prioritizeVerb", str, ""),
-            preempt_verb=get("preemptVerb", str, ""),
             bind_verb=get("bindVerb", str, ""),
             weight=weight,
             enable_https=get(https_key, bool, False),

@@ -43,29 +43,18 @@ class Decider:
     ignored: frozenset[str]
     rng: random.Random
 
-    async def choose(self, pod: PodInfo, views: Sequence[NodeView], nominated: str | None = None) -> str | NoFit:
-        """Return the chosen node's name, or why there is none. The node whose victims ended for the pod comes first.
+    async def choose(self, pod: PodInfo, views: Sequence[NodeView]) -> str | NoFit:
+        """Return the chosen node's name, or why there is none.
 
         Raises:
             ExtenderError: an extender that must not be ignored failed.
         """
-        preferred = [view for view in views if view.name == nominated]
-        if preferred and (fitting := await self._fitting_or_none(pod, preferred)):
-            return fitting[0].name
         found = await self._find(pod, views)
         if isinstance(found, NoFit):
             return found
         if len(found) == 1:
             return found[0].name
         return await self._best(pod, found)
-
-    async def _fitting_or_none(self, pod: PodInfo, views: Sequence[NodeView]) -> list[NodeView] | None:
-        try:
-            found = await self._find(pod, views)
-        except ExtenderError as error:
-            logger.warning("nominated node not evaluated pod=%s error=%s", pod.full_name, error)
-            return None
-        return None if isinstance(found, NoFit) else found
 
     async def _find(self, pod: PodInfo, views: Sequence[NodeView]) -> list[NodeView] | NoFit:
         refusals = {view.name: refusal for view in views if (refusal := judge(pod, view, self.ignored))}

@@ -37,14 +37,6 @@ class FilterAnswer:
     unresolvable: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
-    """The pods that would have to end on one node."""
-
-    uids: tuple[str, ...]
-    violations: int = 0
-
-
 class Extender:
     """One extender; connections are kept between calls. Open it with ``async with``."""
 
@@ -128,30 +120,6 @@ class Extender:
         if message := _field(answer, "Error", str, ""):
             raise ExtenderError(message)
 
-    async def preempt(self, pod: PodInfo, victims: Mapping[str, Sequence[PodInfo]]) -> dict[str, Victims]:
-        """Ask which of the proposed victims have to end; nodes left out are no candidates.
-
-        Raises:
-            ExtenderError: no answer, or not the protocol.
-        """
-        full, meta = b"null", b"null"
-        if self.settings.node_cache_capable:
-            by_uid = {
-                node: {"Pods": [{"UID": each.uid} for each in pods], "NumPDBViolations": 0}
-                for node, pods in victims.items()
-            }
-            meta = _encode(by_uid)
-        else:
-            whole = {
-                node: {"Pods": [msgspec.Raw(each.encode()) for each in pods], "NumPDBViolations": 0}
-                for node, pods in victims.items()
-            }
-            full = _encode(whole)
-        body = b'{"Pod":%b,"NodeNameToVictims":%b,"NodeNameToMetaVictims":%b}' % (pod.encode(), full, meta)
-        answer = await self._call(self.settings.preempt_verb, body)
-        found: JsonObject = _field(answer, "NodeNameToMetaVictims", dict, {})
-        return {node: _victims(entry) for node, entry in found.items()}
-
     def _arguments(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> bytes:
         names, items = b"null", b"null"
         if self.settings.node_cache_capable:
@@ -207,16 +175,6 @@ def _field(document: Any, name: str, kind: type, default: Any) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ExtenderError(f"{name} is {str(value)[:80]!r}, expected a {kind.__name__}")
     return value
-
-
-def _victims(entry: Any) -> Victims:
-    if entry is None:
-        return Victims(())
-    pods: list[JsonObject] = _field(entry, "Pods", list, [])
-    return Victims(
-        tuple(_field(pod, "UID", str, "") for pod in pods),
-        _field(entry, "NumPDBViolations", int, 0),
-    )
 
 
 def _tls_context(tls: ExtenderTls) -> ssl.SSLContext:

@@ -34,7 +34,6 @@ class PodInfo:
     node_name: str
     phase: str
     priority: int
-    may_preempt: bool
     requests: Amounts
     scored: Amounts
     raw: JsonObject
@@ -57,11 +56,6 @@ class PodInfo:
         """What must change before a pod that did not fit is worth another try."""
         metadata = self.raw["metadata"]
         return metadata.get("labels"), metadata.get("annotations"), self.spec
-
-    @property
-    def nominated_node(self) -> str:
-        """What the pod's status names; the scheduler itself goes by its own record."""
-        return self.raw.get("status", {}).get("nominatedNodeName") or ""
 
     def condition_message(self, kind: str) -> tuple[str, str, str]:
         """Status, reason and message of a condition, empty where it has none."""
@@ -138,7 +132,6 @@ def read_pod(raw: bytes | msgspec.Raw) -> PodInfo:
         node_name=spec.get("nodeName", ""),
         phase=document.get("status", {}).get("phase", ""),
         priority=spec.get("priority") or 0,
-        may_preempt=spec.get("preemptionPolicy") != "Never",
         requests=effective_requests(spec),
         scored=effective_requests(spec, _ASSUMED_REQUEST),
         raw=document,

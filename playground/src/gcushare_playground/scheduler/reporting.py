@@ -1,4 +1,4 @@
-"""What the scheduler writes about its decisions: the pod's PodScheduled condition, its nominated node, and events.
+"""What the scheduler writes about its decisions: the pod's PodScheduled condition, and events.
 
 Written in the background; a pod's fate never waits for it. Every failure is logged, none is tried again: the next
 attempt writes anew.
@@ -46,12 +46,9 @@ class Reporter:
         self._told.pop(pod.uid, None)
         self._event(pod, "Scheduled", f"Successfully assigned {pod.full_name} to {node}", warning=False)
 
-    def failed(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
+    def failed(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tell why a pod has no node yet."""
         self._event(pod, "FailedScheduling", message, warning=True)
-        status: JsonObject = {}
-        if (nominated or "") != pod.nominated_node:
-            status["nominatedNodeName"] = nominated
         if self._told.get(pod.uid) != (reason, message) and pod.condition_message("PodScheduled") != (
             "False",
             reason,
@@ -59,14 +56,9 @@ class Reporter:
         ):
             condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
             now = rfc3339(SystemClock().now())
-            status["conditions"] = [{**condition, "lastProbeTime": None, "lastTransitionTime": now}]
+            status = {"conditions": [{**condition, "lastProbeTime": None, "lastTransitionTime": now}]}
             self._told[pod.uid] = (reason, message)
-        if status:
             self._patches.put_nowait((pod, {"status": status}))
-
-    def preempted(self, victim: PodInfo, by: PodInfo, node: str) -> None:
-        """Tell a victim why it ends."""
-        self._event(victim, "Preempted", f"Preempted by pod {by.uid} on node {node}", warning=False)
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a pod that is gone."""

@@ -10,19 +10,17 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare.kube.pacing import BackoffPolicy
-from gcushare.kube.patches import Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
-from gcushare_playground.scheduler.cache import ClusterCache, NodeView
+from gcushare_playground.scheduler.cache import ClusterCache
 from gcushare_playground.scheduler.deciding import Decider, NoFit
 from gcushare_playground.scheduler.extender import Extender, ExtenderError
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo, read_node, read_pod
-from gcushare_playground.scheduler.preempting import Preemption, Preemptor
 from gcushare_playground.scheduler.queueing import QueuedPod, SchedulingQueue
 from gcushare_playground.scheduler.reporting import Reporter
 from gcushare_playground.scheduler.settings import SchedulerSettings
@@ -47,7 +45,6 @@ class SchedulerDouble:
         self._cache = ClusterCache(heeds_annotations=settings.heeds_node_annotations)
         self._queue = SchedulingQueue(settings.pacing, time.monotonic)
         self._decider = Decider(self.extenders, settings.ignored_resources, random.Random(settings.seed))
-        self._preemptor = Preemptor(self.extenders, settings.ignored_resources)
         self._reporter = Reporter(self._client, settings.names[0])
         self._stack = AsyncExitStack()
         self._main: asyncio.Task[None] | None = None
@@ -101,12 +98,10 @@ class SchedulerDouble:
     async def _try_next(self, group: asyncio.TaskGroup) -> None:
         queued = await self._queue.pop()
         pod = queued.pod
-        views = self._cache.views(pod)
-        nominated = self._cache.nominated_node(pod.uid)
         try:
-            chosen = await self._decider.choose(pod, views, nominated)
+            chosen = await self._decider.choose(pod, self._cache.views())
             if isinstance(chosen, NoFit):
-                await self._fit_nowhere(queued, views, chosen)
+                self._fail(queued, "Unschedulable", chosen.message, is_error=False)
                 return
         except ExtenderError as error:
             self._fail(queued, "SchedulerError", str(error), is_error=True)
@@ -134,41 +129,13 @@ class SchedulerDouble:
         self._queue.finish(pod.uid)
         self._reporter.scheduled(pod, node)
 
-    async def _fit_nowhere(self, queued: QueuedPod, views: list[NodeView], no_fit: NoFit) -> None:
-        pod, message = queued.pod, no_fit.message
-        found = Preemption()
-        if views:
-            found = await self._preemptor.find(pod, views, no_fit, self._cache.nominated_node(pod.uid))
-        if self.settings.tells_preemption and found.message:
-            message = f"{message} preemption: {found.message}"
-        if found.node is not None:
-            await self._make_room(pod, found.node, found.victims)
-        elif not found.is_under_way:
-            self._cache.drop_nominated(pod.uid)
-        self._fail(queued, "Unschedulable", message, is_error=False)
-
-    async def _make_room(self, pod: PodInfo, node: str, victims: tuple[PodInfo, ...]) -> None:
-        self._cache.nominate(pod, node)
-        for victim in victims:
-            logger.info("pod preempted pod=%s for=%s node=%s", victim.full_name, pod.full_name, node)
-            try:
-                await self._client.delete(
-                    PODS, victim.name, namespace=victim.namespace, precondition=Precondition(uid=victim.uid)
-                )
-            except (NotFoundError, ConflictError):
-                continue  # it ended by itself
-            except GcushareError as error:
-                self._cache.drop_nominated(pod.uid)
-                raise ExtenderError(f"preemption of {victim.full_name}: {error}") from error
-            self._reporter.preempted(victim, pod, node)
-
     def _fail(self, queued: QueuedPod, reason: str, message: str, *, is_error: bool) -> None:
         pod = self._queue.find(queued.pod.uid)
         self._queue.give_back(queued, is_error=is_error)
         if pod is None:
             return
         logger.info("pod not scheduled pod=%s uid=%s reason=%s message=%s", pod.full_name, pod.uid, reason, message)
-        self._reporter.failed(pod, reason, message, self._cache.nominated_node(pod.uid))
+        self._reporter.failed(pod, reason, message)
 
     def pod_changed(self, pod: PodInfo) -> None:
         """Take in a pod's newest state."""

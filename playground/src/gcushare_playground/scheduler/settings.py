@@ -40,7 +40,6 @@ class ExtenderSettings:
     url_prefix: str
     filter_verb: str = ""
     prioritize_verb: str = ""
-    preempt_verb: str = ""
     bind_verb: str = ""
     weight: int = 1
     enable_https: bool = False
@@ -81,9 +80,6 @@ class SchedulerSettings:
     """The ``schedulerName`` of each profile; pods with another one are left alone."""
     extenders: tuple[ExtenderSettings, ...] = ()
     pacing: Pacing = field(default_factory=Pacing)
-    tells_preemption: bool = False
-    """Append what preemption found to the FailedScheduling message, as kube-scheduler does since 1.24. Off: the form of
-    older versions, which the manual shows."""
     heeds_node_annotations: bool = True
     """Try waiting pods again when a Node's annotations change: 1.36.2 did in a quiet cluster, 1.20.2 did not."""
     seed: int = 0

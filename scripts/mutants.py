@@ -52,7 +52,7 @@ GROUPS = {
     ),
     "preemption": Group(
         ("core/preemption/nominations.py", "core/preemption/victims.py"),
-        ("test_preemption.py", "test_extender_nominations.py"),
+        ("test_preemption.py", "test_preemption_room.py", "test_extender_nominations.py"),
     ),
 }
 

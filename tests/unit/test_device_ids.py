@@ -9,6 +9,7 @@ from gcushare.wire.kubelet.device_ids import (
     MAX_CARDS,
     MAX_UNITS_PER_NODE,
     UNITS_PER_CARD,
+    are_ids_of_ours,
     cards_of_ids,
     check_fits_kubelet,
     decode_device_id,
@@ -78,6 +79,10 @@ def test_every_card_has_its_own_first_characters() -> None:
         ("GPU-8f2e", "NVIDIA's device plugin"),
         ("00", "its layout is unknown"),
         ("0é0", "its layout is unknown"),
+        ("é00", "its layout is unknown"),
+        ("00é", "its layout is unknown"),
+        (" 00", "its layout is unknown"),
+        ("0000", "its layout is unknown"),
         ("", "its layout is unknown"),
     ],
 )
@@ -101,10 +106,30 @@ def test_what_the_kubelet_would_not_take_is_refused_with_numbers(units: dict[int
         check_fits_kubelet(units)
 
 
-@pytest.mark.parametrize(("index", "unit"), [(16, 0), (-1, 0), (0, -1), (0, 185_556)])
-def test_what_the_layout_cannot_name_is_refused(index: int, unit: int) -> None:
-    with pytest.raises(Refused, match="cannot be named"):
+@pytest.mark.parametrize(("index", "unit", "last"), [(16, 0, 15), (-1, 0, 15), (0, -1, 185_555), (0, 185_556, 185_555)])
+def test_what_the_layout_cannot_name_is_refused(index: int, unit: int, last: int) -> None:
+    with pytest.raises(Refused, match=f"cannot be named in a device id; accepted: 0 to {last}$"):
         encode_device_id(index, unit)
+
+
+def test_a_card_has_all_of_its_ids_or_none() -> None:
+    assert fits_kubelet({0: UNITS_PER_CARD[0]})
+    assert len(device_ids_of_card(15, UNITS_PER_CARD[15])) == UNITS_PER_CARD[15]
+    with pytest.raises(Refused, match="unit 17672 of card 15 cannot be named"):
+        device_ids_of_card(15, UNITS_PER_CARD[15] + 1)
+
+
+def test_of_a_long_foreign_id_so_much_is_shown() -> None:
+    with pytest.raises(RemoteContractError, match=f"'{'x' * 80}'"):
+        decode_device_id("x" * 100)
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "ours"),
+    [(b"0A~", b"zz!", True), (b"0 ~", b"zzz", False), (b"000", b"z\xffz", False), (b"0\n0", b"0\n0", False)],
+)
+def test_the_later_characters_of_many_ids_are_checked_at_once(second: bytes, third: bytes, ours: bool) -> None:
+    assert are_ids_of_ours(second, third) is ours
 
 
 def test_ids_are_counted_by_card() -> None:

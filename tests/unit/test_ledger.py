@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import ConflictError, Refused
-from gcushare.core.ledger import Ledger
+from gcushare.core.ledger import FigureDrift, Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
@@ -223,6 +223,41 @@ def test_what_was_set_aside_goes_with_its_pod_and_can_be_had_again_before() -> N
     ledger.forget("uid-a")
     assert [node.used for node in ledger.nodes.values()] == [0, 0]
     assert ledger.reserved == set()
+
+
+def test_a_second_reservation_of_a_node_is_not_set_aside() -> None:
+    ledger = ledger_of(n=(16,), m=(16,))
+    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+    ledger.park("uid-a")
+    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+    with pytest.raises(ConflictError, match=r"pod default/a .*uid-a.* has cards of node 'n' set aside already"):
+        ledger.park("uid-a")
+
+
+def test_a_pod_that_is_gone_is_reserved_no_more() -> None:
+    ledger = ledger_of(n=(16,))
+    ledger.reserve(pod("a"), "n", asks(4), BINPACK)
+    ledger.forget("uid-a")
+    assert (ledger.is_reserved("uid-a"), ledger.reserved, ledger.nodes["n"].used) == (False, frozenset(), 0)
+    ledger.apply(held("a", "n", (0, 4)))
+    assert not ledger.roll_back("uid-a")
+
+
+def test_a_node_that_is_counted_again_says_what_was_wrong_and_its_listeners_hear_of_it() -> None:
+    ledger = ledger_of(n=(16, 16), m=(16,))
+    ledger.apply(held("a", "n", (0, 4), (1, 2)))
+    heard: list[NodeState] = []
+    ledger.listen(heard.append)
+    assert (ledger.recount_node("n"), ledger.recount_node("nowhere"), heard) == (None, None, [])
+    node = ledger.nodes["n"]
+    node.cards[0].used, node.cards[1].pods = 5, 3
+    assert ledger.recount_node("n") == FigureDrift(
+        "n",
+        "card 0: (5, 0, 1) counted, (4, 0, 1) held, as units, whole cards and pods; "
+        "card 1: (2, 0, 3) counted, (2, 0, 1) held, as units, whole cards and pods",
+    )
+    assert heard == [node]
+    assert ledger.recount_node("n") is None
 
 
 def test_listeners_hear_of_each_changed_node_only() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from gcushare.core.matching import Candidate, choose_card, match, order_candidates
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from tests.builders import pod
@@ -42,6 +44,18 @@ def test_among_equals_one_whose_card_has_room_is_taken() -> None:
 def test_a_pod_half_served_keeps_its_turn_even_where_its_card_is_full() -> None:
     half, other = candidate("half", 1, 4, served=1), candidate("other", 4, cards=(1,))
     assert match([half, other], 4, {0: 0, 1: 8}) is half
+
+
+def test_a_pod_whose_room_was_handed_out_already_comes_behind_one_whose_was_not() -> None:
+    unsettled = replace(candidate("unsettled", 4, cards=(0,), assumed=1), is_unsettled=True)
+    other = candidate("other", 4, cards=(1,), assumed=2)
+    assert match([unsettled, other], 4, {0: 16, 1: 4}) is other
+    assert match([unsettled, other], 4, {0: 16, 1: 3}) is unsettled
+
+
+def test_a_card_of_which_no_ids_are_known_to_be_free_has_no_room() -> None:
+    gone, other = candidate("gone", 1, cards=(7,), assumed=1), candidate("other", 1, cards=(0,), assumed=2)
+    assert match([gone, other], 1, {0: 1}) is other
 
 
 def test_nobody_is_meant_by_a_size_that_nobody_asks_for() -> None:

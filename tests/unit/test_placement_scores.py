@@ -6,8 +6,8 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.matching import choose_card, has_room
-from gcushare.core.nodes import NodeState
-from gcushare.core.placement import POLICIES
+from gcushare.core.nodes import CardState, NodeState
+from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
 from tests.unit.test_matching import candidate
@@ -45,6 +45,17 @@ def test_a_nodes_score_is_the_one_that_its_policy_states(
     policy: str, node: NodeState, request_: CardRequest, score: float
 ) -> None:
     assert POLICIES[policy].score_node(node, request_) == pytest.approx(score)
+
+
+def test_cards_are_ranked_for_the_request_that_is_placed() -> None:
+    def far_for_large(state: CardState, request: CardRequest) -> tuple[int, ...]:
+        return (state.index if request.units < 8 else -state.index,)
+
+    node = node_of((16, 16, 16), 0)
+    for request, index in ((asks(4), 0), (asks(8), 2)):
+        chosen = choose_cards(node, request, far_for_large)
+        assert chosen is not None
+        assert [state.index for state in chosen] == [index]
 
 
 def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:

@@ -28,6 +28,11 @@ def test_what_is_no_whole_card_is_refused(foreign: str) -> None:
         decode_whole_card_id(foreign)
 
 
+def test_a_number_beyond_what_python_reads_is_refused_and_shown_in_part() -> None:
+    with pytest.raises(RemoteContractError, match=f"device id 'card-{'9' * 75}' is no whole card"):
+        decode_whole_card_id("card-" + "9" * 5000)
+
+
 def test_the_list_carries_health_and_numa_nodes() -> None:
     cards = [WholeCard(0, True, 1), WholeCard(3, False)]
     devices = pb.ListAndWatchResponse.FromString(encode_whole_card_list(cards)).devices

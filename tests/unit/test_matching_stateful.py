@@ -1,0 +1,182 @@
+"""Matching against a kubelet that admits in another order than pods were bound in, in every mixture of steps.
+
+The kubelet here is a dictionary of who holds which ids. It asks as the stock one does: one pod at a time, container by
+container, naming no pod. What the store believes after a look at the kubelet's record must be what the dictionary says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from gcushare.core.errors import Refused
+from gcushare.device_plugin.allocation.memory import choose_ids
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.vendors import ENFLAME
+from gcushare.wire.kubelet.device_ids import decode_device_id, device_ids_of_card
+from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
+from tests.unit.plugin_reconcile import reconcile
+from tests.unit.test_plugin_pod_store import pod
+
+CARDS = {0: 8, 1: 8}
+IDS = frozenset(each for index, units in CARDS.items() for each in device_ids_of_card(index, units))
+SHAPES = ((4,), (2,), (2, 2), (1, 3))
+
+
+@dataclass
+class BoundPod:
+    """A pod as the API server has it, and the ids that the kubelet really gave its containers."""
+
+    name: str
+    units: tuple[int, ...]
+    card: int
+    assigned: bool = False
+    ids: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def uid(self) -> str:
+        return f"uid-{self.name}"
+
+    def counts(self) -> dict[str, dict[int, int]]:
+        return {
+            name: dict(Counter(decode_device_id(each)[0] for each in ids)) for name, ids in sorted(self.ids.items())
+        }
+
+    def cards(self) -> set[int]:
+        return {index for counts in self.counts().values() for index in counts}
+
+
+class Matching(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = PodStore(ENFLAME)
+        self.pods: dict[str, BoundPod] = {}
+        self.made = 0
+        self.is_settled = True
+
+    def show(self, each: BoundPod, phase: str = "Pending") -> None:
+        self.store.apply(pod(each.name, *each.units, card=each.card, assigned=each.assigned, phase=phase))
+
+    def planned(self) -> dict[int, int]:
+        """Units per card by the records."""
+        planned = dict.fromkeys(CARDS, 0)
+        for each in self.pods.values():
+            planned[each.card] += sum(each.units)
+        return planned
+
+    @rule(shape=st.sampled_from(SHAPES), preferred=st.sampled_from(sorted(CARDS)))
+    def bind(self, shape: tuple[int, ...], preferred: int) -> None:
+        """The scheduler binds a pod, with a card on which it fits by the records."""
+        planned = self.planned()
+        able = [index for index in (preferred, 1 - preferred) if planned[index] + sum(shape) <= CARDS[index]]
+        if able:
+            self.made += 1
+            each = BoundPod(f"p{self.made}", shape, able[0])
+            self.pods[each.uid] = each
+            self.show(each)
+
+    @precondition(lambda self: any(not each.ids for each in self.pods.values()))
+    @rule(data=st.data(), looks=st.booleans())
+    def admit(self, data: st.DataObject, looks: bool) -> None:
+        """The kubelet admits any pod that waits; its record may be read between two containers of it."""
+        waiting = sorted(each.uid for each in self.pods.values() if not each.ids)
+        each = self.pods[data.draw(st.sampled_from(waiting), label="admitted")]
+        for number, size in enumerate(each.units):
+            taken = frozenset().union(*(ids for other in self.pods.values() for ids in other.ids.values()))
+            request = PreferredRequest(device_ids(sorted(IDS - taken)), device_ids([]), size)
+            try:
+                chosen = choose_ids(request, self.store.candidates(), self.store.promised(), CARDS)
+            except Refused:
+                self.end(each)
+                return
+            ids = frozenset(entry[2:].decode() for entry in chosen.entries)
+            assert len(ids) == size
+            assert ids.isdisjoint(taken)
+            assert chosen.candidate is None or chosen.candidate.next_units == size
+            meant, container = chosen.candidate, ""
+            if meant is not None:
+                container = meant.next_container
+            counts = dict(Counter(decode_device_id(one)[0] for one in ids))
+            self.store.note_allocated(meant.pod.uid if meant is not None else "", container, counts, 0.0)
+            each.ids[f"c{number}"] = ids
+            self.is_settled = False
+            if looks or len(each.units) > 1:  # as the allocator does before a call that may continue another pod
+                self.look()
+
+    @rule()
+    def look(self) -> None:
+        """The plugin reads the kubelet's record, long enough after the last call to believe what is not in it."""
+        reconcile(self.store, {f"d/{each.name}": each.counts() for each in self.pods.values() if each.ids})
+        self.store.end_pending(1.0, believe=False)
+        self.is_settled = True
+
+    @rule()
+    def write(self) -> None:
+        """The plugin's corrections reach the API server, and come back by the watch."""
+        for write in self.store.writes({0: "u0", 1: "u1"}, CARDS, 7):
+            each = self.pods[write.pod.uid]
+            (each.card,) = write.cards
+            each.assigned = write.annotations[ENFLAME.record.assigned] == "true"
+            self.store.note_written(write)
+            self.show(each)
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        self.end(self.pods[data.draw(st.sampled_from(sorted(self.pods)), label="finished")])
+
+    def end(self, each: BoundPod) -> None:
+        del self.pods[each.uid]
+        self.show(each, phase="Succeeded")
+        self.look()
+
+    @rule()
+    def restart(self) -> None:
+        """A new plugin knows nothing but the API server and the kubelet's record."""
+        self.store = PodStore(ENFLAME)
+        for each in self.pods.values():
+            self.show(each)
+        self.look()
+
+    @invariant()
+    def who_has_ids_is_not_asked_for(self) -> None:
+        if not self.is_settled:
+            return
+        waiting = {each.uid: each for each in self.pods.values() if len(each.ids) < len(each.units)}
+        candidates = {candidate.pod.uid: candidate for candidate in self.store.candidates()}
+        assert candidates.keys() == waiting.keys()
+        assert self.store.pending_allocations == 0
+        assert not any(candidate.is_unsettled for candidate in candidates.values())
+
+    @invariant()
+    def what_is_held_is_what_the_kubelet_gave(self) -> None:
+        if not self.is_settled:
+            return
+        given = Counter(
+            decode_device_id(one)[0] for each in self.pods.values() for ids in each.ids.values() for one in ids
+        )
+        assert {index: units for index, units in self.store.held_units(CARDS).items() if units} == dict(given)
+
+    @invariant()
+    def what_waits_still_fits_beside_what_is_held(self) -> None:
+        if not self.is_settled:
+            return
+        held, promised = self.store.held_units(CARDS), self.store.promised()
+        assert all(held.get(index, 0) + promised.get(index, 0) <= units for index, units in CARDS.items())
+
+    def teardown(self) -> None:
+        """Once everything was looked at and written, every record names the card that the pod really has."""
+        self.look()
+        self.write()
+        for each in self.pods.values():
+            if len(each.ids) == len(each.units):
+                assert (each.cards(), each.assigned) == ({each.card}, True)
+        assert self.store.writes({0: "u0", 1: "u1"}, CARDS, 7) == []
+
+
+TestMatching = Matching.TestCase
+TestMatching.settings = settings(max_examples=30, stateful_step_count=25, deadline=None, derandomize=True)

@@ -78,7 +78,7 @@ class RequestDocument(_Document, frozen=True):
 
 
 class ChoiceDocument(_Document, frozen=True):
-    """Why a pod was bound to its node: the policies, the node's score, and how many nodes with room had a better one.
+    """Why a pod was bound to its node: the policies, the node's score, and how many nodes with room scored better.
 
     kube-scheduler chooses among the nodes that filter names, so that the best one is not always taken.
     """
@@ -95,8 +95,8 @@ class ExplainDocument(_Document, frozen=True):
 
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards of
     one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought on
-    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice``: why a bound pod has its node,
-    where that was decided lately. ``uid`` is empty for a caller who
+    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice``: why a pod has its node, where
+    it was bound lately. ``uid`` is empty for a caller who
     has not been authenticated: with the uid of a waiting pod a call of kube-scheduler could be forged.
     """
 
@@ -201,8 +201,8 @@ def describe_choice(choice: ChoiceDocument) -> str:
     nodes = "1 node" if choice.fitting_nodes == 1 else f"{choice.fitting_nodes} nodes"
     better = "none was" if not choice.better_nodes else f"{choice.better_nodes} were"
     return (
-        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of {nodes} with "
-        f"room; card policy {choice.card_policy}"
+        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of {nodes} "
+        f"with room; card policy {choice.card_policy}"
     )
 
 

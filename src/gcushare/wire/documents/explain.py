@@ -93,11 +93,11 @@ class ChoiceDocument(_Document, frozen=True):
 class ExplainDocument(_Document, frozen=True):
     """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
 
-    ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards of
-    one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought on
-    ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice``: why a pod has its node, where
-    it was bound lately. ``uid`` is empty for a caller who
-    has not been authenticated: with the uid of a waiting pod a call of kube-scheduler could be forged.
+    ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards
+    of one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought
+    on ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice``: why a pod has its node,
+    where it was bound lately. ``uid`` is empty for a caller who has not been authenticated: with the uid of a waiting
+    pod a call of kube-scheduler could be forged.
     """
 
     namespace: str

@@ -11,7 +11,7 @@ from tests.protocol.extender_rig import ExtenderRig, Replica, extender_settings,
 
 CARD = ENFLAME.record.card_index
 HELD = [("a", 0, 8), ("a", 1, 8), ("a", 1, 8), ("b", 0, 12), ("b", 1, 8)]
-"""Most pods ask for 8 of 16. Node a has 8 free on a card and is the fuller; node b has 4 on one card, 8 on another."""
+"""Most ask for 8 of 16. Node a has 8 free on a card and is the fuller; node b has 4 on one card and 8 on another."""
 
 
 async def a_cluster(rig: ExtenderRig) -> Replica:

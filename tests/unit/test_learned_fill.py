@@ -61,12 +61,10 @@ def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed
             pass
         names = {node.spec.name: None for node in cluster.nodes if node.room.fits(demand)}
         best = index.best(names, 1)
-        before = cluster.ledger.nodes[best[0]].copy() if best else None
-        expected: set[tuple[int, bool]] = set()
-        if before is not None:
-            cards = choose_cards(before, request, fill.rank_cards(before, request, amounts))
-            assert cards is not None
-            expected = {(card.grantable, card.is_empty) for card in cards}
+        nodes = cluster.ledger.nodes
+        before = {name: nodes[name].copy() for name in best}
+        cards = [choose_cards(nodes[name], request, fill.rank_cards(nodes[name], request, amounts)) for name in best]
+        expected = {(card.grantable, card.is_empty) for chosen in cards for card in chosen or ()}
 
         taken = placer.place(str(number), demand)
 
@@ -74,8 +72,7 @@ def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed
         if taken is not None:
             held = cluster.ledger.assignment(str(number))
             assert held is not None
-            assert before is not None
-            used = [before.cards[grant.index] for grant in held.grants]
+            used = [before[held.node].cards[grant.index] for grant in held.grants]
             assert {(card.grantable, card.is_empty) for card in used} == expected
         if number % 3 == 2:
             cluster.end(draw.choice(sorted(cluster.pods)))

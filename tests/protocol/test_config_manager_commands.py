@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ from gcushare.kube.resources import LEASES, NODES
 from gcushare.runtime.entry import Surroundings
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from tests.documents import DOCS
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.unit.config_manager_host import KUBEASZ, UNIT
 
@@ -118,6 +120,26 @@ async def test_a_unit_is_written_without_a_restart_unless_asked(tmp_path: Path) 
     assert "- urlPrefix: http://10.96.1.37:32766/gpushare-scheduler" in rendered
     assert (await call("recover", *arguments[:2]))[0] == 0
     assert unit.read_text() == KUBEASZ
+
+
+@pytest.mark.parametrize("language", ["", "zh"])
+async def test_the_line_for_masters_without_python_edits_the_unit_and_sees_no_more_than_it_mounts(
+    tmp_path: Path, language: str
+) -> None:
+    text = (DOCS / language / "install.md").read_text().replace("\\\n", " ")
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("docker run ")]
+    options, arguments = shlex.split(line.split("IMAGE/")[0]), shlex.split(line.split("IMAGE/")[1])
+    assert arguments[:2] == ["gcushare-scheduler-extender:latest", "gcushare-config-manager"]
+    assert options[-4:] == ["--user", "0", "-v", "/etc:/etc"], "the image's own user may not write there"
+    unit = tmp_path / UNIT[1:]
+    unit.parent.mkdir(parents=True)
+    (tmp_path / "etc/kubernetes").mkdir()
+    unit.write_text(KUBEASZ)
+    code, lines, errors = await call(*arguments[2:], f"--host-root={tmp_path}")
+    assert (code, lines[-1]) == (0, "the scheduler reads its configuration only when it starts: restart it"), errors
+    assert {path.name for path in tmp_path.iterdir()} == {"etc"}
+    written = (tmp_path / "etc/kubernetes/scheduler-extender-config-v1.23+.yaml").read_text()
+    assert "http://192.168.233.101:32766/gpushare-scheduler" in written
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_every_flag_that_was_anothers_has_its_note_and_no_secret_is_repeated() -
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
-        (("-mps=true",), "flag -mps is not accepted: MPS is not set up here"),
+        (("-mps=true",), "flag -mps is not accepted: say --memory-limit mps"),
         (("--slice-count=6",), "flag --slice-count is not accepted: cards are shared by memory"),
         (("-v=many",), "flag -v is not accepted: its value is a whole number"),
         (("-v",), "flag -v is not accepted: its value is a whole number"),

@@ -12,8 +12,10 @@ _NOT_THE_KUBELETS_PORT = (
 
 OLD_FLAGS: Mapping[str, OldFlag] = {
     **GLOG_FLAGS,
-    "mps": refused_switch("MPS is not set up here; start its daemon yourself and leave the flag out"),
-    "mps-pipe": left_out("MPS is not set up here"),
+    "mps": refused_switch(
+        "say --memory-limit mps, which also limits each process to its grant, and leave this flag out"
+    ),
+    "mps-pipe": left_out("--mps-root names the folder of the daemon's pipes"),
     "health-check": left_out("the cards' health is watched always", is_switch=True),
     "query-kubelet": left_out(_NOT_THE_KUBELETS_PORT, is_switch=True),
     "slice-count": refused(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import shlex
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from gcushare._version import __version__
 from gcushare.config_manager.__main__ import main
-from gcushare.config_manager.kubernetes import SERVICES, read_reports
+from gcushare.config_manager.cluster import SERVICES, read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
@@ -21,11 +24,12 @@ from gcushare.kube.resources import LEASES, NODES
 from gcushare.runtime.entry import Surroundings
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from tests.documents import DOCS
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.unit.config_manager_host import KUBEASZ, UNIT
 
 URL = "http://10.96.1.37:32766"
-WAITS = ("--wait-settle=100ms", "--wait-timeout=60s")
+WAITS = ("--wait-settle=100ms", "--wait-timeout=20s")
 
 
 @pytest.fixture
@@ -74,11 +78,11 @@ async def test_a_scheduler_that_ends_on_its_configuration_is_rolled_back(node: P
         "apply",
         f"--host-root={node.root}",
         "--wait-settle=100ms",
-        "--wait-timeout=8s",
+        "--wait-timeout=2s",
         "--extender-url=http://refused.example:1",
     )
     assert code == 1
-    assert "did not come up within 8 s" in errors
+    assert "did not come up within 2 s" in errors
     assert "rolled back, kube-scheduler is healthy again" in errors
     assert node.manifest.read_bytes() == before
     assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
@@ -118,6 +122,26 @@ async def test_a_unit_is_written_without_a_restart_unless_asked(tmp_path: Path) 
     assert unit.read_text() == KUBEASZ
 
 
+@pytest.mark.parametrize("language", ["", "zh"])
+async def test_the_line_for_masters_without_python_edits_the_unit_and_sees_no_more_than_it_mounts(
+    tmp_path: Path, language: str
+) -> None:
+    text = (DOCS / language / "install.md").read_text().replace("\\\n", " ")
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("docker run ")]
+    options, arguments = shlex.split(line.split("IMAGE/")[0]), shlex.split(line.split("IMAGE/")[1])
+    assert arguments[:2] == ["gcushare-scheduler-extender:latest", "gcushare-config-manager"]
+    assert options[-4:] == ["--user", "0", "-v", "/etc:/etc"], "the image's own user may not write there"
+    unit = tmp_path / UNIT[1:]
+    unit.parent.mkdir(parents=True)
+    (tmp_path / "etc/kubernetes").mkdir()
+    unit.write_text(KUBEASZ)
+    code, lines, errors = await call(*arguments[2:], f"--host-root={tmp_path}")
+    assert (code, lines[-1]) == (0, "the scheduler reads its configuration only when it starts: restart it"), errors
+    assert {path.name for path in tmp_path.iterdir()} == {"etc"}
+    written = (tmp_path / "etc/kubernetes/scheduler-extender-config-v1.23+.yaml").read_text()
+    assert "http://192.168.233.101:32766/gpushare-scheduler" in written
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
@@ -139,6 +163,13 @@ async def test_without_an_address_and_an_api_server_the_error_names_both_ways(no
     code, _, errors = await call("apply", *place(node))
     assert code == 2
     assert "no way to the API server found" in errors
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "gcushare.config_manager", "--version"], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == f"gcushare-config-manager {__version__}\n"
 
 
 async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
@@ -170,7 +201,7 @@ async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
         lease = await client.get(LEASES, CONFIG_MANAGER, namespace="kube-system")
         assert not lease.spec.holder_identity, "the turn was given back"
         loop.terminate()
-        assert await asyncio.wait_for(loop.wait(), 60) == 0
+        assert await asyncio.wait_for(loop.wait(), 20) == 0
 
 
 @pytest.mark.parametrize("how", ["variable", "flag"])
@@ -184,10 +215,13 @@ async def test_several_kubeconfig_files_are_merged_as_kubectl_does(tmp_path: Pat
     assert answer == (0, ["0 nodes recovered: none"], "")
 
 
-async def test_a_loop_without_its_nodes_name_ends_at_once() -> None:
-    code, _, errors = await call("run", "--log-dir=")
-    assert code == 2
-    assert "give the pod NODE_NAME" in errors
+async def test_a_loop_without_its_nodes_name_ends_at_once(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="), stderr=asyncio.subprocess.PIPE, env={}
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert b"give the pod NODE_NAME" in errors
 
 
 @asynccontextmanager

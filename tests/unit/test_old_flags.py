@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.device_plugin import command_line as plugin
-from gcushare.device_plugin.command_line import OLD_FLAGS
+from gcushare.device_plugin.old_command_lines import OLD_FLAGS
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings.old_flags import translate
@@ -58,7 +58,7 @@ def test_every_flag_that_was_anothers_has_its_note_and_no_secret_is_repeated() -
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
-        (("-mps=true",), "flag -mps is not accepted: say --memory-limit mps instead"),
+        (("-mps=true",), "flag -mps is not accepted: say --memory-limit mps"),
         (("--slice-count=6",), "flag --slice-count is not accepted: cards are shared by memory"),
         (("-v=many",), "flag -v is not accepted: its value is a whole number"),
         (("-v",), "flag -v is not accepted: its value is a whole number"),

@@ -157,7 +157,9 @@ _NOT_THE_KUBELETS_PORT = (
 
 OLD_FLAGS: Mapping[str, OldFlag] = {
     **GLOG_FLAGS,
-    "mps": refused_switch("say --memory-limit mps instead, and run its daemon with --run-mps-daemon"),
+    "mps": refused_switch(
+        "say --memory-limit mps, which also limits each process to its grant, and leave this flag out"
+    ),
     "mps-pipe": left_out("the folder of MPS is --mps-root"),
     "health-check": left_out("the cards' health is watched always", is_switch=True),
     "query-kubelet": left_out(_NOT_THE_KUBELETS_PORT, is_switch=True),

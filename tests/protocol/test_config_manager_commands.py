@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import shlex
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gcushare._version import __version__
 from gcushare.config_manager.__main__ import main
-from gcushare.config_manager.cluster import SERVICES, read_reports
+from gcushare.config_manager.kubernetes import SERVICES, read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
@@ -29,7 +27,7 @@ from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.unit.config_manager_host import KUBEASZ, UNIT
 
 URL = "http://10.96.1.37:32766"
-WAITS = ("--wait-settle=100ms", "--wait-timeout=20s")
+WAITS = ("--wait-settle=100ms", "--wait-timeout=60s")
 
 
 @pytest.fixture
@@ -78,11 +76,11 @@ async def test_a_scheduler_that_ends_on_its_configuration_is_rolled_back(node: P
         "apply",
         f"--host-root={node.root}",
         "--wait-settle=100ms",
-        "--wait-timeout=2s",
+        "--wait-timeout=8s",
         "--extender-url=http://refused.example:1",
     )
     assert code == 1
-    assert "did not come up within 2 s" in errors
+    assert "did not come up within 8 s" in errors
     assert "rolled back, kube-scheduler is healthy again" in errors
     assert node.manifest.read_bytes() == before
     assert sorted(path.name for path in (node.root / "etc/kubernetes").iterdir()) == ["manifests"]
@@ -165,13 +163,6 @@ async def test_without_an_address_and_an_api_server_the_error_names_both_ways(no
     assert "no way to the API server found" in errors
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    answer = subprocess.run(
-        [sys.executable, "-m", "gcushare.config_manager", "--version"], capture_output=True, text=True, check=True
-    )
-    assert answer.stdout == f"gcushare-config-manager {__version__}\n"
-
-
 async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
     node: ProcessNode, tmp_path: Path
 ) -> None:
@@ -201,7 +192,7 @@ async def test_the_loop_follows_service_and_manifest_and_recovers_on_the_wish(
         lease = await client.get(LEASES, CONFIG_MANAGER, namespace="kube-system")
         assert not lease.spec.holder_identity, "the turn was given back"
         loop.terminate()
-        assert await asyncio.wait_for(loop.wait(), 20) == 0
+        assert await asyncio.wait_for(loop.wait(), 60) == 0
 
 
 @pytest.mark.parametrize("how", ["variable", "flag"])
@@ -215,13 +206,10 @@ async def test_several_kubeconfig_files_are_merged_as_kubectl_does(tmp_path: Pat
     assert answer == (0, ["0 nodes recovered: none"], "")
 
 
-async def test_a_loop_without_its_nodes_name_ends_at_once(tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="), stderr=asyncio.subprocess.PIPE, env={}
-    )
-    _, errors = await process.communicate()
-    assert process.returncode == 2
-    assert b"give the pod NODE_NAME" in errors
+async def test_a_loop_without_its_nodes_name_ends_at_once() -> None:
+    code, _, errors = await call("run", "--log-dir=")
+    assert code == 2
+    assert "give the pod NODE_NAME" in errors
 
 
 @asynccontextmanager

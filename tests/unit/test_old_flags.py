@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.device_plugin import command_line as plugin
-from gcushare.device_plugin.old_command_lines import OLD_FLAGS
+from gcushare.device_plugin.command_line import OLD_FLAGS
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings.old_flags import translate

@@ -14,6 +14,7 @@ from scripts import packages, single_files
 
 from gcushare._version import __version__
 from tests.charts import ROOT
+from tests.playground.deploy_rig import control_plane_node, needs_tools, started_site
 from tests.playground.image_tool import main as image_tool_main
 from tests.playground.test_deploy_image import closure, copy_installed
 from tests.sharing import build_once
@@ -82,6 +83,40 @@ def test_an_image_is_built_from_what_the_package_carries(carried: Path, tmp_path
     for each in (path for paths in copied for path in paths if not path.startswith(("--", "/"))):
         assert (context / each).exists(), each
     assert name in build
+
+
+@needs_tools
+async def test_a_package_alone_loads_its_image_installs_its_chart_and_takes_it_away(
+    carried: Path, tmp_path: Path
+) -> None:
+    name = carried.name.rpartition("_")[0]
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("docker", "ctr"):
+        (tools / tool).write_text(f"#!{sys.executable}\n{IMAGE_TOOL.read_text()}")
+        (tools / tool).chmod(0o755)
+    (tmp_path / "failures").write_text("docker push\n")
+    (tmp_path / "home").mkdir()
+    words = ("--nodes", "all") if name == PLUGIN else ("--scheduler-mode", "none")
+    async with started_site(tmp_path / "home") as site:
+        site.server.registry.put(control_plane_node("n1"))
+        environ = {
+            "PATH": f"{tools}:{site.environment()['PATH']}",
+            "IMAGE_TOOL_LOG": str(tmp_path / "calls"),
+            "IMAGE_TOOL_FAILS": str(tmp_path / "failures"),
+        }
+        done = await site.run(carried / "deploy.sh", *words, **environ)
+        assert done.code == 0, done
+        assert "push images to repo failed, will load operator image to all nodes\n" in done.out
+        assert f"NAME: {name}\n" in done.out
+        calls = (tmp_path / "calls").read_text()
+        assert f"docker load --input {carried}/images/{name}.tar" in calls
+        assert f"images import {carried}/images/{name}.tar" in calls
+        kind = "daemonsets.apps" if name == PLUGIN else "deployments.apps"
+        assert site.names(kind) == {name}
+        deleted = await site.run(carried / "delete.sh", **environ)
+        assert deleted.code == 0, deleted
+        assert site.names(kind) == set()
 
 
 def build_single_files(folder: Path) -> None:

@@ -1,0 +1,76 @@
+"""The krew manifests of a release: of krew's schema, with the checksum of the archive, for what is released."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import krew, single_files
+
+from gcushare._version import __version__
+from gcushare.wire.foreign_yaml import load_yaml
+
+BASE = "https://example.invalid/releases/v1"
+CONTENT = b"#!/usr/bin/env python3\nprint('a command')\n"
+
+
+@pytest.fixture(params=single_files.COMMANDS)
+def command(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def manifest(command: str, tmp_path: Path) -> dict[str, Any]:
+    """The manifest of a command whose archive lies beside it."""
+    (tmp_path / command).write_bytes(CONTENT)
+    written = krew.write(command, tmp_path, BASE, tmp_path)
+    assert written == tmp_path / f"{command.removeprefix('kubectl-')}.yaml"
+    found = load_yaml(written.read_text(), "manifest", limit_bytes=1 << 20)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_it_is_a_plugin_as_krew_reads_it(manifest: dict[str, Any], command: str) -> None:
+    assert manifest["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
+    assert manifest["kind"] == "Plugin"
+    # kubectl calls kubectl-inspect_gcushare for krew's name inspect-gcushare; krew makes the link.
+    assert manifest["metadata"]["name"] == command.removeprefix("kubectl-")
+    spec = manifest["spec"]
+    assert spec["version"] == f"v{__version__}"
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", spec["version"])
+    assert 0 < len(spec["shortDescription"]) <= 80
+    assert set(spec) == {"version", "homepage", "shortDescription", "description", "caveats", "platforms"}
+
+
+def test_each_platform_names_the_archive_with_its_checksum_and_the_file_in_it(
+    manifest: dict[str, Any], command: str, tmp_path: Path
+) -> None:
+    archive = tmp_path / f"{command}_{__version__}.tar.gz"
+    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
+    for platform in manifest["spec"]["platforms"]:
+        assert platform["uri"] == f"{BASE}/{archive.name}"
+        assert (platform["sha256"], platform["bin"]) == (checksum, command)
+    with tarfile.open(archive) as opened:
+        (entry,) = opened.getmembers()
+        file = opened.extractfile(entry)
+        assert file is not None
+        assert (entry.name, entry.mode, file.read()) == (command, 0o755, CONTENT)
+
+
+def test_its_platforms_are_those_that_single_files_are_built_for(manifest: dict[str, Any]) -> None:
+    labels = {
+        (each["selector"]["matchLabels"]["os"], each["selector"]["matchLabels"]["arch"])
+        for each in manifest["spec"]["platforms"]
+    }
+    machines = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+    built = set()
+    for _, tag in single_files.RELEASED:
+        system = "darwin" if tag.startswith("macosx") else "linux"
+        (machine,) = [word for name, word in machines.items() if tag.endswith(f"_{name}")]
+        built.add((system, machine))
+    assert labels == built

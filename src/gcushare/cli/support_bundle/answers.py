@@ -34,7 +34,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.documents.explain import EXPLANATION
-from gcushare.wire.documents.node_status import parse_node_status
+from gcushare.wire.documents.plugin_status import parse_plugin_status
 from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 
 INSPECT = BoundedJsonDecoder(dict[str, Any], "the inspect document", limit_bytes=16 * OBJECT_BYTES)
@@ -167,7 +167,7 @@ def policy_document(found: PolicyFacts) -> dict[str, Any]:
 
 def cut_status(body: bytes, names: Collection[str]) -> bytes:
     """A plugin's /status."""
-    return _encoded(own_document(msgspec.to_builtins(parse_node_status(body)), names))
+    return _encoded(own_document(msgspec.to_builtins(parse_plugin_status(body)), names))
 
 
 def cut_inspect(body: bytes, names: Collection[str]) -> bytes:

@@ -26,7 +26,7 @@ from gcushare.kube.clock import rfc3339_micro
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord
-from gcushare.wire.documents.node_status import NodeStatus
+from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -111,7 +111,7 @@ def metrics(*, leader: int = 1, filters: int = 5, age_s: float = 1.0, drifts: in
 
 def status(**parts: Any) -> str:
     """A plugin's /status, on which nothing is wrong but for ``parts``."""
-    quiet = NodeStatus(
+    quiet = PluginStatus(
         version=__version__,
         vendor=ENFLAME.name,
         node=NODE,

@@ -26,7 +26,7 @@ from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.annotations.record import PodRecord
-from gcushare.wire.documents.node_status import PodStatus
+from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare_playground.apiserver import DropBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
@@ -238,7 +238,7 @@ def record_of_rubbish(rig: DoctorRig) -> None:
 
 def told_pod(uid: str, **parts: Any) -> dict[str, Any]:
     """A pod recorded on card 0, to which the kubelet gave ids of card 1."""
-    pod = PodStatus(
+    pod = PodOnNode(
         pod="default/moved",
         uid=uid,
         units=4,

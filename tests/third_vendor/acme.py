@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.vendors.vendor import CardLibrary, DeviceNodes, EnvironmentNames, RecordKeys, Vendor
+from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, LibraryBinding, RecordKeys, Vendor
 
 VENDOR = Vendor(
     name="acme",
@@ -16,7 +16,7 @@ VENDOR = Vendor(
     plugin_socket="acmenpushare.sock",
     whole_card_socket="acmenpu.sock",
     url_prefix="/npushare-scheduler",
-    library=CardLibrary(name="acmeml", module="gcushare.cards.acme_library"),
+    library=LibraryBinding(name="acmeml", module="gcushare.cards.acme_library"),
     record=RecordKeys(
         card_index="acme.example/npu-index",
         card_units="acme.example/npu-units",

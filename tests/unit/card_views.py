@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from gcushare.cli.cards.draw import view_lines
 from gcushare.cli.cards.view import CardsView, Owners, view_status
 from gcushare.core.units import GIB
-from gcushare.wire.documents.node_status import CardStatus, NodeStatus, PodStatus, UseStatus
+from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus
 
 NO_OWNERS: Owners = {}
 
@@ -30,7 +30,7 @@ def card(index: int, **changes: Any) -> CardStatus:
     return CardStatus(**(facts | changes))
 
 
-def pod(name: str, held: dict[int, int] | None = None, **changes: Any) -> PodStatus:
+def pod(name: str, held: dict[int, int] | None = None, **changes: Any) -> PodOnNode:
     """A pod that holds units by card in one container."""
     units = held or {}
     facts: dict[str, Any] = {
@@ -38,20 +38,20 @@ def pod(name: str, held: dict[int, int] | None = None, **changes: Any) -> PodSta
         "recorded_cards": tuple(units), "assigned": True, "held_by_card": units,
         "containers": {"main": units} if units else {}, "unconfirmed": (), "cards": tuple(units),
     }  # fmt: skip
-    return PodStatus(**(facts | changes))
+    return PodOnNode(**(facts | changes))
 
 
-def status(*cards: CardStatus, pods: tuple[PodStatus, ...] = (), **changes: Any) -> NodeStatus:
+def status(*cards: CardStatus, pods: tuple[PodOnNode, ...] = (), **changes: Any) -> PluginStatus:
     """A node's status where all is well."""
     facts: dict[str, Any] = {
         "version": "1.2.3", "vendor": "enflame", "node": "node-1", "problems": {}, "unit": "1", "driver": "1.4.2",
         "cards": cards, "left_out": (), "pods": pods, "unreadable_pods": (), "foreign_containers": 0,
         "unconfirmed_allocations": 0, "watch_age_seconds": 3.5, "registrations": 1, "corrections": 2,
     }  # fmt: skip
-    return NodeStatus(**(facts | changes))
+    return PluginStatus(**(facts | changes))
 
 
-def cards(*statuses: NodeStatus, owners: Owners = NO_OWNERS) -> CardsView:
+def cards(*statuses: PluginStatus, owners: Owners = NO_OWNERS) -> CardsView:
     """The cards of some plugins' statuses."""
     return CardsView(nodes=tuple(view_status(each, "plugin.example", owners) for each in statuses), failures={})
 
@@ -64,7 +64,7 @@ def drawn(found: CardsView, width: int | None = 80, *, is_wide: bool = False) ->
     return lines
 
 
-def busy() -> NodeStatus:
+def busy() -> PluginStatus:
     """Cards of every kind: shared, whole, sick, cordoned, free."""
     return status(
         card(0, mode="shared", use=use(9.1, temperature_celsius=61.4, power_watts=142.0, utilization_percent=87.0,

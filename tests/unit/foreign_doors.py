@@ -45,7 +45,7 @@ from gcushare.wire.demands import POD_DEMAND
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
-from gcushare.wire.documents.node_status import NODE_STATUS
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.foreign import BoundedJsonDecoder
@@ -250,7 +250,7 @@ AN_OVER_USE = {"since": "2026-11-22T03:00:00Z", "cards": {"0": {"used": 2, "gran
 
 JSON_DOORS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
-    NODE_STATUS: encoded(A_STATUS),
+    PLUGIN_STATUS: encoded(A_STATUS),
     NODE: encoded(A_NODE),
     POD: encoded(A_POD),
     POD_DEMAND: encoded(A_POD),

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
 from gcushare.core.units import GIB
-from gcushare.wire.documents.node_status import ClosureStatus, LeftOutStatus, UnreadableStatus, UseStatus
+from gcushare.wire.documents.plugin_status import ClosureStatus, LeftOutStatus, UnreadableStatus, UseStatus
 from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}

@@ -8,12 +8,12 @@ import msgspec
 
 from gcushare.cli.cards.view import HolderState, view_status
 from gcushare.core.nodes import CardMode
-from gcushare.wire.documents.node_status import parse_node_status
+from gcushare.wire.documents.plugin_status import parse_plugin_status
 from tests.unit.card_views import NO_OWNERS, busy, card, cards, pod, status, use
 
 
 def test_a_status_survives_the_wire_with_everything() -> None:
-    assert parse_node_status(msgspec.json.encode(busy())) == busy()
+    assert parse_plugin_status(msgspec.json.encode(busy())) == busy()
 
 
 def test_an_older_plugins_status_is_read_and_its_modes_are_derived() -> None:
@@ -22,7 +22,7 @@ def test_an_older_plugins_status_is_read_and_its_modes_are_derived() -> None:
         del each["mode"], each["holders"], each["use"]
     for each in document["pods"]:
         del each["cards"], each["whole"]
-    view = view_status(parse_node_status(json.dumps(document).encode()), "old", NO_OWNERS)
+    view = view_status(parse_plugin_status(json.dumps(document).encode()), "old", NO_OWNERS)
     assert [each.mode for each in view.cards] == [CardMode.SHARED, CardMode.FREE]
     assert [holder.pod for holder in view.cards[0].holders] == ["d/a"]
     assert view.cards[0].used_bytes is None
@@ -31,7 +31,7 @@ def test_an_older_plugins_status_is_read_and_its_modes_are_derived() -> None:
 def test_a_newer_plugins_fields_are_no_obstacle_and_an_unknown_mode_is_derived() -> None:
     document = json.loads(msgspec.json.encode(status(card(0, mode="of the future"), pods=(pod("d/a", {0: 4}),))))
     document["later"] = {"more": True}
-    view = view_status(parse_node_status(json.dumps(document).encode()), "new", NO_OWNERS)
+    view = view_status(parse_plugin_status(json.dumps(document).encode()), "new", NO_OWNERS)
     assert view.cards[0].mode is CardMode.SHARED
 
 

@@ -30,7 +30,7 @@ from gcushare.wire.annotations.over_use import (
     over_used_cards,
 )
 from gcushare.wire.documents.explain import explain_bound
-from gcushare.wire.documents.node_status import parse_node_status
+from gcushare.wire.documents.plugin_status import parse_plugin_status
 from tests.builders import card
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 
@@ -143,7 +143,7 @@ def test_cards_and_status_say_since_when_and_why_nobody_is_evicted() -> None:
         "overUse": {"action": "evict", "dryRun": True, "last": "would be evicted", "passedOver": {
             "default/greedy": "exempt by 'default'"}},
     }  # fmt: skip
-    status = parse_node_status(json.dumps(document).encode())
+    status = parse_plugin_status(json.dumps(document).encode())
     (holder,) = view_status(status, "here", {}).cards[0].holders
     assert holder.over_since == "2026-11-22T05:40:00Z"
     assert "over its grant since 2026-11-22T05:40:00Z" in describe_holder(holder, None)

@@ -1,7 +1,7 @@
 """The status document as a person reads it."""
 
 from gcushare.device_plugin.reporting.status_text import render_status
-from gcushare.wire.documents.node_status import CardStatus, LeftOutStatus, NodeStatus, PodStatus, UnreadableStatus
+from gcushare.wire.documents.plugin_status import CardStatus, LeftOutStatus, PluginStatus, PodOnNode, UnreadableStatus
 
 
 def card(index: int, **changes: object) -> CardStatus:
@@ -13,21 +13,21 @@ def card(index: int, **changes: object) -> CardStatus:
     return CardStatus(**(facts | changes))  # type: ignore[arg-type]  # a test's shorthand
 
 
-def pod(name: str, **changes: object) -> PodStatus:
+def pod(name: str, **changes: object) -> PodOnNode:
     facts: dict[str, object] = {
         "pod": name, "uid": "u", "units": 4, "recorded_cards": (), "assigned": False, "held_by_card": {},
         "containers": {}, "unconfirmed": (),
     }  # fmt: skip
-    return PodStatus(**(facts | changes))  # type: ignore[arg-type]  # a test's shorthand
+    return PodOnNode(**(facts | changes))  # type: ignore[arg-type]  # a test's shorthand
 
 
-def node(**changes: object) -> NodeStatus:
+def node(**changes: object) -> PluginStatus:
     facts: dict[str, object] = {
         "version": "1.2.3", "vendor": "enflame", "node": "node-1", "problems": {}, "unit": "1", "driver": "",
         "cards": (), "left_out": (), "pods": (), "unreadable_pods": (), "foreign_containers": 0,
         "unconfirmed_allocations": 0, "watch_age_seconds": 3.5, "registrations": 1, "corrections": 2,
     }  # fmt: skip
-    return NodeStatus(**(facts | changes))  # type: ignore[arg-type]  # a test's shorthand
+    return PluginStatus(**(facts | changes))  # type: ignore[arg-type]  # a test's shorthand
 
 
 def test_a_plugin_that_has_nothing_yet_is_shown_in_four_lines() -> None:

@@ -8,7 +8,6 @@ from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from gcushare.device_plugin.allocation.whole_card import (
     NodeUse,
-    WholeCardRequest,
     check_not_shared,
     choose_whole_cards,
     read_cards,
@@ -36,42 +35,42 @@ def candidate(name: str, count: int, *cards: int, assumed: int = 1) -> Candidate
 
 
 def test_the_recorded_cards_are_given() -> None:
-    choice = choose_whole_cards(WholeCardRequest(2, FREE), [candidate("a", 2, 3, 1)], node())
+    choice = choose_whole_cards(2, FREE, [candidate("a", 2, 3, 1)], node())
     assert (choice.card_indexes, choice.moved_from) == ((1, 3), ())
 
 
 def test_of_two_pods_that_ask_for_as_many_the_one_whose_cards_are_free_is_meant() -> None:
     waiting = [candidate("a", 1, 0, assumed=1), candidate("b", 1, 2, assumed=2)]
-    choice = choose_whole_cards(WholeCardRequest(1, (1, 2)), waiting, node())
+    choice = choose_whole_cards(1, (1, 2), waiting, node())
     assert choice.card_indexes == (2,)
     assert choice.candidate is not None
     assert choice.candidate.pod.name == "b"
 
 
 def test_a_card_in_shared_use_is_not_given_even_where_the_kubelet_still_offers_it() -> None:
-    choice = choose_whole_cards(WholeCardRequest(1, FREE), [candidate("a", 1, 0)], node(shared=(0,)))
+    choice = choose_whole_cards(1, FREE, [candidate("a", 1, 0)], node(shared=(0,)))
     assert choice.card_indexes == (1,)
     assert choice.moved_from == (0,)
 
 
 def test_where_all_are_shared_the_refusal_says_what_each_card_is() -> None:
     with pytest.raises(Refused, match=r"1 whole card wanted, 0 free on this node \(card 0: shared, card 1: in use"):
-        choose_whole_cards(WholeCardRequest(1, (0,)), [candidate("a", 1, 0)], node(None, None, shared=(0,)))
+        choose_whole_cards(1, (0,), [candidate("a", 1, 0)], node(None, None, shared=(0,)))
 
 
 def test_cards_kept_for_others_are_left_to_them_as_long_as_others_are_free() -> None:
     kept = {0: "uid-b", 1: ""}
-    assert choose_whole_cards(WholeCardRequest(1, FREE), [], node(promised=kept)).card_indexes == (2,)
-    assert choose_whole_cards(WholeCardRequest(3, FREE), [], node(promised=kept)).card_indexes == (0, 1, 2)
+    assert choose_whole_cards(1, FREE, [], node(promised=kept)).card_indexes == (2,)
+    assert choose_whole_cards(3, FREE, [], node(promised=kept)).card_indexes == (0, 1, 2)
 
 
 def test_without_a_record_several_cards_are_chosen_close_together() -> None:
-    assert choose_whole_cards(WholeCardRequest(2, FREE), [], node(0, 1, 1, 0)).card_indexes == (0, 3)
-    assert choose_whole_cards(WholeCardRequest(2, (0, 1, 2)), [], node(0, 1, 1, 0)).card_indexes == (1, 2)
+    assert choose_whole_cards(2, FREE, [], node(0, 1, 1, 0)).card_indexes == (0, 3)
+    assert choose_whole_cards(2, (0, 1, 2), [], node(0, 1, 1, 0)).card_indexes == (1, 2)
 
 
 def test_cards_that_an_init_container_held_are_among_the_answer() -> None:
-    choice = choose_whole_cards(WholeCardRequest(2, FREE, included=(3,)), [candidate("a", 2, 1, 3)], node())
+    choice = choose_whole_cards(2, FREE, [candidate("a", 2, 1, 3)], node(), included=(3,))
     assert choice.card_indexes == (1, 3)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
+from gcushare.wire.documents.plugin_status import PluginStatus, parse_plugin_status
 
 FIRST: dict[str, Any] = {
     "version": "0.1.0",
@@ -55,8 +55,8 @@ FIRST: dict[str, Any] = {
 """All that the first plugin told."""
 
 
-def parse(document: dict[str, Any]) -> NodeStatus:
-    return parse_node_status(json.dumps(document).encode())
+def parse(document: dict[str, Any]) -> PluginStatus:
+    return parse_plugin_status(json.dumps(document).encode())
 
 
 def test_the_first_plugins_document_is_read() -> None:
@@ -76,4 +76,4 @@ def test_a_document_without_what_every_plugin_told_is_another_programs(field: st
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"version": 1}', b"[]"])
 def test_what_is_no_status_is_refused(body: bytes) -> None:
     with pytest.raises(RemoteContractError, match="a status of gcushare-device-plugin cannot be read"):
-        parse_node_status(body)
+        parse_plugin_status(body)

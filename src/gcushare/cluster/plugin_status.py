@@ -12,7 +12,7 @@ from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
 from gcushare.core.errors import ConfigError, RemoteContractError, RetryableError
-from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
+from gcushare.wire.documents.plugin_status import PluginStatus, parse_plugin_status
 
 ANSWER_TIMEOUT_S = 5.0
 MAX_STATUS_BYTES = 64 << 20
@@ -80,7 +80,7 @@ class _Connector(aiohttp.TCPConnector):
             transport.abort()
 
 
-async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> NodeStatus:
+async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> PluginStatus:
     """Ask the plugin at ``base_url``; ``hint`` is what to do where nothing answers.
 
     Raises:
@@ -101,7 +101,7 @@ async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> NodeStatus:
     finally:
         connector.abort()
     try:
-        return parse_node_status(body)
+        return parse_plugin_status(body)
     except RemoteContractError as error:
         raise RemoteContractError(f"{url} answers {code} and no plugin's status: {error}; {hint}") from error
 

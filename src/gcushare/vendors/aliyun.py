@@ -1,6 +1,6 @@
 """NVIDIA GPU in the words of Aliyun's gpushare."""
 
-from gcushare.vendors.vendor import CardLibrary, DeviceNodes, EnvironmentNames, InspectForm, RecordKeys, Vendor
+from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, InspectForm, LibraryBinding, RecordKeys, Vendor
 
 VENDOR = Vendor(
     name="aliyun",
@@ -14,7 +14,7 @@ VENDOR = Vendor(
     plugin_socket="aliyungpushare.sock",
     whole_card_socket="aliyungpu.sock",
     url_prefix="/gpushare-scheduler",
-    library=CardLibrary(name="nvml", module="gcushare.cards.nvidia.nvml"),
+    library=LibraryBinding(name="nvml", module="gcushare.cards.nvidia.nvml"),
     inspect=InspectForm(cards="devs", is_detailed=False),
     record=RecordKeys(
         card_index="ALIYUN_COM_GPU_MEM_IDX",

@@ -1,6 +1,6 @@
 """Enflame GCU: the words of the GCUShare manual."""
 
-from gcushare.vendors.vendor import CardLibrary, DeviceNodes, EnvironmentNames, RecordKeys, Vendor
+from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, LibraryBinding, RecordKeys, Vendor
 
 VENDOR = Vendor(
     name="enflame",
@@ -14,7 +14,7 @@ VENDOR = Vendor(
     plugin_socket="enflamegcushare.sock",
     whole_card_socket="enflamegcu.sock",
     url_prefix="/gcushare-scheduler",
-    library=CardLibrary(name="efml", module="gcushare.cards.enflame.efml"),
+    library=LibraryBinding(name="efml", module="gcushare.cards.enflame.efml"),
     record=RecordKeys(
         card_index="enflame.com/gcu-device-id",
         card_units="enflame.com/gcu-device-memory",

@@ -37,7 +37,7 @@ class DeviceNodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardLibrary:
+class LibraryBinding:
     """The vendor's management library. ``name`` is its word in ``--cards``; ``module`` has ``create_library``.
 
     The module is imported only in the process that opens the library (``gcushare.cards.libraries``).
@@ -80,7 +80,7 @@ class Vendor:
     """The names of the plugin's sockets beside the kubelet's, one per resource."""
     url_prefix: str
     """Where the extender serves this family: the path before ``/filter``, ``/bind`` and ``/inspect``."""
-    library: CardLibrary
+    library: LibraryBinding
     inspect: InspectForm = InspectForm()
     record: RecordKeys
     environment: EnvironmentNames

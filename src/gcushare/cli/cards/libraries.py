@@ -13,7 +13,7 @@ from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cli.cards.view import CardView, NodeView, ProcessView, Source
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import DeviceError
-from gcushare.wire.documents.node_status import LeftOutStatus
+from gcushare.wire.documents.plugin_status import LeftOutStatus
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from gcushare.core.errors import (
 )
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES
-from gcushare.wire.documents.node_status import NodeStatus, parse_node_status
+from gcushare.wire.documents.plugin_status import PluginStatus, parse_plugin_status
 
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
 
@@ -62,7 +62,7 @@ class AddressSource:
         ask = self._ask_either_way if self.tries_tls else self._ask
         return _merge(await _gather({url: ask(url) for url in self.urls}), self.proc)
 
-    async def _ask_either_way(self, url: str) -> NodeStatus:
+    async def _ask_either_way(self, url: str) -> PluginStatus:
         try:
             return await self._ask(url)
         except (RetryableError, RemoteContractError) as silence:
@@ -71,7 +71,7 @@ class AddressSource:
             except (RetryableError, RemoteContractError):
                 raise silence from None
 
-    async def _ask(self, url: str) -> NodeStatus:
+    async def _ask(self, url: str) -> PluginStatus:
         # A plugin's certificate names a service: only a program of this machine can answer at its loopback.
         is_believed = self.tls.ca_file is None and _is_loopback(url)
         return await fetch_status(url, replace(self.tls, trusts_any=is_believed), _ELSEWHERE)
@@ -112,10 +112,10 @@ class NodeSource:
             raise await self._explain_absence()
         return _merge(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
 
-    async def _ask(self, pod: SeenPod) -> NodeStatus:
+    async def _ask(self, pod: SeenPod) -> PluginStatus:
         body = await fetch_from_plugin(self.api, self.place, pod, "status")
         try:
-            return parse_node_status(body)
+            return parse_plugin_status(body)
         except RemoteContractError as error:
             raise RemoteContractError(f"pod {pod.key} answers no plugin's status: {error}") from error
 
@@ -135,11 +135,11 @@ class NodeSource:
         )
 
 
-StatusOrError = NodeStatus | GcushareError
+StatusOrError = PluginStatus | GcushareError
 
 
-async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) -> dict[str, StatusOrError]:
-    async def ask(question: Coroutine[object, None, NodeStatus]) -> StatusOrError:
+async def _gather(questions: Mapping[str, Coroutine[object, None, PluginStatus]]) -> dict[str, StatusOrError]:
+    async def ask(question: Coroutine[object, None, PluginStatus]) -> StatusOrError:
         try:
             return await question
         except GcushareError as error:
@@ -149,8 +149,8 @@ async def _gather(questions: Mapping[str, Coroutine[object, None, NodeStatus]]) 
 
 
 def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:
-    reported = {origin: answer for origin, answer in answers.items() if isinstance(answer, NodeStatus)}
-    failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, NodeStatus)}
+    reported = {origin: answer for origin, answer in answers.items() if isinstance(answer, PluginStatus)}
+    failures = {origin: answer for origin, answer in answers.items() if not isinstance(answer, PluginStatus)}
     if not reported:
         raise _joined(list(failures.values()))
     pids = {pid for status in reported.values() for pid in process_ids(status)}

@@ -12,12 +12,12 @@ from gcushare.core.errors import ConfigError
 from gcushare.core.nodes import CardMode
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit, parse_memory_unit
-from gcushare.wire.documents.node_status import (
+from gcushare.wire.documents.plugin_status import (
     CardStatus,
     ClosureStatus,
     LeftOutStatus,
-    NodeStatus,
-    PodStatus,
+    PluginStatus,
+    PodOnNode,
     UnreadableStatus,
 )
 
@@ -159,12 +159,12 @@ def granted_bytes(holder: HolderView, card: CardView, unit: MemoryUnit | None) -
     return unit.bytes_of(holder.units) if unit is not None else None
 
 
-def process_ids(status: NodeStatus) -> list[int]:
+def process_ids(status: PluginStatus) -> list[int]:
     """Every process on the node's cards."""
     return sorted({pid for card in status.cards if card.use is not None for pid in card.use.processes})
 
 
-def view_status(status: NodeStatus, origin: str, owners: Owners) -> NodeView:
+def view_status(status: PluginStatus, origin: str, owners: Owners) -> NodeView:
     """Turn a plugin's status into the view of its cards; ``origin`` is where it was asked."""
     return NodeView(
         node=status.node,
@@ -185,7 +185,7 @@ def view_status(status: NodeStatus, origin: str, owners: Owners) -> NodeView:
     )
 
 
-def _card(card: CardStatus, pods: Sequence[PodStatus], owners: Owners) -> CardView:
+def _card(card: CardStatus, pods: Sequence[PodOnNode], owners: Owners) -> CardView:
     use = card.use
     processes = tuple(
         ProcessView(pid=pid, bytes=size) for pid, size in sorted(use.processes.items() if use is not None else ())
@@ -232,7 +232,7 @@ def _mode(reported: str, holders: Sequence[HolderView]) -> CardMode:
     return found or (CardMode.SHARED if holders else CardMode.FREE)
 
 
-def _holder(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) -> HolderView:
+def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> HolderView:
     cards = _cards_of(pod)
     # Containers of a pod that use each other's ids after one another add up to more than the pod holds.
     kept = split_over_cards(pod.units, cards).get(card.index, 0) if cards else 0
@@ -255,19 +255,19 @@ def _holder(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) 
     )
 
 
-def _used(pod: PodStatus, card: CardStatus, processes: Sequence[ProcessView]) -> int | None:
+def _used(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> int | None:
     """What the plugin reports, else the sum of the pod's processes that were found: none found may be unseen."""
     if pod.used_by_card is not None:
         return pod.used_by_card.get(card.index)
     return sum(process.bytes for process in processes) if processes else None
 
 
-def _state(pod: PodStatus) -> HolderState:
+def _state(pod: PodOnNode) -> HolderState:
     if not pod.held_by_card:
         return HolderState.WAITS
     return HolderState.UNCONFIRMED if pod.unconfirmed else HolderState.HOLDS
 
 
-def _cards_of(pod: PodStatus) -> tuple[int, ...]:
+def _cards_of(pod: PodOnNode) -> tuple[int, ...]:
     """The pod's cards; an older plugin reports them in two other places."""
     return pod.cards or tuple(sorted(pod.held_by_card)) or pod.recorded_cards or ()

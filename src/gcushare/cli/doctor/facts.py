@@ -12,7 +12,7 @@ from gcushare.cluster.metrics_text import Figures
 from gcushare.cluster.programs import Program, SeenPod, Service
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.node_report import NodeReport
-from gcushare.wire.documents.node_status import NodeStatus
+from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.objects import Lease, Node
 
 NODE_LEASE_NAMESPACE = "kube-node-lease"
@@ -48,7 +48,7 @@ class PluginFacts:
 
     pod: SeenPod
     vendor: Vendor
-    status: NodeStatus | None = None
+    status: PluginStatus | None = None
     problem: str = ""
 
     @property

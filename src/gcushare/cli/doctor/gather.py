@@ -31,7 +31,7 @@ from gcushare.kube.clock import Clock
 from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource, Selector
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
-from gcushare.wire.documents.node_status import parse_node_status
+from gcushare.wire.documents.plugin_status import parse_plugin_status
 from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 from gcushare.wire.objects import NODE, Lease, Node
 
@@ -145,7 +145,7 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[tuple[P
         endpoint = proxied_pod(reader.client, pod)
         try:
             answer = await reader.ask(endpoint, "/status")
-            status = parse_node_status(answer.body)
+            status = parse_plugin_status(answer.body)
         except GcushareError as failure:
             reader.note_right(Area.PLUGINS, endpoint, failure)
             return PluginFacts(pod=pod, vendor=facts.vendor, problem=str(failure)), ()

@@ -21,6 +21,7 @@ from gcushare.cli.support_bundle.shapes import (
     UID,
     VERSION,
     Left,
+    Shape,
     by_name,
     each,
     either,
@@ -34,7 +35,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.documents.explain import EXPLANATION
-from gcushare.wire.documents.node_status import parse_node_status
+from gcushare.wire.documents.plugin_status import parse_plugin_status
 from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 
 INSPECT = BoundedJsonDecoder(dict[str, Any], "the inspect document", limit_bytes=16 * OBJECT_BYTES)
@@ -43,41 +44,36 @@ INSPECT = BoundedJsonDecoder(dict[str, Any], "the inspect document", limit_bytes
 Cut = Callable[[bytes, Collection[str]], bytes]
 """Takes a program's answer and the names of the cluster; raises RemoteContractError where it is none of ours."""
 
-_NAMES = either(NAME, text(""))
+
+def _amounts(*kinds: str) -> dict[str, Shape]:
+    """Amounts in the words of every vendor: ``usedGPU``."""
+    return {f"{kind}{vendor.device_word}": number for kind in kinds for vendor in VENDORS}
+
+
 _HOLDER = fields(
     name=NAME,
     namespace=NAME,
     uid=UID,
     createTime=text(r"[\w:.+-]{0,40}"),
-    usedGCU=number,
-    usedGPU=number,
     whole=number,
     unrecorded=number,
+    **_amounts("used"),
 )
 _CARD = fields(
     id=number,
-    totalGCU=number,
-    usedGCU=number,
-    availableGCU=number,
-    totalGPU=number,
-    usedGPU=number,
     health=one_of("Healthy", "Unhealthy"),
     cordoned=number,
     closed=CLOSED,
     pods=each(_HOLDER),
+    **_amounts("total", "used", "available"),
 )
 _INSPECT = fields(
     nodes=each(
         fields(
             name=NAME,
-            totalGCU=number,
-            usedGCU=number,
-            availableGCU=number,
-            totalGPU=number,
-            usedGPU=number,
-            devices=each(_CARD),
-            devs=each(_CARD),
             unknownCards=each(_HOLDER),
+            **{vendor.inspect.cards: each(_CARD) for vendor in VENDORS},
+            **_amounts("total", "used", "available"),
         )
     )
 )
@@ -167,7 +163,7 @@ def policy_document(found: PolicyFacts) -> dict[str, Any]:
 
 def cut_status(body: bytes, names: Collection[str]) -> bytes:
     """A plugin's /status."""
-    return _encoded(own_document(msgspec.to_builtins(parse_node_status(body)), names))
+    return _encoded(own_document(msgspec.to_builtins(parse_plugin_status(body)), names))
 
 
 def cut_inspect(body: bytes, names: Collection[str]) -> bytes:

@@ -32,7 +32,7 @@ _SCHEDULER = re.compile(r"([IWEF]\d{4} [\d:.]{8,18} +\d{1,10} [\w.-]{1,80}\.go:\
 _FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
 _FACT_NAMES = """
 accepted address card cards cert check client_ca code config_map connections container count counted deadline_s
-delay_s devices dir drain_s drifts endpoint error file for_s found hint left_s limit limit_s look_every_s method
+delay_s demands devices dir drain_s drifts endpoint error file for_s found hint left_s limit limit_s look_every_s method
 missing ms names node nodes observed peer pod pods problem purpose reason recorded resource secret size slow status
 task tasks uid unit units url vendor version waited_s whole wrong
 """

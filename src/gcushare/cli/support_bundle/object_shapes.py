@@ -106,36 +106,30 @@ _INVENTORY = fields(
     leftOut=each(fields(index=number, uuid=NAME)),
     unrecorded=each(fields(pod=POD, units=by_name(r"\d{1,4}", number), whole=each(number))),
 )
-
-
-def _inventory(value: Any) -> Any:
-    try:
-        document = PLAIN_INVENTORY.read(value) if isinstance(value, str) else None
-    except RemoteContractError:
-        return Left.OUT
-    kept = _INVENTORY(document)
-    return kept if kept is Left.OUT else json.dumps(kept, separators=(",", ":"))
-
-
 _OVER_USE = fields(since=TIME, cards=by_name(r"\d{1,4}", fields(used=number, granted=number, peak=number)))
 
 
-def _over_use(value: Any) -> Any:
-    try:
-        document = PLAIN_OVER_USE.read(value) if isinstance(value, str) else None
-    except RemoteContractError:
-        return Left.OUT
-    kept = _OVER_USE(document)
-    return kept if kept is Left.OUT else json.dumps(kept, separators=(",", ":"))
+def _document(decoder: BoundedJsonDecoder[Any], shape: Shape) -> Shape:
+    """Text that is a JSON document of ``shape``: what is kept of it, as text again."""
+
+    def keep(value: Any) -> Any:
+        try:
+            document = decoder.read(value) if isinstance(value, str) else None
+        except RemoteContractError:
+            return Left.OUT
+        kept = shape(document)
+        return kept if kept is Left.OUT else json.dumps(kept, separators=(",", ":"))
+
+    return keep
 
 
 _ANNOTATIONS: Mapping[str, Shape] = {
     **{key: either(_FIGURES, one_of("true", "false")) for vendor in VENDORS for key in record_keys(vendor)},
-    **{vendor.inventory_annotation: _inventory for vendor in VENDORS},
+    **{vendor.inventory_annotation: _document(PLAIN_INVENTORY, _INVENTORY) for vendor in VENDORS},
     **{vendor.cordon_annotation: _CARD_WORDS for vendor in VENDORS},
     keys.CARD_UUID: _CARD_WORDS,
     keys.CARD_MODE: one_of(keys.MODE_WHOLE),
-    keys.OVER_USE: _over_use,
+    keys.OVER_USE: _document(PLAIN_OVER_USE, _OVER_USE),
     keys.CORRECTED: text(r"[\d,]{1,64}->[\d,]{1,64}"),
     keys.NODE_POLICY: one_of(*POLICIES),
     keys.CARD_POLICY: one_of(*POLICIES),

@@ -48,8 +48,8 @@ class WholeCardAllocator(CardAllocator):
             shared=self._store.cards_in_use(whole=False),
             promised=memory | self._store.promised_whole(),
         )
-        wanted = WholeCardRequest(request.size, read_cards(request.available), read_cards(request.must_include))
-        return choose_whole_cards(wanted, self._store.candidates(whole=True), use)
+        free, included = read_cards(request.available), read_cards(request.must_include)
+        return choose_whole_cards(request.size, free, self._store.candidates(whole=True), use, included)
 
     def _check(self, counts: CardCounts, candidate: Candidate | None) -> None:
         shared = self._store.cards_in_use(whole=False).intersection(counts)
@@ -57,15 +57,6 @@ class WholeCardAllocator(CardAllocator):
 
     def _grant(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
         return Grant(cards, sum(card.units for card in cards), whole=True)
-
-
-@dataclass(frozen=True, slots=True)
-class WholeCardRequest:
-    """One container's GetPreferredAllocation: ``size`` cards of ``free``, those in ``included`` among them."""
-
-    size: int
-    free: tuple[int, ...]
-    included: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +86,27 @@ def read_cards(ids: DeviceIds) -> tuple[int, ...]:
     return tuple(sorted({decode_whole_card_id(device_id) for device_id in ids.foreign}))
 
 
-def choose_whole_cards(request: WholeCardRequest, candidates: Sequence[Candidate], use: NodeUse) -> Preference:
+def choose_whole_cards(
+    size: int, free: Sequence[int], candidates: Sequence[Candidate], use: NodeUse, included: Sequence[int] = ()
+) -> Preference:
     """Choose a container's cards: those kept for its pod, else cards that are kept for no pod, by the pod's policy.
+
+    ``size`` cards of those that the kubelet has ``free``, with the ``included`` ones among them.
 
     Raises:
         Refused: too few cards are free; says which are and what the others are used for.
     """
-    usable = [index for index in request.free if index in use.cards and index not in use.shared]
-    candidate = match_whole(candidates, request.size, usable)
+    usable = [index for index in free if index in use.cards and index not in use.shared]
+    candidate = match_whole(candidates, size, usable)
     own = candidate.card_indexes if candidate is not None else ()
-    chosen = [index for index in request.included if index in use.cards]
+    chosen = [index for index in included if index in use.cards]
     chosen += [index for index in own if index in usable and index not in chosen]
-    del chosen[request.size :]
-    if len(chosen) < request.size:
+    del chosen[size:]
+    if len(chosen) < size:
         left = [index for index in usable if index not in chosen]
-        chosen += _others(request.size - len(chosen), left, use, candidate)
-    if len(chosen) < request.size:
-        raise Refused(describe_too_few(request.size, usable, use))
+        chosen += _others(size - len(chosen), left, use, candidate)
+    if len(chosen) < size:
+        raise Refused(describe_too_few(size, usable, use))
     cards = tuple(sorted(chosen))
     entries = [encode_id_entry(encode_whole_card_id(index)) for index in cards]
     return Preference(entries, cards, candidate, own if own and not set(cards) <= set(own) else ())

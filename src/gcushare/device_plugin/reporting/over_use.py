@@ -11,7 +11,7 @@ from gcushare.core.wording import utc_text
 from gcushare.device_plugin.over_use.evictor import Outcome
 from gcushare.device_plugin.over_use.parts import OverUseParts
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.wire.documents.node_status import OverUseStatus, PodOverUse
+from gcushare.wire.documents.plugin_status import OverUseStatus, PodOverUse
 
 
 def over_use_metrics(parts: OverUseParts, store: PodStore, where: tuple[str, str]) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
 """What this node believes, as one document: cards, units, pods with what the kubelet gave them, and every problem.
 
 Served as JSON on /status and shown by ``--status`` and ``gcushare cards``; its form is
-``gcushare.wire.documents.node_status``.
+``gcushare.wire.documents.plugin_status``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import Observed
 from gcushare.device_plugin.reporting.over_use import describe_action, describe_over_use_of
-from gcushare.wire.documents.node_status import (
+from gcushare.wire.documents.plugin_status import (
     CardStatus,
     ClosureStatus,
     LeftOutStatus,
-    NodeStatus,
-    PodStatus,
+    PluginStatus,
+    PodOnNode,
     UnreadableStatus,
     UseStatus,
 )
@@ -34,13 +34,13 @@ WATCH_STALE_S = 150.0
 """Twice the silence after which a watch counts as dead: it was opened again by then, had anybody answered."""
 
 
-def describe_node(observed: Observed) -> NodeStatus:
+def describe_node(observed: Observed) -> PluginStatus:
     """Describe the plugin's state of now."""
     inventory = observed.agent.inventory
     age_s = observed.watch_age_s()
     sizes = _sizes(inventory) if inventory is not None else NO_SIZES
     used = observed.pod_use.latest if observed.pod_use is not None else None
-    return NodeStatus(
+    return PluginStatus(
         version=__version__,
         vendor=observed.vendor,
         node=observed.node,
@@ -174,8 +174,8 @@ def _use(use: CardUse | None) -> UseStatus | None:
     )
 
 
-def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: OverUseParts) -> PodStatus:
-    return PodStatus(
+def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: OverUseParts) -> PodOnNode:
+    return PodOnNode(
         pod=str(entry.ref),
         uid=entry.ref.uid,
         units=entry.request.total_units,

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gcushare.core.cards import Health
 from gcushare.core.over_use.tracking import Figures, describe_over_use
-from gcushare.wire.documents.node_status import CardStatus, NodeStatus, OverUseStatus, PodStatus
+from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PluginStatus, PodOnNode
 
 _NOTHING = "-"
 _PAGES = (("Cards", "INDEX UUID MODE UNITS HELD PROMISED RESERVED STATE"), ("Pods", "POD UNITS RECORDED HELD STATE"))
 
 
-def render_status(status: NodeStatus) -> str:
+def render_status(status: PluginStatus) -> str:
     """Write what a node believes: its problems first, then its cards and pods."""
     return "\n".join(_lines(status)) + "\n"
 
 
-def _lines(status: NodeStatus) -> Iterator[str]:
+def _lines(status: PluginStatus) -> Iterator[str]:
     yield f"Node {status.node}, vendor {status.vendor}, unit {status.unit or _NOTHING}, version {status.version}"
     age = "never" if status.watch_age_seconds is None else f"{status.watch_age_seconds:g}s ago"
     yield (
@@ -46,7 +46,7 @@ def _lines(status: NodeStatus) -> Iterator[str]:
     yield from (f"  unreadable: pod {pod.pod}: {pod.reason}" for pod in status.unreadable_pods)
 
 
-def _over_use(found: OverUseStatus, pods: Sequence[PodStatus]) -> Iterator[str]:
+def _over_use(found: OverUseStatus, pods: Sequence[PodOnNode]) -> Iterator[str]:
     rehearsal = " (dry run)" if found.dry_run else ""
     over = [pod for pod in pods if pod.over_use]
     yield f"Pods over their grant: {len(over)}; action {found.action}{rehearsal}"
@@ -69,7 +69,7 @@ def _card_row(card: CardStatus) -> list[str]:
     return [str(card.index), card.uuid or _NOTHING, card.mode or _NOTHING, *map(str, numbers), ", ".join(words)]
 
 
-def _pod_row(pod: PodStatus) -> list[str]:
+def _pod_row(pod: PodOnNode) -> list[str]:
     if pod.unconfirmed:
         state = f"unconfirmed: {','.join(pod.unconfirmed)}"
     elif pod.held_by_card:

@@ -21,7 +21,7 @@ class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     pass
 
 
-class CardDocument(_Document, frozen=True):
+class FreeCardDocument(_Document, frozen=True):
     """What one card could still give."""
 
     node: str
@@ -37,7 +37,7 @@ class ClassDocument(_Document, frozen=True):
     nodes: Int
     examples: tuple[str, ...]
     cards: tuple[Int, ...]
-    best_cards: tuple[CardDocument, ...]
+    best_cards: tuple[FreeCardDocument, ...]
     free: Int
     total: Int
 
@@ -252,7 +252,7 @@ def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:
         nodes=found.nodes,
         examples=found.examples,
         cards=found.cards,
-        best_cards=tuple(CardDocument(card.node, card.index, card.units) for card in found.best),
+        best_cards=tuple(FreeCardDocument(card.node, card.index, card.units) for card in found.best),
         free=found.free,
         total=found.total,
     )

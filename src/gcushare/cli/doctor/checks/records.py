@@ -20,7 +20,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
-from gcushare.wire.documents.node_status import PodStatus
+from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.pods import is_finished
 
 STALE_AFTER_S = 120.0
@@ -135,7 +135,7 @@ def check_kubelet_ids(facts: Facts) -> Iterator[Finding]:
                 yield from _compare(facts, plugin, reported, pod)
 
 
-def _compare(facts: Facts, plugin: PluginFacts, reported: PodStatus, pod: SeenPod) -> Iterator[Finding]:
+def _compare(facts: Facts, plugin: PluginFacts, reported: PodOnNode, pod: SeenPod) -> Iterator[Finding]:
     record = _record(pod, plugin.vendor)
     # The pod was read before the plugin was asked: a correction in between shows in only one of them.
     held = set(reported.held_by_card)

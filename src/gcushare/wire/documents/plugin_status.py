@@ -108,7 +108,7 @@ class OverUseStatus(_Document, frozen=True):
     passed_over: dict[str, str] = {}
 
 
-class PodStatus(_Document, frozen=True):
+class PodOnNode(_Document, frozen=True):
     """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet.
 
     ``recorded_cards`` are empty without a record (the first plugins wrote null). ``cards`` are those that it
@@ -138,7 +138,7 @@ class UnreadableStatus(_Document, frozen=True):
     reason: str
 
 
-class NodeStatus(_Document, frozen=True, kw_only=True):
+class PluginStatus(_Document, frozen=True, kw_only=True):
     """The whole. ``problems`` is by the part that has one, and empty when all is well.
 
     ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it is
@@ -153,7 +153,7 @@ class NodeStatus(_Document, frozen=True, kw_only=True):
     driver: str = ""
     cards: tuple[CardStatus, ...]
     left_out: tuple[LeftOutStatus, ...]
-    pods: tuple[PodStatus, ...]
+    pods: tuple[PodOnNode, ...]
     unreadable_pods: tuple[UnreadableStatus, ...]
     foreign_containers: Count = 0
     unconfirmed_allocations: Count = 0
@@ -165,13 +165,13 @@ class NodeStatus(_Document, frozen=True, kw_only=True):
     over_use: OverUseStatus | None = None
 
 
-NODE_STATUS = BoundedJsonDecoder(NodeStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
+PLUGIN_STATUS = BoundedJsonDecoder(PluginStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
 
 
-def parse_node_status(body: bytes) -> NodeStatus:
+def parse_plugin_status(body: bytes) -> PluginStatus:
     """Read the document.
 
     Raises:
         RemoteContractError: it is none; another program may answer there.
     """
-    return NODE_STATUS.read(body)
+    return PLUGIN_STATUS.read(body)

@@ -94,11 +94,11 @@ class NeverSettles(Bug):
     """Nobody finds out about bindings of which no answer came."""
 
     def plant_in_extender(self, app: Extender) -> None:
-        async def settle(*, older_than_s: float) -> None:
+        async def confirm(*, older_than_s: float) -> None:
             return
 
         for each in app.services:
-            _replace(each.binds, "settle", settle)
+            _replace(each.binds, "confirm", confirm)
 
 
 class NeverWakes(Bug):
@@ -171,6 +171,8 @@ class GivesTwice(Bug):
 
 
 def _replace(of: object, name: str, by: object) -> None:
+    """Change a part of what was built; raises AttributeError where there is no such part, for then nothing changes."""
+    getattr(of, name)
     setattr(of, name, by)
 
 

@@ -40,6 +40,9 @@ class Invariants:
         self._on_card: dict[CardKey, dict[str, CardGrant]] = {}
         self._excused: dict[CardKey, tuple[int, float]] = {}
         """Cards whose figures changed by another's hand than the extender's: the version, and when."""
+        self._seen: dict[tuple[str, int, str], int] = {}
+        """The version up to which a replica had followed a kind of object, by its name and start: at the latest write
+        at which it knew one, for it forgets it while it lists again, and what it believes stays."""
         self._sizes: dict[str, dict[int, int]] = {}
         self._shrunk: set[CardKey] = set()
         self._lost: set[str] = set()
@@ -50,10 +53,19 @@ class Invariants:
 
     def take(self, change: Change) -> None:
         """A write was done."""
+        self._note_seen()
         if change.new.plural == "pods":
             self._take_pod(change)
         elif change.new.plural == "nodes":
             self._take_node(change)
+
+    def _note_seen(self) -> None:
+        for replica in self._world.extenders:
+            if replica.is_up:
+                followers = replica.app.followers
+                for plural, version in (("pods", followers.pods.version), ("nodes", followers.nodes.version)):
+                    if version:
+                        self._seen[replica.name, replica.starts, plural] = int(version)
 
     def _take_node(self, change: Change) -> None:
         inventory = self._inventory_of(change.new)
@@ -140,8 +152,7 @@ class Invariants:
         sender = next((each for each in self._world.extenders if each.name == by), None)
         if sender is None or not sender.is_up:
             return sender is None
-        seen = min(sender.app.followers.pods.version, sender.app.followers.nodes.version, key=_number)
-        return version > _number(seen)
+        return version > min(self._seen.get((by, sender.starts, plural), 0) for plural in ("pods", "nodes"))
 
     # At each step
 
@@ -319,7 +330,3 @@ class Invariants:
     def serves_both(self) -> bool:
         """Whether cards are handed out whole too."""
         return self._world.settings.mode is Mode.BOTH
-
-
-def _number(version: str) -> int:
-    return int(version or 0)

@@ -145,6 +145,8 @@ class _Drawing:
         """Everything of some minutes in which much goes wrong."""
         if self._rng.random() < 0.35:
             yield from self._stale_lists(from_s, until_s)
+        elif self._rng.random() < 0.35:
+            yield from self._late_lists(from_s, until_s)
         yield from self._stretch(from_s, until_s, STORM)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
@@ -179,6 +181,20 @@ class _Drawing:
             for _ in range(3):
                 yield Action(round(at_s + for_s * rng.random(), 3), "expire", {"process": process})
             at_s += rng.expovariate(1 / 4.0)
+
+    def _late_lists(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Only Bindings' answers get lost, whose pods are then read; lists succeed and are older than that."""
+        rng = self._rng
+        odds = {"reset_binding": rng.choice([0.3, 0.7]), "page_s": rng.choice([3.0, 10.0]),
+                "lag_s": rng.choice([3.0, 20.0])}  # fmt: skip
+        pace_s = rng.choice([4.0, 12.0])
+        for number in range(self._settings.replicas):
+            process = f"extender-{number}"
+            yield Action(from_s, "weather", {"process": process, "odds": odds, "for_s": round(until_s - from_s, 3)})
+            at_s = from_s + rng.expovariate(1 / pace_s)
+            while at_s < until_s:
+                yield Action(round(at_s, 3), "expire", {"process": process})
+                at_s += rng.expovariate(1 / pace_s)
 
     def _replica(self) -> str:
         return f"extender-{self._rng.randrange(self._settings.replicas)}"

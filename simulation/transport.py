@@ -83,7 +83,7 @@ class SimulatedTransport:
 
     async def _exchange(self, request: Request) -> tuple[int, bytes]:
         loop, weather = self._gateway.loop, self._weather
-        fate, answer = self._begin(loop)
+        fate, answer = self._begin(loop, request)
         there_s, timeout_s = weather.way_s(), request.timeout_s or REQUEST_S
         # A list that takes long is as old as its beginning when it comes.
         back_s = weather.way_s() + (weather.page_s() if request.verb == "list" else 0.0)
@@ -97,11 +97,11 @@ class SimulatedTransport:
             self._give_up_after(timeout_s, answer)
         return await self._wait(request, answer)
 
-    def _begin(self, loop: SimulatedLoop) -> tuple[Fate, Answer]:
+    def _begin(self, loop: SimulatedLoop, request: Request) -> tuple[Fate, Answer]:
         """Draw what becomes of a request, and make where its answer goes."""
         self._process.require_alive()
         answer: Answer = loop.create_future()
-        return self._weather.fate(), answer
+        return self._weather.fate(is_binding="/binding" in request.path), answer
 
     def _give_up_after(self, timeout_s: float, answer: Answer) -> None:
         """The client's own timeout; no timer is made for an answer that is known to come before it."""
@@ -169,7 +169,7 @@ class SimulatedTransport:
     async def _opening(self, request: Request) -> tuple[int, bytes]:
         """Ask for a stream: the weather's fates, without an answer to read."""
         loop = self._gateway.loop
-        fate, answer = self._begin(loop)
+        fate, answer = self._begin(loop, request)
         if fate in _EARLY:
             code, reason = _EARLY[fate]
             loop.call_world(self._weather.way_s(), _deliver, answer, (code, Failure(code, reason).body()))

@@ -34,6 +34,8 @@ class Odds:
     failed_after: float = 0.0
     too_many: float = 0.0
     refused: float = 0.0
+    reset_binding: float = 0.0
+    """Of a Binding, that the connection is reset before its answer: the pod is then read at once."""
     duplicate: float = 0.0
     """Of an event of a watch, to come twice."""
     swap: float = 0.0
@@ -78,11 +80,16 @@ class Weather:
         self._sum = Odds(**{f.name: sum(getattr(odds, f.name) for odds in self.holding.values()) for f in fields(Odds)})
         self.is_fine = not self.holding
 
-    def fate(self) -> Fate:
+    def fate(self, *, is_binding: bool = False) -> Fate:
         """Draw what becomes of a request."""
         if self.is_fine:
             return Fate.FINE
         drawn = self.rng.random()
+        if is_binding and self._sum.reset_binding:
+            drawn -= self._sum.reset_binding
+            if drawn < 0:
+                self.counts[Fate.RESET_AFTER.value] += 1
+                return Fate.RESET_AFTER
         for fate, name in _FATES:
             drawn -= getattr(self._sum, name)
             if drawn < 0:

@@ -21,7 +21,7 @@ test: install
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m "not slow" $(ARGS)
 
 test-slow: install
-	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m slow $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m "slow or hypothesis" --hypothesis-profile deep $(ARGS)
 
 # Both at once: every worker reads the tests only once, and quick tests fill the time in which slow ones wait.
 test-all: install

@@ -15,6 +15,7 @@ from tests.extender_objects import a_node, state_of
 from tests.unit.extender_cluster import Cluster
 
 QUICK = BindTimes(total_s=0.3, attempt_s=0.1)
+REQUEST_S = 0.02
 
 
 @dataclass
@@ -47,8 +48,17 @@ class Rig:
         self.cluster.tell(self.state)
         self.office = office or Office()
         self.service = BindService(
-            self.state, self.cluster, self.office, times=times, now_ns=lambda: 1_000 + len(self.cluster.bindings)
+            self.state,
+            self.cluster,
+            self.office,
+            times=times,
+            monotonic=self.now_s,
+            now_ns=lambda: 1_000 + len(self.cluster.bindings),
         )
+
+    def now_s(self) -> float:
+        """Each request takes as long as any other, however busy this machine is."""
+        return REQUEST_S * (len(self.cluster.bindings) + self.cluster.reads)
 
     async def bind(self, name: str = "a", node: str = "node-1", uid: str | None = None) -> None:
         await self.service.bind(BindArguments(PodRef(uid or f"uid-{name}", "default", name), node))

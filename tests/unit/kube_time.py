@@ -8,7 +8,7 @@ import itertools
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-_SETTLING_TURNS = 50
+_SETTLING_TURNS = 20
 """Turns of the event loop given to tasks between two moments; a request of the fakes takes one or two."""
 
 

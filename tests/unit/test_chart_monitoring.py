@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from tests.charts import EXTENDER_CHART, PLUGIN_CHART, UMBRELLA_CHART, in_one_worker, needs_helm, of_kind, one, rendered
+from tests.charts import EXTENDER_CHART, PLUGIN_CHART, in_one_worker, needs_helm, of_kind, one, rendered
 from tests.monitoring import DASHBOARDS, alerts
 
 pytestmark = [needs_helm, in_one_worker]
@@ -32,15 +30,6 @@ def test_every_alert_is_in_the_rule_object_with_its_templates_untouched() -> Non
     groups = found["spec"]["groups"]
     assert len({group["name"] for group in groups}) == len(groups)
     assert [rule for group in groups for rule in group["rules"]] == alerts()
-
-
-@pytest.mark.parametrize(("kind", "name"), [("PrometheusRule", NAME), ("ConfigMap", f"{NAME}-dashboards")])
-def test_the_umbrella_chart_brings_the_same(kind: str, name: str) -> None:
-    switches = ("prometheusRule.enabled=true", "dashboards.enabled=true")
-    own = one(rendered(EXTENDER_CHART, *switches), kind, name)
-    below = tuple(f"gcushare-scheduler-extender-chart.{switch}" for switch in switches)
-    whole = one(rendered(UMBRELLA_CHART, *below), kind, name)
-    assert (whole.get("spec"), whole.get("data")) == (own.get("spec"), own.get("data"))
 
 
 def test_neither_is_there_unless_asked_for() -> None:

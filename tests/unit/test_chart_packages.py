@@ -17,7 +17,6 @@ from tests.charts import (
     CHARTS,
     DEPLOY,
     EXTENDER_CHART,
-    EXTENDER_PACKAGE,
     HELM,
     PLUGIN_CHART,
     PLUGIN_PACKAGE,
@@ -162,9 +161,3 @@ def test_the_example_asks_for_four_units(name: str, resource: str) -> None:
     pod = json.loads((PLUGIN_PACKAGE / "example" / name).read_text())
     assert (pod["apiVersion"], pod["kind"], pod["metadata"]["namespace"]) == ("v1", "Pod", "kube-system")
     assert [each["resources"]["limits"] for each in pod["spec"]["containers"]] == [{resource: 4}]
-
-
-def test_both_packages_can_be_built_deployed_and_deleted() -> None:
-    for package in (PLUGIN_PACKAGE, EXTENDER_PACKAGE):
-        assert {"build-image.sh", "deploy.sh", "delete.sh"} <= {path.name for path in package.iterdir()}
-    assert (EXTENDER_PACKAGE / "inspect.sh").exists()

@@ -143,13 +143,6 @@ def test_the_plugins_values_arrive() -> None:
     assert enflame.serve.listen_port == 40000
 
 
-def test_a_plugin_hands_out_what_its_mode_says() -> None:
-    for mode in ("memory", "whole", "both"):
-        specs = pod_specs(rendered(PLUGIN_CHART, f"mode={mode}"))
-        (container,) = specs["DaemonSet/gcushare-device-plugin"]["containers"]
-        assert settings_of(container).cards.mode.value == mode
-
-
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
 def test_the_label_decides_where_a_plugin_runs(vendor: Any) -> None:
     (daemon_set,) = of_kind(rendered(PLUGIN_CHART, f"vendor={vendor.name}"), "DaemonSet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -90,20 +89,6 @@ async def test_the_running_scheduler_is_given_the_configuration_of_its_version(
     assert [one["urlPrefix"] for one in document["extenders"]] == ["http://10.96.1.37:32766/gcushare-scheduler"]
 
 
-async def test_only_the_kubelets_own_manifests_are_ever_in_its_directory(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "kubeadm-1.29.yaml")
-    seen: set[str] = set()
-
-    def look() -> None:
-        seen.update(path.name for path in (tmp_path / "etc/kubernetes/manifests").iterdir())
-
-    host.files = BreakingFiles(host.files, lambda _count, _path: None, after=look)
-    await host.apply()
-    await host.apply(MOVED_EXTENDER)
-    await host.recover()
-    assert seen == {"kube-scheduler.yaml"}
-
-
 async def test_the_manifest_and_its_backup_keep_mode_and_owner(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     (tmp_path / MANIFEST[1:]).chmod(0o640)
@@ -142,23 +127,6 @@ async def test_an_existing_configuration_is_merged_and_itself_left_alone(tmp_pat
         "http://10.0.0.5:9000/volumes",
         "http://10.96.1.37:32766/gcushare-scheduler",
     ]
-
-
-async def test_an_existing_policy_is_merged(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "existing-policy-1.20.yaml")
-    await host.apply()
-    merged = json.loads(host.get(POLICY))
-    assert merged["priorities"] == [{"name": "LeastRequestedPriority", "weight": 2}]
-    assert merged["extenders"][0]["bindVerb"] == "bind"
-    assert f"--policy-config-file={POLICY}" in host.scheduler.arguments
-
-
-async def test_the_admins_edit_of_his_configuration_is_taken_over_at_the_next_run(tmp_path: Path) -> None:
-    host = host_with(tmp_path, "existing-config-1.28.yaml")
-    await host.apply()
-    host.put("/srv/scheduler/scheduler.yaml", ADMIN_CONFIG.replace("weight: 3", "weight: 5"))
-    await host.apply()
-    assert b"weight: 5" in host.get(CONFIG)
 
 
 async def test_after_kubeadm_rewrote_the_manifest_it_is_applied_to_the_new_one(tmp_path: Path) -> None:
@@ -372,19 +340,6 @@ async def test_a_linked_manifest_is_refused_with_what_to_do(tmp_path: Path) -> N
     (tmp_path / MANIFEST[1:]).symlink_to("/opt/kube-scheduler.yaml")
     with pytest.raises(Refused, match=r"symbolic link to '/opt/kube-scheduler.yaml'.*name the file itself"):
         await host.apply()
-
-
-async def test_a_linked_directory_is_followed_below_the_hosts_root(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    (tmp_path / "etc/kubernetes/manifests").rmdir()
-    (tmp_path / "opt").mkdir()
-    (tmp_path / "etc/kubernetes/manifests").symlink_to("/opt/pods")
-    host.put("/opt/pods/kube-scheduler.yaml", corpus_text("kubeadm-1.29.yaml"))
-    host.scheduler.target = "/opt/pods/kube-scheduler.yaml"
-    await host.apply()
-    assert b"--config=" in host.get("/opt/pods/kube-scheduler.yaml")
-    await host.recover()
-    assert host.get("/opt/pods/kube-scheduler.yaml") == corpus_text("kubeadm-1.29.yaml")
 
 
 async def test_an_unknown_version_is_refused_with_the_accepted_ones(tmp_path: Path) -> None:

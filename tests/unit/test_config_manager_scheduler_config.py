@@ -111,11 +111,6 @@ def test_what_config_would_drop_of_the_flags_is_carried_into_the_file() -> None:
     }
 
 
-def test_a_policy_needs_nothing_carried_because_flags_stay_in_force() -> None:
-    document = json.loads(new_config(EXTENDER, parse_version("1.20"), flags("--profiling=false")).text)
-    assert set(document) == {"apiVersion", "kind", "extenders"}
-
-
 def test_both_vendors_are_one_entry_because_only_one_extender_may_bind() -> None:
     (entry,) = load(new_config(BOTH, parse_version("1.30"), ()).text)["extenders"]
     assert [each["name"] for each in entry["managedResources"]] == ["enflame.com/gcu-memory", "aliyun.com/gpu-mem"]
@@ -267,13 +262,6 @@ def test_whole_cards_are_managed_only_where_asked_for_and_counted_by_the_schedul
     assert not any(item["ignoredByScheduler"] for item in whole)
 
 
-def test_a_configuration_follows_when_whole_cards_are_asked_for_later() -> None:
-    before = new_config(EXTENDER, parse_version("1.30"), ()).text
-    after = merged_config(before, "the configuration", replace(EXTENDER, whole_cards=True))
-    names = [item["name"] for item in load(after.text)["extenders"][0]["managedResources"]]
-    assert names == ["enflame.com/gcu-memory", "enflame.com/gcu"]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -288,12 +276,6 @@ def test_a_configuration_follows_when_whole_cards_are_asked_for_later() -> None:
 def test_settings_that_kube_scheduler_would_refuse_are_refused_before(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         replace(EXTENDER, **changes)
-
-
-def test_every_problem_of_the_settings_is_told_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        ExtenderEntry(url="x", vendors=(), weight=0, timeout_s=99)
-    assert len(caught.value.problems) == 4
 
 
 SHOWING = ExtenderTls(ca=b"ca", certificate=b"cert", key=b"key")

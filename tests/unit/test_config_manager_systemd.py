@@ -85,16 +85,6 @@ async def test_a_unit_is_applied_restarted_and_recovered_byte_for_byte(tmp_path:
     assert node.scheduler.starts == 2
 
 
-async def test_the_seeds_configuration_is_merged_and_given_back(tmp_path: Path) -> None:
-    node = host(tmp_path, SEED)
-    before = node.tree()
-    await node.apply()
-    assert node.get(UNIT).decode() == SEED.replace("/etc/kubernetes/scheduler-policy-config.yaml", PATH)
-    assert b"we pack" in node.get(PATH)
-    await node.recover()
-    assert node.tree() == before
-
-
 async def test_a_moved_extender_restarts_the_unit_though_its_file_stays(tmp_path: Path) -> None:
     node = host(tmp_path)
     await node.apply()
@@ -120,17 +110,6 @@ async def test_a_unit_that_does_not_come_up_is_rolled_back_and_restarted(tmp_pat
     with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is healthy again"):
         await node.apply()
     assert node.tree() == before
-    assert node.scheduler.problem == ""
-
-
-async def test_a_failed_move_returns_a_unit_to_the_address_that_worked(tmp_path: Path) -> None:
-    node = host(tmp_path)
-    await node.apply()
-    working = node.tree()
-    node.scheduler.refuses = "10.96.200.8"
-    with pytest.raises(RolledBackError, match="rolled back, kube-scheduler is healthy again"):
-        await node.apply(MOVED_EXTENDER)
-    assert node.tree() == working
     assert node.scheduler.problem == ""
 
 

@@ -67,16 +67,6 @@ def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_nobody() -> None:
     assert third["free"] == 16
 
 
-def test_a_whole_card_is_held_to_its_last_unit() -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16), GIB_UNIT)
-    ledger.apply(held("a", "n", (0, 0), whole=True))
-
-    document = written(ledger.nodes["n"])
-    assert (document["cards"][0]["mode"], document["cards"][0]["used"]) == ("whole", 16)
-    assert document["pods"][0]["grants"] == [[0, 0, 1]]
-
-
 @pytest.mark.parametrize(
     ("modes", "serves", "free", "whole_free"),
     [
@@ -138,15 +128,6 @@ def test_what_is_known_beside_the_ledger_is_added() -> None:
     assert pod["reserved"]
     assert pod["ending"]
     assert pod["labels"] == {"app": "x"}
-
-
-def test_pods_stand_in_the_order_of_assigning() -> None:
-    ledger = Ledger()
-    ledger.set_node("n", cards(16), GIB_UNIT)
-    for name, when in (("late", 9), ("early", 1), ("middle", 5)):
-        ledger.apply(replace(held(name, "n", (0, 1)), assign_time_ns=when))
-
-    assert [pod["name"] for pod in written(ledger.nodes["n"])["pods"]] == ["early", "middle", "late"]
 
 
 def test_a_waiting_pod_says_what_it_asks_for() -> None:

@@ -15,7 +15,7 @@ from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document, state_of
@@ -63,15 +63,6 @@ async def test_the_snapshot_has_every_node_by_name_and_every_waiting_pod() -> No
     assert [pod["name"] for pod in document["waiting"]] == ["w"]
     assert document["vendors"] == [{"name": "enflame", "word": "GCU", "resource": "enflame.com/gcu-memory"}]
     assert document["replica"] == {"leads": True, "holder": "me", "ageS": 0.5, "nowMs": 1}
-
-
-async def test_nodes_of_two_vendors_are_told_apart() -> None:
-    watched = Watched(state_of(), state_of(vendor=ALIYUN))
-    watched.see(a_node("n", 16))
-    watched.see(msgspec.convert(node_document("m", 15, vendor=ALIYUN), Node))
-
-    document = await watched.snapshot()
-    assert [(node["vendor"], node["name"]) for node in document["nodes"]] == [("enflame", "n"), ("aliyun", "m")]
 
 
 async def test_a_large_snapshot_comes_in_pieces() -> None:
@@ -139,15 +130,6 @@ def test_a_pod_waits_and_then_holds() -> None:
     news = watched.news(waited)
     assert news["left"] == ["uid-x"]
     assert [pod["name"] for node in news["nodes"] for pod in node["pods"]] == ["x"]
-
-
-def test_a_waiting_pod_that_is_deleted_leaves() -> None:
-    watched = Watched()
-    watched.see(a_pod("x", 4))
-    mark = watched.feed.mark
-    watched.pods.retained(frozenset(), "100")
-
-    assert watched.news(mark) == {"left": ["uid-x"]}
 
 
 def test_a_status_update_of_a_waiting_pod_that_changes_nothing_is_no_news() -> None:
@@ -239,24 +221,6 @@ def test_labels_that_controllers_write_for_themselves_are_left_out() -> None:
     assert watched.feed.metadata.pods["uid-x"].labels == {"app": "x"}
 
 
-def test_pods_that_ask_for_nothing_leave_no_trace() -> None:
-    watched = Watched()
-    watched.see(a_pod("x", None, labels={"a": "b"}))
-
-    assert watched.feed.metadata.pods == {}
-
-
-def test_many_changes_come_in_several_pieces_and_all_of_them() -> None:
-    watched = Watched()
-    mark = watched.feed.mark
-    watched.see(*(a_node(f"n-{number:03d}", *[16] * 8) for number in range(150)))
-
-    pieces = watched.feed.changes(mark)
-    assert pieces is not None
-    assert len(list(pieces)) > 1
-    assert len(watched.news(mark)["nodes"]) == 150
-
-
 def test_a_mark_of_another_process_or_of_long_ago_is_not_believed() -> None:
     watched = Watched()
     watched.see(a_node("a", 16))
@@ -264,8 +228,9 @@ def test_a_mark_of_another_process_or_of_long_ago_is_not_believed() -> None:
 
     assert watched.feed.changes(Mark("00000000", 0)) is None
     assert watched.feed.changes(Mark(mark.epoch, mark.position + 1)) is None
+    two_states = [a_pod("x", units, node="a", record=on_card(0, units)) for units in (4, 5)]
     for number in range(MAX_LOGGED_CHANGES):
-        watched.see(a_pod("x", 4 + number % 2, node="a", record=on_card(0, 4 + number % 2)))
+        watched.see(two_states[number % 2])
     assert watched.feed.changes(mark) is None
 
 
@@ -286,7 +251,7 @@ async def test_waiters_wake_at_a_change() -> None:
     await asyncio.sleep(0)
     watched.see(a_node("a", 16))
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*waiting)
 
 
@@ -299,19 +264,3 @@ async def test_the_words_of_the_scheduler_come_with_the_waiting_pod() -> None:
     (told,) = (await watched.snapshot())["waiting"]
     assert told["scheduler"].startswith("0/3 nodes")
     assert len(told["scheduler"]) == 600
-
-
-async def test_a_node_whose_inventory_cannot_be_read_says_so() -> None:
-    watched = Watched()
-    watched.see(a_node("a", 16, annotations={ENFLAME.inventory_annotation: "{"}))
-
-    (node,) = (await watched.snapshot())["nodes"]
-    assert "inventory" in node["problem"]
-
-
-async def test_a_pod_whose_record_is_damaged_says_so() -> None:
-    watched = Watched()
-    watched.see(a_node("a", 16), a_pod("x", 4, node="a", annotations={ENFLAME.record.card_index: "zero"}))
-
-    (node,) = (await watched.snapshot())["nodes"]
-    assert "zero" in node["pods"][0]["problem"]

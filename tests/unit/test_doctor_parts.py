@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from gcushare.cli.doctor.checks.registry import CHECKS, examine
-from gcushare.cli.doctor.checks.views import span, words_of
 from gcushare.cli.doctor.examination import patch_of
-from gcushare.cli.doctor.facts import Facts, lease_clock, parse_time
+from gcushare.cli.doctor.facts import Facts, lease_clock
 from gcushare.cli.doctor.findings import (
     Fix,
     Severity,
@@ -139,12 +138,6 @@ def test_a_lease_bounds_its_holders_clock(renewed_s: float, ahead_s: float, with
     assert (clock.ahead_s, clock.within_s) == (ahead_s, within_s)
 
 
-def test_a_lease_without_a_time_reports_nothing() -> None:
-    assert lease_clock(Lease(), NOW, 1) is None
-    assert parse_time("yesterday") is None
-    assert parse_time("2026-01-02T03:04:05") is None
-
-
 @pytest.mark.parametrize("zone", ["GMT", "+0000", "-0000"])
 def test_a_date_header_is_read_whatever_its_zone_is_called(zone: str) -> None:
     assert parse_date(f"Fri, 02 Jan 2026 03:04:05 {zone}") == NOW
@@ -177,12 +170,6 @@ def test_a_change_is_guarded_by_what_was_seen() -> None:
         {"op": "test", "path": "/status/capacity/enflame.com~1gcu-count", "value": "8"},
         {"op": "remove", "path": "/status/capacity/enflame.com~1gcu-count"},
     ]
-
-
-def test_words_of_many_and_lengths_of_time_are_short() -> None:
-    assert words_of(["a", "b"]) == "a, b"
-    assert words_of(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
-    assert [span(seconds) for seconds in (5, 119, 120, 7200, 200_000)] == ["5 s", "119 s", "2 min", "2 h", "2 d"]
 
 
 def test_every_finding_is_documented_and_nothing_else() -> None:

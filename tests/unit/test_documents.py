@@ -46,6 +46,10 @@ KUBERNETES_MESSAGES = {
 """Headings of docs/troubleshooting.md that quote Kubernetes, not our programs."""
 
 
+needs_strings = pytest.mark.xdist_group("strings of the programs")
+"""Reading all of the source takes a second: one worker does."""
+
+
 @functools.cache
 def strings_of_the_programs() -> frozenset[str]:
     """Every string constant of the source, the constant parts of f-strings among them, docstrings too."""
@@ -194,6 +198,7 @@ def flags_of_the_scripts() -> frozenset[str]:
     return frozenset(FLAG.findall(" ".join(case for text in texts for case in CASE_PATTERN.findall(text))))
 
 
+@needs_strings
 @pytest.mark.parametrize("name", HAND_WRITTEN)
 def test_every_variable_exists(name: str) -> None:
     settings = set(re.findall(r"env:\s+([A-Z_]+)", guide("cli-reference.md").text))
@@ -220,6 +225,7 @@ def test_every_metric_stands_in_the_reference(name: str) -> None:
     assert set(METRIC.findall(guide(name).text)) <= set(METRIC.findall(guide("api-reference.md").text))
 
 
+@needs_strings
 def test_the_events_are_those_that_the_programs_post() -> None:
     listed = {row[0].strip("`") for row in guide("api-reference.md").rows("Events")}
     assert listed - strings_of_the_programs() == set()
@@ -242,6 +248,7 @@ def fragments(message: str) -> list[str]:
     return [part.strip(" ();,") for part in message.split("…") if part.strip(" ();,")]
 
 
+@needs_strings
 @pytest.mark.parametrize(
     "message", [s for h in guide("troubleshooting.md").headings() for s in re.findall("`(.+?)`", h.title)]
 )
@@ -252,6 +259,7 @@ def test_every_message_that_people_search_for_is_printed_by_somebody(message: st
     assert missing == []
 
 
+@needs_strings
 def test_a_message_that_nobody_prints_is_found() -> None:
     """The negative control."""
     assert fragments("no … card of … nodes") == ["no", "card of", "nodes"]
@@ -293,5 +301,5 @@ def test_a_test_that_does_not_exist_is_found() -> None:
 
 def test_the_command_line_reference_is_in_step_with_the_programs() -> None:
     words = (sys.executable, "-m", "scripts.cli_reference", "--check")
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=200, cwd=ROOT, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -56,10 +56,6 @@ def fail_with(error: BaseException) -> Callable[[EntrySettings], int]:
     return main
 
 
-def test_the_programs_own_code_is_the_exit_code() -> None:
-    assert run_main(lambda found: found.count, "--count=5") == (5, "", "")
-
-
 @pytest.mark.parametrize("argv", ["--help", "--version", "--print-config"])
 def test_questions_are_answered_on_stdout_without_running_the_program(argv: str) -> None:
     code, out, err = run_main(fail_with(AssertionError("must not run")), argv)
@@ -121,13 +117,6 @@ def test_with_a_log_the_error_is_in_the_log_once() -> None:
     assert 'program ends error="no room" code=1' in err
 
 
-def test_a_defect_is_in_the_log_with_its_stack() -> None:
-    _, _, err = run_main(fail_with(ZeroDivisionError("oops")), with_log=True)
-
-    assert "Traceback" in err
-    assert 'error="ZeroDivisionError: oops"' in err
-
-
 def test_an_interrupt_is_no_defect() -> None:
     assert run_main(fail_with(KeyboardInterrupt())) == (130, "", "")
 
@@ -139,14 +128,23 @@ def test_a_broken_pipe_of_a_peer_is_an_error_like_any_other() -> None:
     assert "BrokenPipeError" in err
 
 
+SMALL_PROGRAM = """
+import asyncio, sys
+from gcushare.runtime.entry import run_program
+from gcushare.runtime.settings.declare import Program, settings
+
+@settings
+class Nothing:
+    \"\"\"Nothing.\"\"\"
+
+PROGRAM = Program("small", "Ends.", "1", Nothing)
+"""
+"""What a child process begins with; it loads less than this module."""
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["seen when flushed", "seen when printed"])
 def test_a_reader_that_leaves_early_hears_no_complaint(unbuffered: str) -> None:
-    program = (
-        "import sys\n"
-        "from tests.unit.test_entry import PROGRAM\n"
-        "from gcushare.runtime.entry import run_program\n"
-        "sys.exit(run_program(PROGRAM, lambda _: print('x' * 1000) or 0))\n"
-    )
+    program = f"{SMALL_PROGRAM}sys.exit(run_program(PROGRAM, lambda _: print('x' * 1000) or 0))\n"
     assert _run_without_a_reader(program, unbuffered=unbuffered) == (141, "")
 
 
@@ -164,7 +162,7 @@ def _run_without_a_reader(program: str, *argv: str, unbuffered: str = "") -> tup
     environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     words = [sys.executable, "-c", program, *argv]
     try:
-        done = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=30, env=environ)
+        done = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=200, env=environ)
     finally:
         os.close(write_end)
     return done.returncode, done.stderr
@@ -172,9 +170,7 @@ def _run_without_a_reader(program: str, *argv: str, unbuffered: str = "") -> tup
 
 def test_a_reader_that_leaves_is_the_same_where_every_task_of_a_group_meets_it() -> None:
     program = (
-        "import asyncio, sys\n"
-        "from tests.unit.test_entry import PROGRAM\n"
-        "from gcushare.runtime.entry import run_program\n"
+        f"{SMALL_PROGRAM}"
         "async def write():\n"
         "    async with asyncio.TaskGroup() as group:\n"
         "        group.create_task(asyncio.to_thread(print, 'x', flush=True))\n"
@@ -187,9 +183,7 @@ def test_a_reader_that_leaves_is_the_same_where_every_task_of_a_group_meets_it()
 
 def test_a_group_with_another_error_is_told_though_the_reader_has_left() -> None:
     program = (
-        "import sys\n"
-        "from tests.unit.test_entry import PROGRAM\n"
-        "from gcushare.runtime.entry import run_program\n"
+        f"{SMALL_PROGRAM}"
         "def fail(_):\n"
         "    raise ExceptionGroup('both', [BrokenPipeError(32, 'Broken pipe'), ZeroDivisionError('oops')])\n"
         "sys.exit(run_program(PROGRAM, fail))\n"
@@ -204,7 +198,7 @@ SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "pyproject.
 ]
 
 
-@pytest.mark.parametrize("name", sorted(SCRIPTS))
+@pytest.mark.parametrize("name", {script.split(":")[0]: name for name, script in sorted(SCRIPTS.items())}.values())
 def test_ctrl_c_while_a_command_is_still_loading_ends_it_quietly(name: str, tmp_path: Path) -> None:
     """The first module of the standard library that every command loads is replaced by a Ctrl-C."""
     (tmp_path / "dataclasses.py").write_text("import signal\n\nsignal.raise_signal(signal.SIGINT)\n")
@@ -215,7 +209,7 @@ def test_ctrl_c_while_a_command_is_still_loading_ends_it_quietly(name: str, tmp_
         [sys.executable, "-c", program, "demo"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}"},
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

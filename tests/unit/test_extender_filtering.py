@@ -162,22 +162,6 @@ def test_a_pod_that_fits_nowhere_is_refused_everywhere_with_the_reason_of_the_se
     assert [asking.pod.name for asking in service.refused] == ["pod-4"]
 
 
-def test_a_node_where_ending_pods_would_help_stays_open_to_preemption() -> None:
-    state = state_of(a_node("node-1", 16))
-    state.see_pod(a_pod("a", 10, node="node-1", record=on_card(0, 10)))
-    answer = Service(state).filter(pod_document("b", 12), ["node-1"])
-
-    assert answer["FailedNodes"] == {"node-1": REASON}
-    assert answer["FailedAndUnresolvableNodes"] == {}
-
-
-def test_no_names_is_no_refusal() -> None:
-    service = Service(state_of(a_node("node-1", 16)))
-
-    assert service.filter(pod_document("a"), [])["NodeNames"] == []
-    assert service.refused == []
-
-
 @pytest.mark.parametrize("best", [None, 20])
 def test_a_pod_that_asks_for_nothing_keeps_every_node(best: int | None) -> None:
     service = Service(state_of(a_node("node-1", 16)), best)

@@ -22,7 +22,7 @@ from tests.unit.extender_cluster import Cluster
 
 async def run_until(loop: asyncio.Task[None], holds: Callable[[], bool]) -> None:
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not holds():  # noqa: ASYNC110 - the loops tell nobody
                 await asyncio.sleep(0.001)
     finally:

@@ -64,7 +64,7 @@ class Bench:
             await asyncio.wait([task])
 
     async def heard(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await self.noted.rung.wait()
         self.noted.rung.clear()
 
@@ -122,7 +122,7 @@ async def test_a_crowd_of_refused_pods_is_bounded() -> None:
     assert bench.noted.events == []
     assert bench.reporter.counters.dropped == 1000 - 256
     async with bench.running():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(bench.noted.events) < 256:
                 await bench.heard()
 
@@ -132,7 +132,7 @@ async def test_pods_that_ask_alike_share_one_explanation() -> None:
     for number in range(180):
         bench.refuse(f"p{number}", 12)
     async with bench.running():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(bench.noted.events) < 180:
                 await bench.heard()
 
@@ -161,14 +161,14 @@ async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
         bench.refuse(f"asks-{units}", units)
     told = bench.noted.events
     async with bench.running():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(told) < 2:
                 await bench.heard()
         for _ in range(nodes):  # As many turns as a third explanation would take.
             await asyncio.sleep(0)
         assert len(told) == 2
         await bench.time.pass_(nodes / NODES_PER_TOKEN / TOKENS_PER_S)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(told) < 3:
                 await bench.heard()
 

@@ -23,7 +23,7 @@ from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.annotations.keys import CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
 from tests.builders import asks, card
-from tests.extender_objects import a_node, a_pod, inventory_text, on_card, pod_document, recount, rejected, state_of
+from tests.extender_objects import a_node, a_pod, on_card, pod_document, recount, rejected, state_of
 
 INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
 
@@ -51,15 +51,6 @@ class TestMemoryWithoutARecord:
 
         assert used(state) == {0: 0, 1: 12}
         assert state.pod_problems == {}
-
-    def test_the_same_request_is_still_refused_to_a_pod_that_is_not_bound(self) -> None:
-        document = pod_document("a", 12)
-        document["spec"]["containers"][0]["resources"]["limits"][ENFLAME.count_resource] = "2"
-        state = state_of(a_node("node-1", 16, 16))
-        state.see_pod(msgspec.convert(document, Pod))
-
-        assert isinstance(state.waiting["uid-a"], RejectedRequest)
-        assert "only 1 is accepted" in rejected(state, "uid-a").problem
 
     def test_until_its_card_is_known_nothing_that_could_be_its_is_granted(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
@@ -104,13 +95,6 @@ class TestPods:
         state.see_pod(bound("b", 8, card_index=1))
 
         assert used(state) == {0: 0, 1: 12}
-
-    def test_a_corrected_record_moves_what_the_pod_holds(self) -> None:
-        state = state_of(a_node("node-1", 16, 16))
-        state.see_pod(bound("a", 4, card_index=0))
-        state.see_pod(bound("a", 4, card_index=1))
-
-        assert used(state) == {0: 0, 1: 4}
 
     def test_the_units_come_from_the_spec_and_not_from_the_annotation(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -248,22 +232,6 @@ class TestNodes:
         state.lose_pod("uid-b")
         assert used(state) == {0: 12}
 
-    def test_a_node_that_changes_its_unit_counts_in_the_new_one(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        tenths = inventory_text([card(0, 160)], "0.1")
-        state.see_node(a_node("node-1", 160, annotations={INVENTORY: tenths}))
-
-        assert largest(state) == 160
-        assert state.ledger.nodes["node-1"].unit == parse_memory_unit("0.1")
-
-    def test_a_sick_card_takes_no_pods_and_recovers(self) -> None:
-        state = state_of(a_node("node-1", offered=[card(0, 16, sick=True), card(1, 8)]))
-        state.see_pod(bound("a"))
-        assert largest(state) == 8
-
-        state.see_node(a_node("node-1", offered=[card(0, 16), card(1, 8)]))
-        assert largest(state) == 12
-
     def test_a_cordoned_card_takes_no_pods_and_keeps_those_it_has(self) -> None:
         state = state_of(a_node("node-1", 16, 8))
         state.see_pod(bound("a"))
@@ -344,16 +312,6 @@ class TestSinks:
 
         assert largest(state) == 8
 
-    def test_deleted_objects_are_lost(self) -> None:
-        state = state_of()
-        nodes, pods = NodeHandler([state]), PodHandler([state])
-        nodes.applied(a_node("node-1", 16))
-        pods.applied(bound("a"))
-        pods.deleted(bound("a"))
-        nodes.deleted(a_node("node-1", 16))
-
-        assert state.ledger.nodes == {}
-
     def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _state, _request: (0,))
@@ -363,12 +321,6 @@ class TestSinks:
 
 
 class TestRecount:
-    def test_a_ledger_that_follows_its_pods_has_no_drift(self) -> None:
-        state = state_of(a_node("node-1", 16))
-        state.see_pod(bound("a"))
-
-        assert recount(state) == []
-
     def test_drift_is_found_and_repaired(self) -> None:
         state = state_of(a_node("node-1", 16, 16))
         for name in ("a", "b"):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
-from gcushare.core.errors import NotFoundError, Refused
+from gcushare.core.errors import Refused
 from gcushare.core.nodes import CardMode, PodRef
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -105,13 +105,6 @@ class TestFilter:
         assert ask_filter(state, pod_document("c", 16))["NodeNames"] == []
         assert ask_filter(state, pod_document("d", 15))["NodeNames"] == ["both"]
 
-    def test_scores_follow_the_same_order(self) -> None:
-        body = filter_body(pod_document("a", whole=1), ["both", "memory", "whole"])
-        answer = json.loads(Desk((mixed_state(), None)).prioritize(body).body)
-        scores = {entry["Host"]: entry["Score"] for entry in answer}
-
-        assert scores["whole"] > scores["both"] >= scores["memory"] == 0
-
 
 class TestBind:
     async def test_the_record_names_the_cards_and_says_that_they_are_whole(self) -> None:
@@ -133,15 +126,6 @@ class TestBind:
         assert rig.modes(fresh) == rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.FREE]
         assert fresh.ledger.nodes["node-1"].used == rig.state.ledger.nodes["node-1"].used == 20
 
-    async def test_memory_fills_cards_in_use_so_that_whole_ones_stay_free(self) -> None:
-        small = [a_pod(f"small-{number}", 5) for number in range(3)]
-        rig = Rig(*small, a_pod("owner", whole=2))
-        for pod in small:
-            await rig.bind(pod.metadata.name)
-        await rig.bind("owner")
-
-        assert rig.modes() == [CardMode.SHARED, CardMode.WHOLE, CardMode.WHOLE]
-
     async def test_the_loser_of_a_race_for_the_last_card_is_refused_with_the_numbers(self) -> None:
         rig = Rig(a_pod("first", whole=3), a_pod("second", whole=1), a_pod("third", 4))
         await rig.bind("first")
@@ -155,13 +139,6 @@ class TestBind:
         rig = Rig(a_pod("owner", whole=1, annotations={USE_CARDS: "uuid-2"}))
 
         assert (await rig.bind("owner"))[ENFLAME.record.card_index] == "2"
-
-    async def test_a_finished_owner_gives_its_cards_back(self) -> None:
-        rig = Rig(a_pod("owner", whole=3))
-        await rig.bind("owner")
-        rig.state.see_pod(a_pod("owner", whole=3, node="node-1", record=as_whole(0, 1, 2), phase="Succeeded"))
-
-        assert rig.modes() == [CardMode.FREE] * 3
 
 
 class TestOtherPlugins:
@@ -268,17 +245,6 @@ class TestAnswersForPeople:
         ):
             assert words in text
 
-    async def test_a_pod_that_has_its_cards_is_explained_by_them(self) -> None:
-        state = mixed_state()
-        state.see_pod(a_pod("owner", node="whole", whole=2, record=as_whole(0, 1)))
-        summary = (await ExplainService(state).explain("default", "owner")).summary
-
-        assert summary == "bound to whole: cards 0, 1, whole (32 units)"
-
-    async def test_a_pod_that_nobody_knows_is_named_with_both_resources(self) -> None:
-        with pytest.raises(NotFoundError, match=r"enflame.com/gcu-memory or enflame.com/gcu, or holds any"):
-            await ExplainService(mixed_state()).explain("default", "nobody")
-
     @pytest.mark.parametrize(("vendor", "devices"), [(ENFLAME, "devices"), (ALIYUN, "devs")])
     def test_inspect_marks_who_holds_a_card_whole(self, vendor: Any, devices: str) -> None:
         state = state_of(a_node("both", 16, 16, vendor=vendor, **BOTH), vendor=vendor)
@@ -296,7 +262,7 @@ class TestAnswersForPeople:
         reporter = FailedSchedulingReporter(ExplainService(state), noted)
         reporter.note(asking)
         task = asyncio.create_task(reporter.run(), name="reporter")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await noted.rung.wait()
         task.cancel()
         await asyncio.wait([task])

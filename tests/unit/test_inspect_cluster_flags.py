@@ -30,10 +30,6 @@ def config(tmp_path: Path) -> Kubeconfig:
     return read_kubeconfig([path])
 
 
-def test_without_flags_nothing_changes(config: Kubeconfig) -> None:
-    assert override(config, None, Overrides()) is config
-
-
 def test_cluster_and_user_are_chosen_by_name_and_the_namespace_stays(config: Kubeconfig) -> None:
     found = resolve_context(override(config, None, Overrides(cluster="away", user="you")), None)
     assert (found.cluster.value.server, found.user.value.token, found.namespace) == (
@@ -87,11 +83,6 @@ def test_names_that_are_not_there_are_reported_with_those_that_are(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve_context(override(config, None, wanted), None)
-
-
-def test_an_unknown_context_stays_unknown(config: Kubeconfig) -> None:
-    with pytest.raises(ConfigError, match="context 'other' is not in"):
-        resolve_context(override(config, "other", Overrides(server="http://here:1")), "other")
 
 
 def test_whom_to_act_as_becomes_headers() -> None:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gcushare.cli.inspect.details import detail_lines
 from gcushare.cli.inspect.options import SortKey
-from gcushare.cli.inspect.summary import Summary, natural_key, summarise
+from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
@@ -123,14 +123,6 @@ def test_pods_without_a_card_have_a_column_of_their_own_and_pods_without_a_node_
     assert "pending: 1 pod waits for 7 GB: default/wait (7)" in lines
 
 
-def test_nodes_of_different_cards_share_columns_by_index() -> None:
-    snapshot = picture_of(("big", cards(16, 16, 16), "1"), ("small", [card(2, 32)], "1"))
-    lines = table(snapshot)
-    column = lines[0].index("GCU2(")
-    assert lines[2][column : column + 4] == "0/32"
-    assert lines[2][lines[0].index("GCU0(") : column].strip() == ""
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal_and_every_figure_is_there(width: int) -> None:
     offered = [card(index, 16 + index, model="T20") for index in range(8)]
@@ -183,10 +175,6 @@ def test_nodes_are_ordered_as_asked(key: SortKey, order: list[str]) -> None:
     snapshot = picture_of(("node-10", cards(32), "1"), ("node-2", cards(16), "1"), ("node-9", cards(16), "1"))
     give(snapshot, held("a", "node-2", (0, 1)), held("b", "node-2", (0, 1)), held("c", "node-9", (0, 8)))
     assert [line.split()[0] for line in table(snapshot, sort_by=key)[1:4]] == order
-
-
-def test_names_are_ordered_as_people_count() -> None:
-    assert sorted(["b", "a10", "a9", "10", "9"], key=natural_key) == ["9", "10", "a9", "a10", "b"]
 
 
 def test_details_name_each_pod_with_its_namespace_state_and_cards() -> None:

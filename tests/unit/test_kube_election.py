@@ -197,20 +197,6 @@ async def test_a_leader_back_after_its_deadline_takes_its_own_lease_again() -> N
         assert first.changes == [True, False, True]
 
 
-@pytest.mark.parametrize("offset_s", [-86_400.0, 86_400.0])
-async def test_wall_clocks_a_day_apart_change_nothing(offset_s: float) -> None:
-    async with cluster() as world:
-        first, second = world.candidate("a"), world.candidate("b", wall_offset_s=offset_s)
-        first.start()
-        await world.pass_watching(2)
-        second.start()
-        await world.pass_watching(60)
-        assert (first.changes, second.changes) == ([True], [])
-        first.kill()
-        await world.pass_watching(15)
-        assert world.leaders == ["b"]
-
-
 async def test_renewals_whose_answers_are_lost_end_the_term_but_never_make_two_leaders() -> None:
     async with cluster() as world:
         first, second = world.candidate("a"), world.candidate("b")
@@ -372,7 +358,7 @@ async def test_a_lease_that_was_deleted_or_lost_and_won_in_one_round_begins_a_ne
         assert (first.elector.is_leader, first.elector.term) == (True, 3)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 async def test_at_most_one_leads_in_any_order_of_faults(seed: int) -> None:
     chance = random.Random(seed)
     async with cluster() as world:

@@ -46,13 +46,6 @@ def test_a_place_of_our_own_begins_with_the_package(tmp_path: Path) -> None:
     assert re.search(r" WARNING gcushare/runtime/logs\.py:\d+ no local log file", line)
 
 
-def test_the_local_file_holds_what_stderr_shows(tmp_path: Path) -> None:
-    shown = write_lines(settings_for(tmp_path / "new" / "folder"), "one", "two")
-
-    assert (tmp_path / "new" / "folder" / "example.log").read_text() == shown
-    assert len(shown.splitlines()) == 2
-
-
 def test_the_local_file_is_bounded_in_size_and_count(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, log_file_size=1000, log_file_count=2)
 
@@ -61,13 +54,6 @@ def test_the_local_file_is_bounded_in_size_and_count(tmp_path: Path) -> None:
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["example.log", "example.log.1", "example.log.2"]
     assert all(0 < file.stat().st_size <= 1000 for file in files)
-
-
-def test_without_a_directory_no_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    assert "hello" in write_lines(settings_for(None), "hello")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_cannot_be_written_is_a_warning_that_says_what_to_do(tmp_path: Path) -> None:
@@ -233,10 +219,6 @@ def test_a_stack_is_indented_so_that_it_cannot_pass_for_a_line(tmp_path: Path) -
 )
 def test_a_value_is_quoted_so_that_it_ends_where_it_ends(value: object, expected: str) -> None:
     assert quote(value) == expected
-
-
-def test_fields_keep_their_order_and_leave_none_out() -> None:
-    assert str(fields(pod="a/b", uid=None, card=0)) == "pod=a/b card=0"
 
 
 @pytest.mark.parametrize("char", [chr(code) for code in (*range(32), 127, 0x85, 0x200F, 0x2029, 0xD800, 0xE0001)])

@@ -9,7 +9,6 @@ import pytest
 from gcushare.cli.cards.figures import describe_holder
 from gcushare.cli.cards.view import view_status
 from gcushare.cli.inspect.details import detail_lines
-from gcushare.cli.inspect.documents import document_of
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
 from gcushare.cli.top.memory_use import POD_GRANTED, POD_OVER, POD_USED, UNATTRIBUTED, CardReadings, pod_use_rows
@@ -19,7 +18,6 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import Figures, OverUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.reporting.status_text import render_status
-from gcushare.scheduler_extender.dashboard.metadata_cache import _note_of
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.annotations.over_use import (
@@ -31,7 +29,6 @@ from gcushare.wire.annotations.over_use import (
 )
 from gcushare.wire.documents.explain import explain_bound
 from gcushare.wire.documents.plugin_status import parse_plugin_status
-from tests.builders import card
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 
 SINCE = 1_763_790_000.0
@@ -86,12 +83,6 @@ def test_inspect_marks_the_card_and_the_pod_and_explains_the_mark() -> None:
     assert "modest@" not in details
 
 
-def test_inspects_document_has_the_mark_and_the_words() -> None:
-    (first, second) = document_of(summary())["nodes"][0]["cards"]
-    assert (first["marks"], second["marks"]) == (["over_use"], [])
-    assert (first["pods"][0]["overUse"], second["pods"][0]["overUse"]) == (WORDS, "")
-
-
 def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() -> None:
     state = state_of(a_node("n1", 16))
     state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
@@ -105,11 +96,6 @@ def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() 
     state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
     state.lose_pod(uid)
     assert state.over_use == {}
-
-
-def test_the_page_is_sent_the_words() -> None:
-    assert _note_of(a_pod("greedy", annotations=over()), waits=False).over_use == WORDS
-    assert _note_of(a_pod("modest"), waits=False).over_use == ""
 
 
 def test_top_says_which_pods_their_plugin_reports() -> None:
@@ -150,10 +136,3 @@ def test_cards_and_status_say_since_when_and_why_nobody_is_evicted() -> None:
     text = render_status(status)
     assert "Pods over their grant: 1; action evict (dry run)" in text
     assert "5.00 GiB of card 0 in use, 4.00 GiB granted, since 2026-11-22T05:40:00Z; not evicted: exempt" in text
-
-
-def test_a_card_without_such_a_pod_has_no_mark() -> None:
-    found = ClusterSnapshot(ENFLAME)
-    found.see_node(a_node("n1", offered=[card(0, 16)]))
-    lines = [line.plain for line in table_lines(summarise(found), None, is_wide=False)]
-    assert not any("@" in line for line in lines)

@@ -12,7 +12,6 @@ from gcushare.core.over_use.tracking import (
     Figures,
     OverUseTracker,
     Tolerance,
-    describe_over_use,
 )
 from gcushare.core.units import GIB
 
@@ -110,8 +109,3 @@ def test_beginnings_and_ends_take_turns_and_agree_with_who_is_over(uses: list[in
             assert (kind is ChangeKind.BEGAN) == (last is not ChangeKind.BEGAN)
             last = kind
         assert (PLACE in tracker.over) == (last is ChangeKind.BEGAN)
-
-
-def test_words_have_both_numbers() -> None:
-    assert describe_over_use(3, OVER) == "5.00 GiB of card 3 in use, 4.00 GiB granted"
-    assert describe_over_use(3, Figures(GIB, 0)) == "1.00 GiB of card 3 in use, nothing granted"

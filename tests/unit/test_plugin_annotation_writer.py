@@ -45,7 +45,7 @@ async def running(reconciler: AllocationReconciler) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the world has no event for every state
             await asyncio.sleep(0)
 

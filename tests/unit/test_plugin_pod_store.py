@@ -1,6 +1,5 @@
 """What the plugin believes of its pods, against every order in which the kubelet may really have served them."""
 
-import itertools
 import random
 
 import msgspec
@@ -148,12 +147,6 @@ def test_a_finished_or_unreadable_pod_is_no_candidate_and_is_explained() -> None
     assert [(u.pod.name, "is not a whole number" in u.reason) for u in store.unreadable] == [("b", True)]
 
 
-def test_a_full_list_forgets_what_it_does_not_name() -> None:
-    store = store_of(pod("a", 4), pod("b", 4))
-    store.retain({"uid-b"})
-    assert [c.pod.name for c in store.candidates()] == ["b"]
-
-
 def test_promises_are_what_records_name_and_no_one_holds_yet() -> None:
     store = store_of(pod("a", 4, card=0), pod("b", 2, 3, card=0), pod("c", 4, card=None))
     assert store.promised() == {0: 9}
@@ -199,17 +192,6 @@ def test_any_order_of_admission_ends_in_true_records(rng: random.Random, sizes: 
     assert {name: cards for name, (cards, _) in written(store).items()} == truth
     assert sum(store.held_units().values()) == sum(sizes)
     assert all(amount >= 0 for amount in free.values())
-
-
-def test_twelve_equal_pods_in_every_rotation_end_true() -> None:
-    names = [f"p{number}" for number in range(12)]
-    for shift in range(12):
-        store = store_of(*(pod(name, 4, card=number // 4) for number, name in enumerate(names)))
-        free, holdings = dict(UNITS), dict[str, dict[str, dict[int, int]]]()
-        for name in itertools.islice(itertools.cycle(names), shift, shift + 12):
-            serve(store, 4, free, name, holdings)
-        reconcile(store, holdings)
-        assert {n: c for n, (c, _) in written(store).items()} == {n: tuple(holdings[f"d/{n}"]["c0"]) for n in names}
 
 
 def init_pod(name: str, init_units: int, units: int) -> Pod:

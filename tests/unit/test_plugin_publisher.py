@@ -56,7 +56,7 @@ class ANode:
         self.changed.set()
 
     async def until_writes(self, count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.writes) < count:
                 self.changed.clear()
                 await self.changed.wait()
@@ -109,7 +109,7 @@ async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
     node.refusals = 1
     async with publishing(node) as publisher:
         publisher.publish(inventory(1))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await node.refused.wait()
         assert publisher.problem == "the Node could not be written: nodes is forbidden"
         await node.until_writes(2)

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import CardGrant
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Pod
@@ -40,11 +40,6 @@ def test_a_bound_pod_holds_what_its_record_names_in_the_amount_of_its_spec() -> 
 
 def test_an_unbound_pods_record_is_ignored_since_its_author_may_have_written_it() -> None:
     assert pod_assignment(pod(node="", annotations=RECORD), ENFLAME) is None
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_pod_holds_nothing(phase: str) -> None:
-    assert pod_assignment(pod(phase=phase, annotations=RECORD), ENFLAME) is None
 
 
 def test_a_bound_pod_without_a_record_is_known_to_have_no_card_yet() -> None:
@@ -117,8 +112,3 @@ def test_a_malformed_wish_is_refused_by_key_and_value(annotations: dict[str, str
     (key,) = annotations
     with pytest.raises(RemoteContractError, match=f"annotation {key}="):
         pod_options(annotations)
-
-
-def test_an_unequal_share_is_refused() -> None:
-    with pytest.raises(Refused, match="3 cards cannot share equally"):
-        pod_request(pod(8, annotations={"gcushare.io/cards": "3"}), ENFLAME)

@@ -12,7 +12,7 @@ import pytest
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, list_specs, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings, LogFormat, LogLevel, LogSettings, ServeSettings
+from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
 from gcushare.runtime.settings.loading import Answered, load_settings
 
 
@@ -83,14 +83,6 @@ def answer_to(*argv: str, environ: Mapping[str, str] | None = None, read_file: C
     with pytest.raises(Answered) as caught:
         load(*argv, environ=environ, read_file=read_file)
     return caught.value.text
-
-
-def test_what_no_source_names_has_its_default() -> None:
-    found = load("--node", "n1")
-
-    assert found.log == LogSettings()
-    assert found.placing == PlacingSettings(node="n1")
-    assert found.question == "all"
 
 
 def test_a_program_can_change_the_defaults_of_a_shared_group_and_use_it_twice() -> None:
@@ -178,13 +170,6 @@ def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
     assert "did you mean 'log-level'?" in problem
     assert all(name in problem for name in ("listen-port", "policy", "token"))
     assert "question" not in problem
-
-
-def test_a_missing_setting_says_every_way_to_give_it() -> None:
-    assert problems_of() == (
-        "--node is required: give it as --node, env GCUSHARE_NODE or file key node; "
-        "accepted: any text that is not empty",
-    )
 
 
 def test_settings_that_do_not_fit_each_other_are_a_problem_each() -> None:
@@ -354,11 +339,6 @@ def test_a_flag_may_be_a_word_of_python() -> None:
     assert load_settings(wanting, [], {"GCUSHARE_FOR": "4"}, Path.read_text).for_ == 4
 
 
-def test_a_changed_default_must_name_a_setting() -> None:
-    with pytest.raises(TypeError, match="listen_prot"):
-        group(ServeSettings, listen_prot=1)
-
-
 def test_the_shared_groups_hold_no_name_that_kubernetes_sets_for_services() -> None:
     names = {spec.env for cls in (LogSettings, KubeSettings, ServeSettings) for spec in list_specs(cls)}
 
@@ -417,11 +397,3 @@ def test_the_variables_of_the_deploy_scripts_mean_the_same_to_the_programs_or_no
     assert {"GCUSHARE_NAMESPACE", "GCUSHARE_TIMEOUT"} <= read_by_scripts
     shared = {"GCUSHARE_VENDOR", "GCUSHARE_MEMORY_UNIT", "GCUSHARE_EXTENDER_URL"}
     assert read_by_scripts & read_by_programs <= shared
-
-
-def test_settings_are_frozen_and_their_words_are_enums() -> None:
-    found = load("--node=n", "--log-level=DEBUG", "--log-format=json")
-
-    assert (found.log.log_level, found.log.log_format) == (LogLevel.DEBUG, LogFormat.JSON)
-    with pytest.raises(AttributeError):
-        found.log.log_level = LogLevel.INFO  # type: ignore[misc] # the point of the test

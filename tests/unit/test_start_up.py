@@ -36,7 +36,7 @@ print(code, *sorted({{name.partition(".")[0] for name in sys.modules}}), file=sy
 )
 def test_help_loads_settings_alone(package: str, arguments: list[str]) -> None:
     script = _SHOW_HELP.format(package=package, arguments=arguments)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=200)
     code, *loaded = done.stderr.split()
     assert (code, done.stdout[:6]) == ("0", "Usage:")
     assert "gcushare" in loaded

@@ -30,8 +30,6 @@ Path = tuple[str | int, ...]
 NAME_LIKE = "hunter2-prod"
 FREE_TEXTS = (
     "DB_PASS=hunter2-prod ghp_x8Jd",
-    "hunter2-prod: the password",
-    "Bearer hunter2-prod",
     'it is "hunter2-prod"',
     "pod's 'hunter2-prod'",
     "Hunter2-prod",

@@ -58,7 +58,7 @@ def test_a_change_that_fails_at_any_step_shows_a_whole_set_and_the_next_one_leav
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CUT_OFF, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, timeout=50,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 8, "the change was cut off at each of its steps"

@@ -27,7 +27,7 @@ async def test_a_terminal_is_told_what_takes_long_and_is_left_clean() -> None:
     terminal = Terminal()
     async with Progress(terminal, terminal="xterm", patience_s=0.0) as progress:
         progress("reading pods: 40000")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await terminal.written.wait()
     assert "reading pods: 40000 ..." in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
@@ -38,7 +38,7 @@ async def test_counts_of_what_is_read_stand_side_by_side() -> None:
     async with Progress(terminal, terminal="xterm", patience_s=0.0) as progress:
         progress.count("nodes", 500)
         progress.count("pods", 12)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await terminal.written.wait()
     assert "reading nodes: 500, pods: 12 ..." in terminal.getvalue()
 

@@ -113,7 +113,7 @@ class Preferences:
         if self._fill.learn(seen, units):
             self.indexes.score_again(EXPECTED_FILL)
             self._wanted.set()
-            log.info("typical requests learned %s", fields(pods=seen.total(), demands=len(seen)))
+            log.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
 
     async def run(self) -> None:
         """Score the nodes that a call left for later, for ever."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 
+from gcushare.core.fit_index import SCORED_PER_CALL
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.spare import SpareResources
 from gcushare.core.requests import CardRequest
@@ -138,6 +140,28 @@ def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> Non
     assert best(state, "asks", ["a", "b"]) == ["a"]
     observer.lose_pod("uid-takes")
     assert best(state, "asks", ["a", "b"]) == ["b"]
+
+
+async def test_nodes_that_a_call_left_for_later_are_scored_beside_the_calls() -> None:
+    state, observer = fragmented()
+    for number in range(3 * SCORED_PER_CALL):
+        node = a_node(f"more-{number}", 16)
+        observer.see_node(node)
+        state.see_node(node)
+    for _ in state.preferences.learn(state.bound):
+        pass
+    request = state.find_request("uid-new")
+    assert request is not None
+    index = state.indexes.get(request.shape)
+    assert index.due > 0
+    scoring = asyncio.create_task(state.preferences.run())
+    for _ in range(60_000):  # a minute, on the busiest machine more
+        if not index.due:
+            break
+        await asyncio.sleep(0.001)
+    scoring.cancel()
+    assert index.due == 0
+    assert index.best(dict.fromkeys(state.ledger.nodes), 1) == ["b"]
 
 
 def test_pods_of_other_policies_share_an_order_whatever_cpu_they_ask_for() -> None:

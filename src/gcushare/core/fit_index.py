@@ -139,6 +139,11 @@ class FitIndex:
             self.score_due(SCORED_PER_CALL)
 
     @property
+    def due(self) -> int:
+        """How many nodes wait to be scored."""
+        return len(self._due)
+
+    @property
     def is_slow(self) -> bool:
         """Whether nodes are scored some at a time."""
         return self._slow is not None

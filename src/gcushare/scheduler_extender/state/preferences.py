@@ -34,7 +34,6 @@ _PODS_PER_STEP = 512
 _SCORED_PER_TURN = 4
 _PAUSE_S = 0.005
 """Between two turns of scoring, which take up to two milliseconds: the scheduler's calls come first."""
-_IDLE_S = 0.1
 _MOST_CHOICES = 4096
 """Of so many pods it is remembered why they have their node: some 300 bytes each."""
 
@@ -47,6 +46,7 @@ class Preferences:
         self._spare = spare
         self._fill = LearnedFill(spare.left)
         self.indexes = FitIndexes(ledger, changes, slow={EXPECTED_FILL: self._score})
+        self._wanted = asyncio.Event()
         self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
         """By the pod's uid: the node, and why."""
         spare.listen(lambda name: changes.note(name) if name in ledger.nodes else None)
@@ -112,15 +112,21 @@ class Preferences:
         units = max((card.total for node in self._ledger.nodes.values() for card in node.cards.values()), default=1)
         if self._fill.learn(seen, units):
             self.indexes.score_again(EXPECTED_FILL)
-            log.info("typical requests learned %s", fields(pods=seen.total(), demands=len(seen)))
+            self._wanted.set()
+            log.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
 
     async def run(self) -> None:
-        """Score the nodes that wait for it, for ever."""
+        """Score the nodes that a call left for later, for ever."""
         while True:
-            is_busy = self.indexes.score_due(_SCORED_PER_TURN)
-            await asyncio.sleep(_PAUSE_S if is_busy else _IDLE_S)
+            await self._wanted.wait()
+            self._wanted.clear()
+            if self.indexes.score_due(_SCORED_PER_TURN):
+                self._wanted.set()
+                await asyncio.sleep(_PAUSE_S)
 
     def _score(self, node: NodeState, shape: Shape) -> float:
+        # Where one node had to be scored there may be more; the last time that this is set finds none.
+        self._wanted.set()
         return self._fill.score(node, shape.request, shape.amounts)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulation.schedule import OUR_LEASE, Action, Schedule, make_schedule
 
-from gcushare.device_plugin.node.inventory import Mode
+from gcushare.device_plugin.choices import Mode
 
 ONE_CARD_GIVEN_TWICE = "recorded units of a card are never above its size"
 ONE_LEADER = "one leader serves"

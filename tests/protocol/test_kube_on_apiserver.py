@@ -9,17 +9,18 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from gcushare.core.errors import ConflictError
+from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaderElector
-from gcushare.kube.errors import UnknownOutcomeError
+from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.lease import LeaseTimes
 from gcushare.kube.pacing import BackoffPolicy
+from gcushare.kube.patches import Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import EVENTS, LEASES, NODES, PODS
+from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
 from tests.protocol.test_kube_reflector import Picture
@@ -50,6 +51,13 @@ async def read(client: KubeClient, pod: PodRef) -> Pod:
     return await client.get(PODS, pod.name, namespace=pod.namespace)
 
 
+async def test_a_bind_sets_the_node_and_the_record_in_one_step(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    await client.bind_pod(pod, "node-1", {ID_KEY: "3"})
+    bound = await read(client, pod)
+    assert (bound.spec.node_name, bound.metadata.annotations[ID_KEY]) == ("node-1", "3")
+
+
 async def test_a_second_bind_and_one_of_another_uid_change_nothing(client: KubeClient) -> None:
     pod = await make_pod(client)
     with pytest.raises(ConflictError):
@@ -61,6 +69,11 @@ async def test_a_second_bind_and_one_of_another_uid_change_nothing(client: KubeC
     assert (await read(client, pod)).metadata.annotations[ID_KEY] == "3"
 
 
+async def test_a_bind_of_a_pod_that_is_not_there(client: KubeClient) -> None:
+    with pytest.raises(NotFoundError):
+        await client.bind_pod(PodRef("uid", "default", "nobody"), "node-1", {})
+
+
 @pytest.mark.parametrize("effect", [DropAfter(), FailAfter()], ids=["connection cut", "answered 504"])
 async def test_a_bind_that_took_effect_without_an_answer_has_an_unknown_outcome(
     server: ApiServer, client: KubeClient, effect: DropAfter | FailAfter
@@ -70,6 +83,49 @@ async def test_a_bind_that_took_effect_without_an_answer_has_an_unknown_outcome(
     with pytest.raises(UnknownOutcomeError):
         await client.bind_pod(pod, "node-1", {ID_KEY: "3"})
     assert (await read(client, pod)).spec.node_name == "node-1"
+
+
+async def test_annotations_are_set_and_removed_for_the_right_uid_only(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    await client.patch_pod_annotations(pod, {"a": "1", "b": "2"})
+    changed = await client.patch_pod_annotations(pod, {"a": None})
+    assert changed.metadata.annotations == {"b": "2"}
+    with pytest.raises(ConflictError):
+        await client.patch_pod_annotations(PodRef("another-uid", "default", "train"), {"b": None})
+    with pytest.raises(ConflictError):
+        await client.patch_pod_annotations(pod, {"b": None}, resource_version="1")
+    assert (await read(client, pod)).metadata.annotations == {"b": "2"}
+
+
+async def test_node_capacity_is_set_beside_what_the_kubelet_reports_and_removed_again(client: KubeClient) -> None:
+    await client.patch_node_capacity("node-1", {"cpu": 4})
+    for _ in range(2):
+        node = await client.patch_node_capacity("node-1", {"enflame.com/gcu-count": 8})
+        assert node.status.capacity == {"cpu": "4", "enflame.com/gcu-count": "8"}
+    node = await client.patch_node_capacity("node-1", {"enflame.com/gcu-count": None, "never.com/there": None})
+    assert node.status.capacity == {"cpu": "4"}
+
+
+async def test_a_delete_with_another_uid_deletes_nothing(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    with pytest.raises(ConflictError):
+        await client.delete(PODS, "train", namespace="default", precondition=Precondition(uid="another"), grace_s=0)
+    await client.delete(PODS, "train", namespace="default", precondition=Precondition(uid=pod.uid), grace_s=0)
+    with pytest.raises(NotFoundError):
+        await read(client, pod)
+
+
+async def test_a_name_taken_is_told_from_a_change_in_between(client: KubeClient) -> None:
+    with pytest.raises(AlreadyExistsError):
+        await client.create(NAMESPACES, {"metadata": {"name": "default"}})
+
+
+async def test_lists_page_and_select(client: KubeClient) -> None:
+    pods = [await make_pod(client, f"p{number}") for number in range(7)]
+    await client.bind_pod(pods[3], "node-1", {})
+    assert len(await client.list_all(PODS, Selector(namespace="default"), page_size=3)) == 7
+    on_node = await client.list_all(PODS, Selector(fields="spec.nodeName=node-1"))
+    assert [each.metadata.name for each in on_node] == ["p3"]
 
 
 async def test_a_reflector_outlives_restarts_of_the_server(server: ApiServer, client: KubeClient) -> None:

@@ -168,7 +168,11 @@ async def take_through(rig: ExtenderRig, pod: Document, names: list[str]) -> boo
     """Filter and bind until bound or refused everywhere, as a scheduler that tries again."""
     answer: Document = {}
     for _ in range(50):
-        fitting = (await rig.filter(pod, names))["NodeNames"]
+        answer = await rig.filter(pod, names)
+        if "NodeNames" not in answer:
+            await asyncio.sleep(0.1)  # on a busy machine: nothing is decided on what a watch has not brought for long
+            continue
+        fitting = answer["NodeNames"]
         if not fitting:
             return False
         _, answer = await rig.bind(pod, fitting[0])

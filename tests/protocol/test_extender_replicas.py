@@ -173,7 +173,7 @@ async def program(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subpro
 async def listening_url(process: asyncio.subprocess.Process) -> str:
     """Read from its log where it listens."""
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while line := (await process.stderr.readline()).decode():
             if "listening" in line:
                 return line.split("url=")[1].split()[0]
@@ -224,7 +224,7 @@ async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
 
 
 async def until_status(url: str, wanted: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await status_of(url) != wanted:  # noqa: ASYNC110 - another process's state has no event
             await asyncio.sleep(0.05)
 

@@ -142,7 +142,7 @@ async def test_the_elected_says_that_it_catches_up_and_serves_nobody_until_then(
 
 
 async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that_is_current() -> None:
-    quick = replace(quick_election(), lease_duration=3.0, lease_renew_deadline=0.9)
+    quick = quick_election(3.0)
     settings = extender_settings(election=quick, follow=replace(FollowSettings(), watch_stall=0.5))
     async with ExtenderRig(extender_settings(), starts=False) as rig, watch_wire(rig.api.url, "pods") as wire:
         stale = await rig.add_replica(settings, api_url=wire.url)
@@ -189,7 +189,7 @@ async def status_of(url: str) -> int:
 
 
 async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: Path) -> None:
-    async with ExtenderRig(extender_settings(election=quick_election()), starts=False) as rig:
+    async with ExtenderRig(extender_settings(election=quick_election(3.0)), starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
         election = ["--lease-duration=3", "--lease-renew-deadline=0.9", "--lease-retry=0.1"]
         serve = ["--listen-address=127.0.0.1", "--listen-port=0"]

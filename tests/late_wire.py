@@ -40,6 +40,8 @@ class LateWire:
         task = asyncio.create_task(self._serve(reader, writer), name="late connection")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Here too: a task that is cancelled before its first turn closes nothing.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -213,14 +213,14 @@ async def until(holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> No
             await asyncio.sleep(0.005)
 
 
-def quick_election(name: str = "gcushare-scheduler-extender") -> ElectionSettings:
-    """An election whose takeover after a kill takes a second."""
+def quick_election(duration_s: float = 60.0) -> ElectionSettings:
+    """An election that is won at once when nobody leads; after a kill in ``duration_s``, and kept on a busy machine."""
     return replace(
         ElectionSettings(),
-        lease_name=name,
+        lease_name="gcushare-scheduler-extender",
         lease_namespace="default",
-        lease_duration=3.0,
-        lease_renew_deadline=0.9,
+        lease_duration=duration_s,
+        lease_renew_deadline=0.3 * duration_s,
         lease_retry=0.1,
     )
 

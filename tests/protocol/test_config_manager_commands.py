@@ -208,9 +208,7 @@ async def test_several_kubeconfig_files_are_merged_as_kubectl_does(tmp_path: Pat
 
 async def test_a_loop_without_its_nodes_name_ends_at_once() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="),
-        env={"HOME": "/nowhere"},
-        stderr=asyncio.subprocess.PIPE,
+        *(sys.executable, "-m", "gcushare.config_manager", "run", "--log-dir="), stderr=asyncio.subprocess.PIPE, env={}
     )
     _, errors = await process.communicate()
     assert process.returncode == 2

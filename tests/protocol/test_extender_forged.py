@@ -25,7 +25,8 @@ CONTAINERS = 90_000
 
 @pytest.fixture
 async def rig() -> AsyncIterator[ExtenderRig]:
-    election = replace(ElectionSettings(), lease_namespace="default")
+    # Longer than a busy machine leaves a process without a turn.
+    election = replace(ElectionSettings(), lease_namespace="default", lease_duration=60.0, lease_renew_deadline=40.0)
     async with ExtenderRig(extender_settings(election=election)) as running:
         await running.add_nodes(eight_cards())
         yield running

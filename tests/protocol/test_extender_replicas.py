@@ -142,7 +142,7 @@ async def test_the_elected_says_that_it_catches_up_and_serves_nobody_until_then(
 
 
 async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that_is_current() -> None:
-    quick = replace(quick_election(), lease_duration=3.0, lease_renew_deadline=0.9)
+    quick = quick_election(3.0)
     settings = extender_settings(election=quick, follow=replace(FollowSettings(), watch_stall=0.5))
     async with ExtenderRig(extender_settings(), starts=False) as rig, watch_wire(rig.api.url, "pods") as wire:
         stale = await rig.add_replica(settings, api_url=wire.url)
@@ -173,7 +173,7 @@ async def program(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subpro
 async def listening_url(process: asyncio.subprocess.Process) -> str:
     """Read from its log where it listens."""
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while line := (await process.stderr.readline()).decode():
             if "listening" in line:
                 return line.split("url=")[1].split()[0]
@@ -189,7 +189,7 @@ async def status_of(url: str) -> int:
 
 
 async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: Path) -> None:
-    async with ExtenderRig(extender_settings(election=quick_election()), starts=False) as rig:
+    async with ExtenderRig(extender_settings(election=quick_election(3.0)), starts=False) as rig:
         kubeconfig = rig.api.kubeconfig(tmp_path / "kubeconfig")
         election = ["--lease-duration=3", "--lease-renew-deadline=0.9", "--lease-retry=0.1"]
         serve = ["--listen-address=127.0.0.1", "--listen-port=0"]
@@ -224,7 +224,7 @@ async def test_the_program_ends_in_order_at_sigterm(tmp_path: Path) -> None:
 
 
 async def until_status(url: str, wanted: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await status_of(url) != wanted:  # noqa: ASYNC110 - another process's state has no event
             await asyncio.sleep(0.05)
 

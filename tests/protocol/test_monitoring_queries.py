@@ -112,7 +112,7 @@ async def scrape_closed_card() -> str:
         rig.kubelet.faults.podresources = PodResourcesMode.FORGET
         await rig.request("DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
         text = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "gcushare_card_closed_until_timestamp_seconds{" not in text:
                 text = (await rig.get("/metrics"))[1]
         return text

@@ -119,7 +119,7 @@ async def shown_by(server: RunningServer, context: ssl.SSLContext) -> bytes:
 
 
 async def until_shown(server: RunningServer, context: ssl.SSLContext, certificate: bytes) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await shown_by(server, context) != ssl.PEM_cert_to_DER_cert(certificate.decode()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

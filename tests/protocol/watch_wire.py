@@ -95,6 +95,8 @@ async def watch_wire(server_url: str, resource: str) -> AsyncIterator[WatchWire]
         task = asyncio.create_task(wire.carry(host, port, reader, writer), name="wire")
         running.add(task)
         task.add_done_callback(running.discard)
+        # Here too: a task that is cancelled before its first turn closes nothing.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     listener = await asyncio.start_server(take, "127.0.0.1", 0)
     wire.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"

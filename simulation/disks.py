@@ -6,7 +6,9 @@ import asyncio
 import errno
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ruamel.yaml import YAML
 
@@ -17,6 +19,7 @@ from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError
 from simulation.loop import Killed, Process, SimulatedLoop
 
+_BEFORE = ("torn", "rename lost", "crash before")
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 TEXT = """\
 apiVersion: v1
@@ -47,13 +50,21 @@ spec:
 
 @dataclass
 class Disk:
-    """One host's files in memory; ``Files``. ``fault`` strikes the next change: full, torn, or a crash before it."""
+    """One host's files in memory; ``Files``. ``fault`` strikes the next change, most of them as the machine goes down.
+
+    Every change is on the disk when its call returns, as with the real ``Files``, which sync the directory. With
+    ``forgets_sync`` it is not, until a later moment: what the machine's end takes back then is drawn for each.
+    """
 
     rng: random.Random
     process: Process | None = None
     fault: str = ""
-    struck: int = 0
+    forgets_sync: bool = False
     files: dict[str, FileState] = field(default_factory=dict)
+    unsynced: dict[str, FileState | None] = field(default_factory=dict)
+    """What stood at paths before the changes that are not on the disk yet; None where there was no file."""
+    on_crash: Callable[[], None] = lambda: None
+    """The machine goes down and comes up again."""
 
     def read(self, path: str) -> FileState | None:
         """Read a file."""
@@ -67,38 +78,74 @@ class Disk:
 
     def write(self, path: str, state: FileState) -> None:
         """A temporary file, its content to the disk, the rename, the directory to the disk."""
-        self._strike(path, state.content)
-        self.files[path] = state
+        fault = self._take_fault(path)
+        if fault == "torn":
+            torn = state.content[: self.rng.randrange(len(state.content) or 1)]
+            self.files[temporary_path(path)] = FileState(torn, 0o600, 0, 0)
+        if fault == "rename lost":
+            # The name was not on the disk yet: the file is there by its temporary one.
+            self.files[temporary_path(path)] = state
+        if fault in _BEFORE:
+            self._crash(path)
+        self._change(path, state)
+        if fault == "crash after":
+            self._crash(path)
 
     def replace(self, source: str, target: str) -> None:
         """Rename."""
-        self._strike(target, b"")
+        fault = self._take_fault(target)
+        if fault in _BEFORE:
+            self._crash(target)
         if source in self.files:
-            self.files[target] = self.files.pop(source)
+            moved = self.files[source]
+            self._change(source, None)
+            self._change(target, moved)
+        if fault == "crash after":
+            self._crash(target)
 
     def remove(self, path: str) -> None:
         """Remove."""
-        self._strike(path, b"")
-        self.files.pop(path, None)
+        fault = self._take_fault(path)
+        if fault in _BEFORE:
+            self._crash(path)
+        self._change(path, None)
+        if fault == "crash after":
+            self._crash(path)
+
+    def sync(self) -> None:
+        """What was changed is on the disk now."""
+        self.unsynced.clear()
 
     def _require(self) -> None:
         if self.process is not None:
             self.process.require_alive()
 
-    def _strike(self, path: str, content: bytes) -> None:
+    def _take_fault(self, path: str) -> str:
         self._require()
         fault, self.fault = self.fault, ""
-        if not fault:
-            return
-        self.struck += 1
         if fault == "full":
             raise HostFileError("write", path, OSError(errno.ENOSPC, "No space left on device"))
-        if fault == "torn" and content:
-            torn = content[: self.rng.randrange(len(content))]
-            self.files[temporary_path(path)] = FileState(torn, 0o600, 0, 0)
-        # The machine goes down: a rename that its directory had not taken to the disk is lost with it.
+        return fault
+
+    def _change(self, path: str, state: FileState | None) -> None:
+        if self.forgets_sync:
+            self.unsynced.setdefault(path, self.files.get(path))
+        if state is None:
+            self.files.pop(path, None)
+        else:
+            self.files[path] = state
+
+    def _crash(self, path: str) -> NoReturn:
+        for lost, before in sorted(self.unsynced.items()):
+            if self.rng.random() < 0.5:
+                if before is None:
+                    self.files.pop(lost, None)
+                else:
+                    self.files[lost] = before
+        self.unsynced.clear()
         if self.process is not None:
             self.process.steps_to_live = 0
+        self.on_crash()
         raise Killed(path)
 
 
@@ -115,6 +162,14 @@ class SchedulerOnHost:
     words: tuple[str, ...] = ()
     problem: str = ""
     ready_at_s: float = 0.0
+    is_booting: bool = False
+    """Whether it starts because its machine did, which is nobody's doing."""
+
+    def boot(self) -> None:
+        """The machine came up again: the scheduler starts from what is on its disk."""
+        self.text = self.pod = ""
+        self.sync()
+        self.is_booting = True
 
     def sync(self) -> None:
         """The kubelet looks at the manifest."""
@@ -127,6 +182,7 @@ class SchedulerOnHost:
         if pod != self.pod:
             self.pod = pod
             self.starts += 1
+            self.is_booting = False
             self.ready_at_s = self.loop.now_s + 1.0 + 5.0 * self.rng.random()
             self.problem = self.find_problem(text)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from gcushare.config_manager.host.files import FileState
@@ -27,16 +27,17 @@ from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import VENDORS_BY_NAME
 from simulation.apiserver import ApiServer
 from simulation.disks import MANIFEST, TEXT, Disk, SchedulerOnHost
+from simulation.host_schedule import HOSTS, HostSchedule
 from simulation.loop import START_S, Process, SimulatedLoop
 from simulation.programs import CONFIG, ProcessClock
+from simulation.schedule import Action
 from simulation.store import Change, Store
 from simulation.transport import Gateway, SimulatedTransport
+from simulation.violation import Violation
 from simulation.weather import Odds, Weather
 
-HOSTS = 3
-CALM_S = 1100.0
-"""A change that was rolled back, as by a full disk, is tried again after 900 s; then a crashed holder's Lease is
-waited out."""
+LOOK_S = 0.2
+"""Between two looks of the kubelets at their manifests, and until what was written is on the disk by itself."""
 _KEPT = "/etc/kubernetes/scheduler.conf"
 
 
@@ -51,6 +52,7 @@ class HostManager:
         self.disk.files[MANIFEST] = FileState(TEXT.encode(), 0o600, 0, 0)
         self.disk.files[_KEPT] = FileState(b"kubeconfig", 0o600, 0, 0)
         self.scheduler = SchedulerOnHost(self.disk, world.loop, self.rng)
+        self.disk.on_crash = self.scheduler.boot
         self.weather = Weather(self.rng, world.faults)
         self.process = Process(self.name)
         self.process.is_alive = False
@@ -106,21 +108,24 @@ class HostManager:
 class HostsWorld:
     """One run; also the desired state that every config-manager reads."""
 
-    def __init__(self, seed: int, *, unsafe_order: bool = False) -> None:
-        self.seed = seed
-        self.rng = random.Random(f"hosts/{seed}")
+    def __init__(self, schedule: HostSchedule) -> None:
+        self.schedule = schedule
+        self.seed = schedule.seed
         self.faults: Counter[str] = Counter()
-        self.violations: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.violations: list[Violation] = []
         self.history: list[str] = []
         self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
         self.store = Store(self._changed)
+        self.rng = random.Random(f"hosts world/{self.seed}")
         self.gateway = Gateway(self.loop, ApiServer(self.store, self.rng.randrange))
         self.wanted = Mode.APPLY
         self.url = "http://10.96.1.37:32766"
         self.is_extender_away = False
         self.hosts = [HostManager(self, number) for number in range(HOSTS)]
-        if unsafe_order:
-            for host in self.hosts:
+        for host in self.hosts:
+            host.disk.forgets_sync = schedule.planted == "forgets to sync"
+            if schedule.planted == "unsafe order":
                 host.disk.write = _out_of_order(host.disk, self.loop)  # type: ignore[method-assign,assignment]
 
     async def mode(self) -> Mode:
@@ -138,9 +143,9 @@ class HostsWorld:
         self.history.append(f"{self.loop.now_s - START_S:9.3f}  {words}")
 
     def fail(self, invariant: str, words: str) -> None:
-        """Take note of what must not be."""
+        """Take note of what must not be, and end the run."""
         self.note(f"VIOLATION of {invariant!r}: {words}")
-        self.violations.append(f"{invariant}: {words}")
+        self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
         self.loop.is_stopped = True
 
     @property
@@ -148,22 +153,33 @@ class HostsWorld:
         """What happened, in one number."""
         return hashlib.blake2b("\n".join(self.history).encode(), digest_size=16).hexdigest()
 
-    def run(self, rounds: int = 3, storm_s: float = 600.0) -> None:
-        """Live through storms, each followed by calm."""
+    @property
+    def hours(self) -> float:
+        """How long it has lived."""
+        return (self.loop.now_s - START_S) / 3600
+
+    def run(self) -> None:
+        """Live through the schedule; after each calm every host is as wanted."""
         self._within(self._start)
-        for _ in range(rounds):
-            end_s = self.loop.now_s + storm_s
-            while self.loop.now_s < end_s and not self.loop.is_stopped:
-                self.loop.run(min(end_s, self.loop.now_s + self.rng.expovariate(1 / 12.0)))
-                self._within(self._strike)
+        actions = deque(self.schedule.actions)
+        for storm_end_s, calm_end_s in self.schedule.rounds:
+            while actions and actions[0].at_s < storm_end_s:
+                action = actions.popleft()
+                self._live_until(action.at_s)
+                self._within(lambda action=action: self._act(action))  # type: ignore[misc]
+            self._live_until(storm_end_s)
             self._within(self._calm)
-            if not self.loop.is_stopped:
-                self.loop.run(self.loop.now_s + CALM_S)
+            self._live_until(calm_end_s)
             self._within(self._check)
-        self._within(self._close)
+        with self.loop.entered():
+            self._close()
+
+    def _live_until(self, at_s: float) -> None:
+        if not self.loop.is_stopped:
+            self.loop.run(START_S + at_s)
 
     def _within(self, do: Callable[[], None]) -> None:
-        if not self.loop.is_stopped or do == self._close:
+        if not self.loop.is_stopped:
             with self.loop.entered():
                 do()
 
@@ -181,46 +197,40 @@ class HostsWorld:
         restarting = 0
         for host in self.hosts:
             if host.disk.process is not None and not host.disk.process.is_alive:
-                self.loop.call_world(self.rng.uniform(0.5, 20.0), self._start_one, host)
+                self.loop.call_world(self.rng.uniform(0.5, 20.0), host.start)
             host.scheduler.sync()
-            restarting += self.loop.now_s < host.scheduler.ready_at_s and host.scheduler.starts > 1
+            is_starting = self.loop.now_s < host.scheduler.ready_at_s and host.scheduler.starts > 1
+            restarting += is_starting and not host.scheduler.is_booting
             if host.scheduler.problem:
                 self.fail("every prefix leaves a scheduler that can start", f"{host.name}: {host.scheduler.problem}")
         if restarting > 1:
             self.fail("one scheduler of a cluster restarts at a time", f"{restarting} restart")
-        self.loop.call_world(0.2, self._look)
+            host.disk.sync()
+        self.loop.call_world(LOOK_S, self._look)
 
-    def _start_one(self, host: HostManager) -> None:
-        host.start()
-
-    def _strike(self) -> None:
-        host = self.rng.choice(self.hosts)
-        kind = self.rng.choice(["full", "torn", "crash", "kill", "kill", "pause", "weather", "weather", "mode", "url",
-                                "extender away"])  # fmt: skip
-        self.note(f"> {kind} {host.name}")
-        if kind not in ("mode", "url"):
-            self.faults[kind] += 1
-        match kind:
-            case "full" | "torn" | "crash":
-                host.disk.fault = kind
+    def _act(self, action: Action) -> None:
+        self.note(f"> {action.words()[11:]}")
+        args, host = action.args, self.hosts[action.args["host"]]
+        if action.kind not in ("mode", "url"):
+            self.faults[action.kind] += 1
+        match action.kind:
             case "kill":
-                host.process.steps_to_live = self.rng.choice([1, 2, 3, 5, 8, 20])
+                host.process.steps_to_live = args["steps"]
             case "pause":
-                paused = host.process
-                self.loop.pause(paused)
-                self.loop.call_world(self.rng.choice([1.0, 15.0, 60.0]), self.loop.resume, paused)
+                self.loop.pause(host.process)
+                self.loop.call_world(args["for_s"], self.loop.resume, host.process)
             case "weather":
-                odds = self.rng.choice([Odds(lost_before=0.3), Odds(lost_after=0.4), Odds(refused=1.0),
-                                        Odds(unavailable=0.5), Odds(slow_s=4.0)])  # fmt: skip
-                host.weather.begin(self.loop.steps, odds)
-                self.loop.call_world(self.rng.uniform(1.0, 60.0), host.weather.clear)
+                host.weather.begin(self.loop.steps, Odds(**args["odds"]))
+                self.loop.call_world(args["for_s"], host.weather.clear)
             case "mode":
                 self.wanted = Mode.RECOVER if self.wanted is Mode.APPLY else Mode.APPLY
             case "url":
-                self.url = f"http://10.96.1.{self.rng.randrange(200)}:32766"
-            case _:
+                self.url = args["url"]
+            case "extender away":
                 self.is_extender_away = True
                 self.loop.call_world(30.0, setattr, self, "is_extender_away", False)
+            case disk_fault:
+                host.disk.fault = disk_fault
 
     def _calm(self) -> None:
         self.note("calm")

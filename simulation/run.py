@@ -8,16 +8,24 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from simulation.host_schedule import HostSchedule
+from simulation.hosts import HostsWorld
 from simulation.loop import unwinding
 from simulation.schedule import Schedule
-from simulation.world import Violation, World
+from simulation.violation import Violation
+from simulation.world import World
+
+AnySchedule: TypeAlias = Schedule | HostSchedule
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a run. ``digest`` is of everything that happened; equal ones mean equal runs."""
 
+    world: str
+    """"cluster" or "hosts"."""
     seed: int
     digest: str
     hours: float
@@ -29,7 +37,7 @@ class Outcome:
     history: tuple[str, ...] = field(compare=False, default=())
 
 
-def run(schedule: Schedule, *, keeps_history: bool = False) -> Outcome:
+def run(schedule: AnySchedule, *, keeps_history: bool = False) -> Outcome:
     """Live through a schedule.
 
     The garbage collector works between runs only: when it works must not decide what happens in one.
@@ -38,7 +46,8 @@ def run(schedule: Schedule, *, keeps_history: bool = False) -> Outcome:
     was_enabled, was_disabled_for = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable(logging.ERROR)
-    world = World(schedule, keeps_history=keeps_history)
+    is_of_hosts = isinstance(schedule, HostSchedule)
+    world = HostsWorld(schedule) if isinstance(schedule, HostSchedule) else World(schedule, keeps_history=keeps_history)
     try:
         world.run()
     except Exception as error:
@@ -50,7 +59,8 @@ def run(schedule: Schedule, *, keeps_history: bool = False) -> Outcome:
         if was_enabled:
             gc.enable()
     outcome = Outcome(
-        seed=schedule.settings.seed,
+        world="hosts" if is_of_hosts else "cluster",
+        seed=schedule.seed,
         digest=world.digest,
         hours=world.hours,
         steps=world.loop.steps,
@@ -58,7 +68,7 @@ def run(schedule: Schedule, *, keeps_history: bool = False) -> Outcome:
         faults=world.faults,
         counts=world.counts,
         violation=world.violations[0] if world.violations else None,
-        history=tuple(world.history),
+        history=tuple(world.history) if keeps_history else (),
     )
     del world
     with unwinding():

@@ -13,6 +13,8 @@ STORM_S = (60.0, 300.0)
 CALM_S = 130.0
 """Longer than a half-open watch stays unnoticed, and what follows from it."""
 HOUR_S = 3600.0
+FIRST_S = 20.0
+"""Before anything happens: the programs start."""
 ROUNDS = 3
 OUR_LEASE, USUAL_LEASE = (10.0, 6.5, 1.0), (15.0, 10.0, 2.0)
 """The extender's defaults, and those of Kubernetes' own programs."""
@@ -95,6 +97,11 @@ class Schedule:
     planted: str = field(default="")
     """The bug that was put into it on purpose; empty for none."""
 
+    @property
+    def seed(self) -> int:
+        """What it was drawn from."""
+        return self.settings.seed
+
 
 def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, planted: str = "") -> Schedule:
     """Draw a run: storms, each followed by calm and then by hours in which little happens, with a calm in each."""
@@ -118,7 +125,7 @@ def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, plan
     )
     actions: list[Action] = []
     ends: list[tuple[float, float]] = []
-    now_s = 20.0
+    now_s = FIRST_S
     drawing = _Drawing(rng, settings)
     for _ in range(rounds):
         stretches = [(rng.uniform(*STORM_S), drawing.storm), *[(HOUR_S - CALM_S, drawing.quiet)] * quiet_hours]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from simulation.run import Outcome, run
-from simulation.schedule import Action, Schedule
-from simulation.world import Violation
+from simulation.run import AnySchedule, Outcome, run
+from simulation.schedule import FIRST_S, Action
+from simulation.violation import Violation
 
 Say = Callable[[str], None]
 
 
 def shrink(
-    schedule: Schedule, violation: Violation, *, most_runs: int = 400, say: Say = lambda _: None
-) -> tuple[Schedule, int]:
+    schedule: AnySchedule, violation: Violation, *, most_runs: int = 400, say: Say = lambda _: None
+) -> tuple[AnySchedule, int]:
     """Leave out what the violation does not need; returns the schedule and how many runs that took.
 
     Args:
@@ -27,16 +27,17 @@ def shrink(
 
 
 class _Shrinking:
-    def __init__(self, schedule: Schedule, violation: Violation, most_runs: int, say: Say) -> None:
+    def __init__(self, schedule: AnySchedule, violation: Violation, most_runs: int, say: Say) -> None:
         self._best = schedule
         self._violation = violation
         self._left = most_runs
         self._most = most_runs
         self._say = say
 
-    def shrink(self) -> tuple[Schedule, int]:
-        """Cut off what comes after, then halves, quarters and so on down to single actions."""
+    def shrink(self) -> tuple[AnySchedule, int]:
+        """Cut off what comes after and hours before, then halves, quarters and so on down to single actions."""
         self._drop_later_rounds()
+        self._drop_earlier_rounds()
         size = max(1, len(self._best.actions) // 2)
         while size >= 1 and self._left > 0:
             if not self._pass(size) and size == 1:
@@ -51,6 +52,17 @@ class _Shrinking:
         actions = tuple(action for action in self._best.actions if action.at_s <= at_s)
         self._try(replace(self._best, actions=actions, rounds=rounds))
 
+    def _drop_earlier_rounds(self) -> None:
+        """Begin later, with the least that still fails: the rounds that are left move to the beginning."""
+        begins = [0.0, *(end_s for _, end_s in self._best.rounds[:-1])]
+        for begin_s in reversed(begins[1:]):
+            actions = tuple(replace(each, at_s=round(each.at_s - begin_s + FIRST_S, 3)) for each in self._best.actions
+                            if each.at_s >= begin_s)  # fmt: skip
+            rounds = tuple((storm_s - begin_s + FIRST_S, calm_s - begin_s + FIRST_S)
+                           for storm_s, calm_s in self._best.rounds if calm_s > begin_s)  # fmt: skip
+            if self._try(replace(self._best, actions=actions, rounds=rounds)):
+                return
+
     def _pass(self, size: int) -> bool:
         """Leave out each stretch of so many actions, where that keeps the failure; whether any could be."""
         has_shrunk = False
@@ -63,7 +75,7 @@ class _Shrinking:
                 start += size
         return has_shrunk
 
-    def _try(self, candidate: Schedule) -> bool:
+    def _try(self, candidate: AnySchedule) -> bool:
         self._left -= 1
         outcome: Outcome = run(candidate)
         found = outcome.violation

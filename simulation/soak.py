@@ -10,12 +10,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from simulation.bugs import BUGS
-from simulation.run import Outcome, run
+from simulation.host_schedule import HOST_BUGS, make_host_schedule
+from simulation.run import AnySchedule, Outcome, run
 from simulation.schedule import Schedule, make_schedule
 from simulation.shrink import shrink
 
@@ -30,10 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
         options.first
     )  # fmt: skip
     deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
-    tasks = ((seed, options.rounds, options.quiet_hours, options.bug) for seed in _until(seeds, deadline))
+    draw = partial(make_any_schedule, rounds=options.rounds, quiet_hours=options.quiet_hours, planted=options.bug)
+    tasks = map(draw, _until(seeds, deadline))
     total = Totals()
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=200) as pool:
-        for outcome in pool.imap_unordered(_run_one, _throttled(tasks, options.processes, total)):
+        for outcome in pool.imap_unordered(run, _throttled(tasks, options.processes, total)):
             total.add(outcome)
             if options.results is not None:
                 with options.results.open("ab") as file:
@@ -42,8 +45,15 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"seed {outcome.seed}: {outcome.violation.invariant}: {outcome.violation.words}", flush=True)
     total.print()
     for seed in total.failed[: options.explain]:
-        explain(make_schedule(seed, rounds=options.rounds, quiet_hours=options.quiet_hours, planted=options.bug))
+        explain(draw(seed))
     return 1 if total.failed else 0
+
+
+def make_any_schedule(seed: int, *, rounds: int, quiet_hours: int, planted: str) -> AnySchedule:
+    """The run of a seed: each fifth one is of the hosts, the others are of the cluster."""
+    if planted in HOST_BUGS or (not planted and seed % 5 == 4):
+        return make_host_schedule(seed, rounds=rounds, quiet=quiet_hours > 0, planted=planted)
+    return make_schedule(seed, rounds=rounds, quiet_hours=quiet_hours, planted=planted)
 
 
 class Totals:
@@ -52,16 +62,19 @@ class Totals:
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.reported = self.started
-        self.runs, self.hours, self.steps = 0, 0.0, 0
+        self.hours = {"cluster": 0.0, "hosts": 0.0}
+        self.runs: Counter[str] = Counter()
+        self.steps, self.cpu_s = 0, 0.0
         self.faults: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.failed: list[int] = []
 
     def add(self, outcome: Outcome) -> None:
         """Count a run."""
-        self.runs += 1
-        self.hours += outcome.hours
+        self.runs[outcome.world] += 1
+        self.hours[outcome.world] += outcome.hours
         self.steps += outcome.steps
+        self.cpu_s += outcome.cpu_s
         self.faults += outcome.faults
         self.counts += outcome.counts
         if outcome.violation is not None:
@@ -74,8 +87,9 @@ class Totals:
         """Where it stands."""
         minutes = (time.monotonic() - self.started) / 60
         return (
-            f"{minutes:.1f} min: {self.runs} runs, {self.hours:.1f} simulated hours, {self.steps} steps, "
-            f"{sum(self.faults.values())} faults, {len(self.failed)} violations"
+            f"{minutes:.1f} min: {self.runs.total()} runs ({self.runs['hosts']} of hosts), "
+            f"{sum(self.hours.values()):.1f} simulated hours ({self.hours['hosts']:.1f}), {self.steps} steps, "
+            f"{self.faults.total()} faults, {len(self.failed)} violations, {self.cpu_s:.0f} s of CPU"
         )
 
     def print(self) -> None:
@@ -88,28 +102,24 @@ class Totals:
         print(f"violations: {self.failed or 'none'}", flush=True)
 
 
-def explain(schedule: Schedule) -> None:
+def explain(schedule: AnySchedule) -> None:
     """Show why a schedule fails: the shortest like it, and what happens in it."""
     outcome = run(schedule)
     if outcome.violation is None:
-        print(f"seed {schedule.settings.seed} does not fail", flush=True)
+        print(f"seed {schedule.seed} does not fail", flush=True)
         return
-    print(f"\nseed {schedule.settings.seed}: shrinking {len(schedule.actions)} actions", flush=True)
+    print(f"\nseed {schedule.seed}: shrinking {len(schedule.actions)} actions", flush=True)
     short, runs = shrink(schedule, outcome.violation)
     again = run(short, keeps_history=True)
     print(f"{len(short.actions)} of {len(schedule.actions)} actions are left after {runs} runs")
-    print(f"settings: {short.settings}")
+    if isinstance(short, Schedule):
+        print(f"settings: {short.settings}")
     for action in short.actions:
         print(f"  {action.words()}")
     print("what happens:")
     for line in again.history[-_LINES:]:
         print(f"  {line}")
     print(f"digest {again.digest}", flush=True)
-
-
-def _run_one(task: tuple[int, int, int, str]) -> Outcome:
-    seed, rounds, quiet_hours, bug = task
-    return run(make_schedule(seed, rounds=rounds, quiet_hours=quiet_hours, planted=bug))
 
 
 def _until(seeds: Iterable[int], deadline: float | None) -> Iterator[int]:
@@ -119,12 +129,10 @@ def _until(seeds: Iterable[int], deadline: float | None) -> Iterator[int]:
         yield seed
 
 
-def _throttled(
-    tasks: Iterator[tuple[int, int, int, str]], processes: int, total: Totals
-) -> Iterator[tuple[int, int, int, str]]:
+def _throttled(tasks: Iterator[AnySchedule], processes: int, total: Totals) -> Iterator[AnySchedule]:
     """Hand out tasks only a few ahead of the answers: a pool would take all of them at once."""
     for number, task in enumerate(tasks):
-        while number - total.runs >= 3 * processes:
+        while number - total.runs.total() >= 3 * processes:
             time.sleep(0.05)
         yield task
 
@@ -138,7 +146,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quiet-hours", type=int, default=3, help="hours after each storm in which little happens")
     parser.add_argument("--results", type=Path, help="a file to which each run's outcome is added, one JSON a line")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at once")
-    parser.add_argument("--bug", choices=sorted(BUGS), default="", help="a bug to put in, to see it found")
+    parser.add_argument(
+        "--bug", choices=sorted((*BUGS, *HOST_BUGS)), default="", help="a bug to put in, to see it found"
+    )
     parser.add_argument("--explain", type=int, default=1, help="how many failing seeds to shrink and show")
     options = parser.parse_args(arguments)
     if not options.seeds and not options.minutes:

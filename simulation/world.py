@@ -7,7 +7,6 @@ import logging
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.kubelet.device_ids import cards_of_ids
@@ -25,6 +24,7 @@ from simulation.scheduler import Scheduler
 from simulation.store import Change, Store
 from simulation.transport import Gateway
 from simulation.views import View
+from simulation.violation import Violation
 from simulation.weather import Weather
 
 END_S = 100.0
@@ -32,15 +32,6 @@ END_S = 100.0
 MOST_LINES = 20_000
 COMPACTED_S = 300.0
 """The API server lets what is older than this be forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """What must not be."""
-
-    invariant: str
-    words: str
-    at_s: float
 
 
 class World:

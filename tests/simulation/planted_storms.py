@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from simulation.run import run
 from simulation.schedule import OUR_LEASE, Action, Schedule, make_schedule
 
 from gcushare.device_plugin.choices import Mode
@@ -42,6 +43,12 @@ def planned(actions: tuple[Action, ...], planted: str = "", nodes: tuple[tuple[i
     )  # fmt: skip
     ordered = tuple(sorted(actions, key=lambda action: action.at_s))
     return replace(drawn, settings=settings, actions=ordered, rounds=((140.0, 270.0),))
+
+
+def digest_of_a_short_run(seed: int) -> str:
+    """What happens in the first minute of a seed's storm."""
+    schedule = make_schedule(seed, rounds=1)
+    return run(replace(schedule, rounds=((80.0, 81.0),))).digest
 
 
 def create(at_s: float, name: str, units: int, grace: int = 1) -> Action:

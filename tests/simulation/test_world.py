@@ -8,21 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from simulation.hosts import HostsWorld
+from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.run import run
 from simulation.schedule import ADMINS, FAULTS, USERS, Action, make_schedule
 from simulation.shrink import shrink
 
-from tests.simulation.planted_storms import STORMS, create, planned
+from tests.simulation.planted_storms import STORMS, create, digest_of_a_short_run, planned
 
 SEEDS = (2, 31)
 MORE_SEEDS = (0, 1, 3, *range(4, 31), *range(32, 40))
 REPOSITORY = Path(__file__).parents[2]
 
 PRINT_DIGEST = """
-from simulation.run import run
-from simulation.schedule import make_schedule
-print(run(make_schedule(2, rounds=1)).digest)
+from tests.simulation.planted_storms import digest_of_a_short_run
+print(digest_of_a_short_run(31))
 """
 
 
@@ -56,7 +55,8 @@ def test_a_seed_repeats_in_a_process_whose_hashes_differ() -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     program = [sys.executable, "-c", PRINT_DIGEST]
     done = subprocess.run(program, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == run(make_schedule(2, rounds=1)).digest
+    assert done.stdout.strip() == digest_of_a_short_run(31)
+    assert digest_of_a_short_run(31) != digest_of_a_short_run(30)
 
 
 @pytest.mark.timeout(300)
@@ -82,13 +82,18 @@ def test_every_kind_of_action_can_be_drawn_and_left_out() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))])
 def test_schedulers_of_hosts_whose_disks_fail_are_as_wanted_after_calm(seed: int) -> None:
-    world = HostsWorld(seed)
-    world.run(rounds=1, storm_s=300.0)
-    assert world.violations == []
-    assert sum(world.faults.values()) > 5
+    outcome = run(make_host_schedule(seed, rounds=1))
+    assert outcome.violation is None
+    assert outcome.faults.total() > 5
 
 
-def test_a_manifest_before_its_configuration_is_noticed() -> None:
-    world = HostsWorld(0, unsafe_order=True)
-    world.run(rounds=1)
-    assert world.violations[0].startswith("every prefix leaves a scheduler that can start")
+@pytest.mark.parametrize(("bug", "seed"), [("unsafe order", 0), ("forgets to sync", 0)])
+def test_a_scheduler_that_could_not_start_is_noticed(bug: str, seed: int) -> None:
+    violation = run(make_host_schedule(seed, rounds=2, planted=bug)).violation
+    assert violation is not None
+    assert violation.invariant == "every prefix leaves a scheduler that can start"
+
+
+def test_every_fault_of_a_host_can_be_drawn() -> None:
+    drawn = {action.kind for seed in range(20) for action in make_host_schedule(seed, rounds=1).actions}
+    assert drawn == set(KINDS)

@@ -197,6 +197,11 @@ def test_yaml_is_bounded_as_if_its_aliases_were_written_out(text: str, why: str)
     assert "s3cret" not in str(caught.value)
 
 
+def test_an_anchor_that_is_given_twice_is_the_later_one_and_nothing_of_it_is_shown() -> None:
+    """A warning would quote the lines, which may hold a token; here warnings are errors."""
+    assert load_yaml("a: &x s3cret\nb: &x c\nd: *x", "the file") == {"a": "s3cret", "b": "c", "d": "c"}
+
+
 @pytest.mark.parametrize("text", [LAUGHS, MERGES, "[" * 5000], ids=["aliases", "merges", "deep"])
 def test_a_manifest_is_bounded_likewise(text: str) -> None:
     with pytest.raises(DOORS["manifest"].error, match="not valid YAML or JSON: it "):

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
@@ -123,6 +126,23 @@ def test_a_set_that_is_broken_or_does_not_fit_together_is_replaced(key: str, how
     assert issue is not None
     check_handshake(issue.data, issue.data, START + DAY)
     assert next_issue(issue.data, YEAR, START + DAY) is None
+
+
+def test_a_server_certificate_without_any_name_is_made_anew() -> None:
+    """As one that an admin signs with the authority's key may be."""
+    data = dict(first())
+    authority, old = certificate(data, CA), certificate(data, SERVER_CERT)
+    key = load_pem_private_key(data[CA_KEY], None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    nameless = (
+        x509.CertificateBuilder(authority.subject, old.subject, old.public_key(), 7, START, START + 365 * DAY)
+        .sign(key, hashes.SHA256())
+        .public_bytes(Encoding.PEM)
+    )
+    again = next_issue({**data, SERVER_CERT: nameless}, YEAR, START + DAY)
+    assert again is not None
+    assert again.reason == "the server is now called extender.kube-system.svc, extender"
+    check_handshake(again.data, again.data, START + DAY)
 
 
 def test_a_set_whose_authority_has_ended_is_replaced() -> None:

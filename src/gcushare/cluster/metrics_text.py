@@ -60,7 +60,7 @@ def parse_figures(text: str) -> Figures:
             for family in families
             for sample in family.samples
         )
-    except (ValueError, KeyError, OverflowError) as failure:
+    except Exception as failure:  # the parser lets through what its parts raise: ValueError, KeyError, IndexError...
         raise RemoteContractError(
             f"the metrics cannot be read: {type(failure).__name__}: {reason_of(failure)}"
         ) from failure

@@ -130,6 +130,11 @@ def _bounded_classes() -> tuple[Any, Any]:
         depth = 0
         count = 0
 
+        def __init__(self, loader: Any = None) -> None:
+            super().__init__(loader=loader)
+            # An anchor may be given twice, and the warning about it would quote the lines.
+            self.warn_double_anchors = False
+
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.depth += 1
             self.count += 1

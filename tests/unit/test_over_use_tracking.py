@@ -85,9 +85,9 @@ def test_a_pod_that_is_gone_is_forgotten_without_a_word() -> None:
 def test_nothing_is_settled_before_enough_looks() -> None:
     tracker = OverUseTracker(looks=2)
     kinds(tracker, WITHIN)
-    assert not tracker.is_settled
+    assert not tracker.has_looked_enough
     kinds(tracker, WITHIN)
-    assert tracker.is_settled
+    assert tracker.has_looked_enough
     assert tracker.is_first_word
 
 

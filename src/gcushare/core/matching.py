@@ -19,7 +19,7 @@ class Candidate:
     """A pod bound to this node whose containers do not all hold ids yet.
 
     ``card_indexes`` are the cards kept for it, empty for a pod without an assignment. ``served`` counts its containers
-    that were given ids, in the kubelet's order. ``is_unsettled``: what was kept for it was handed out, and to whom is
+    that were given ids, in the kubelet's order. ``is_displaced``: what was kept for it was handed out, and to whom is
     not known yet.
     """
 
@@ -28,7 +28,7 @@ class Candidate:
     card_indexes: tuple[int, ...]
     assume_time_ns: int = 0
     served: int = 0
-    is_unsettled: bool = False
+    is_displaced: bool = False
 
     @property
     def next_units(self) -> int:
@@ -68,7 +68,7 @@ def has_room(candidate: Candidate, units: int, free: Mapping[int, int]) -> bool:
     """Whether a candidate can be served where it belongs; a half served pod's turn is its own in any case."""
     if candidate.served:
         return True
-    if candidate.is_unsettled:
+    if candidate.is_displaced:
         return False
     share = units // candidate.request.cards.cards
     return bool(candidate.card_indexes) and all(free.get(index, 0) >= share for index in candidate.card_indexes)

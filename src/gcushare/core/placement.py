@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.preemption.nominations import NOTHING_KEPT, RoomLeft, can_hold_beside
-from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE, LOOSE, CardPlace, choose_close_cards, choose_loose_cards, closeness
+
+if TYPE_CHECKING:  # settings name the policies, and their --help needs no ledger
+    from gcushare.core.nodes import CardState, NodeState
+    from gcushare.core.requests import CardRequest
 
 MAX_NODE_SCORE = 10
 """kube-scheduler accepts 0 to 10 from an extender and multiplies it by the extender's weight."""
@@ -20,10 +23,10 @@ MAX_NODE_SCORE = 10
 EXPECTED_FILL = "expected-fill"
 """The policy whose preferences are learned, by ``packing.learned_fill``."""
 
-CardRank = Callable[[CardState, CardRequest], tuple[int, ...]]
+CardRank: TypeAlias = "Callable[[CardState, CardRequest], tuple[int, ...]]"
 """The sort key of a card that can hold the request; the least wins."""
 
-NodeScore = Callable[[NodeState, CardRequest], float]
+NodeScore: TypeAlias = "Callable[[NodeState, CardRequest], float]"
 """How good a node is for a request that fits there, from 0.0 to 1.0."""
 
 WholeCardChoice = Callable[[Sequence[CardPlace], int], tuple[int, ...] | None]

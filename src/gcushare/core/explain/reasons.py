@@ -250,7 +250,7 @@ class _Look:
     """What one walk over a node's cards finds; all but ``sizes`` is of the cards that the pod allows.
 
     ``rooms``: what they could give now, with their indexes; ``ever``: what they could if every pod ended; ``large``:
-    how many are large enough, and ``usable``: how many of those take pods. ``settled``: how many could hold
+    how many are large enough, and ``usable``: how many of those take pods. ``confirmed``: how many could hold
     the request were every pod's card known, ``open``: and were no card closed for a while besides.
     """
 
@@ -259,7 +259,7 @@ class _Look:
     total: int = 0
     large: int = 0
     usable: int = 0
-    settled: int = 0
+    confirmed: int = 0
     open: int = 0
     rooms: list[tuple[int, int]] = field(default_factory=list)
     ever: list[tuple[int, int]] = field(default_factory=list)
@@ -292,7 +292,7 @@ class _Look:
             found.closed += ((state.index, describe_closure(each)) for each in card.closures if each.use == use)
             if state.serves(request) and (not state.pods if request.whole else state.free >= least):
                 found.open += units >= least
-                found.settled += units >= least and card.takes(use)
+                found.confirmed += units >= least and card.takes(use)
         return found
 
     def evaluate(self, node: NodeState, request: CardRequest) -> Verdict:
@@ -308,7 +308,7 @@ class _Look:
             return Verdict.TOO_SMALL
         if self.usable < request.cards:
             return Verdict.UNUSABLE
-        if node.is_unconfirmed or self.settled >= request.cards:
+        if node.is_unconfirmed or self.confirmed >= request.cards:
             return Verdict.UNCONFIRMED
         if self.open >= request.cards:
             return Verdict.CLOSED

@@ -107,7 +107,7 @@ class OverUseTracker:
         self.looks = 0
 
     @property
-    def is_settled(self) -> bool:
+    def has_looked_enough(self) -> bool:
         """Whether enough looks were taken to know who is over: before, nothing is said of an earlier over-use."""
         return self.looks >= self._needed
 

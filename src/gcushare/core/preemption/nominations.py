@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from gcushare.core.nodes import CardState, NodeState
-from gcushare.core.requests import CardRequest
+if TYPE_CHECKING:  # placement, whose policies settings name, imports this
+    from gcushare.core.nodes import CardState, NodeState
+    from gcushare.core.requests import CardRequest
 
 RoomLeft: TypeAlias = Mapping[int, int]
 """Units that others may have of a card, by index; cards that nothing is kept of are not in it."""

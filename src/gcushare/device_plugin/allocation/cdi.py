@@ -103,7 +103,7 @@ class CdiSpecPublisher:
         self._file = file
         self._is_wanted = is_wanted
         self._holders: int | None = None
-        self._settled: tuple[tuple[int, ...], Fingerprint] | None = None
+        self._written: tuple[tuple[int, ...], Fingerprint] | None = None
         self._conflicting: Path | None = None
         self.problem = ""
 
@@ -133,7 +133,7 @@ class CdiSpecPublisher:
         is not defined yet.
         """
         cards = tuple(card.index for card in inventory.cards)
-        if self._settled == (cards, self._file.fingerprint()):
+        if self._written == (cards, self._file.fingerprint()):
             return
         conflicting = self._file.find_conflict()
         if conflicting != self._conflicting and conflicting is not None:
@@ -143,7 +143,7 @@ class CdiSpecPublisher:
             self._file.remove()
         else:
             self._file.write(inventory)
-        self._settled = (cards, self._file.fingerprint())
+        self._written = (cards, self._file.fingerprint())
 
 
 def cdi_spec(vendor: Vendor, inventory: Inventory) -> dict[str, Any]:

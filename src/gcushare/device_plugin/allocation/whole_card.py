@@ -115,7 +115,7 @@ def choose_whole_cards(
 def match_whole(candidates: Sequence[Candidate], size: int, free: Collection[int]) -> Candidate | None:
     """The pod that a call for ``size`` whole cards most likely means: the first in line whose own cards are free."""
     ordered = order_candidates(candidates, size, whole=True)
-    ready = (c for c in ordered if len(set(c.card_indexes).intersection(free)) >= size and not c.is_unsettled)
+    ready = (c for c in ordered if len(set(c.card_indexes).intersection(free)) >= size and not c.is_displaced)
     return next(ready, ordered[0] if ordered else None)
 
 

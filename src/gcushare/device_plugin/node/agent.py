@@ -174,7 +174,7 @@ class NodeAgent:
         except Refused as refusal:
             self._refuse("MemoryUnitRefused", str(refusal))
             return
-        was_doubted, doubt = self._doubt.unit is not None, self._doubt.settle(inventory, self._holders)
+        was_doubted, doubt = self._doubt.unit is not None, self._doubt.resolve(inventory, self._holders)
         before, self.inventory = self.inventory, inventory
         if self._update_lists(inventory) or before != inventory or was_doubted:
             self._use(inventory)

@@ -136,7 +136,7 @@ class UnitDoubt:
         self.unit = former.unit.name
         return True
 
-    def settle(self, offered: Inventory, holders: Holders) -> str:
+    def resolve(self, offered: Inventory, holders: Holders) -> str:
         """Say why there is still a doubt; "" where there is none, or none any more."""
         try:
             check_unit_change(self.unit, offered.unit.name, holders)

@@ -94,7 +94,7 @@ def make_over_use(
         )
 
     def over() -> dict[str, dict[int, OverUse]] | None:
-        return watch.over if tracker.is_settled else None
+        return watch.over if tracker.has_looked_enough else None
 
     parts = OverUseParts(settings, watch, OverUseNotes(store, ports.patcher, over, clock=time.monotonic), evictor)
     pod_use.on_refreshed = parts.look

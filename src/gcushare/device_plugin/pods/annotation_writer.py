@@ -146,7 +146,7 @@ class RecordWriter:
         uuids = {card.index: card.card.uuid for card in self._inventory.cards}
         units = {card.index: card.units for card in self._inventory.cards}
         writes = self._store.writes(uuids, units, self._wall_clock_ns())
-        self._forget_settled({write.pod.uid for write in writes})
+        self._forget_done({write.pod.uid for write in writes})
         now_s = self._clock()
         next_s = now_s + LOOK_S
         for write in writes:
@@ -168,7 +168,7 @@ class RecordWriter:
         is_news = not attempt.says(write.cards, assigned=write.assigned)
         return calm_at_s if is_news else max(calm_at_s, attempt.due_at_s)
 
-    def _forget_settled(self, due: set[str]) -> None:
+    def _forget_done(self, due: set[str]) -> None:
         """Forget attempts that nothing depends on any more; a fresh echo is kept, so that fights stay quiet."""
         now_s = self._clock()
         self._attempts = {

@@ -39,7 +39,7 @@ class PendingAllocations:
         """Remember one."""
         self._open.append(pending)
 
-    def settle(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[PendingAllocation], bool]) -> None:
+    def confirm(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[PendingAllocation], bool]) -> None:
         """End the allocation that the record has answered by showing these: one that ``is_exact``, else the oldest."""
         meant = [pending for pending in self._open if pending.whole == whole and pending.counts == counts]
         if meant:

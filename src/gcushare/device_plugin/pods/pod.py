@@ -133,11 +133,11 @@ class PodEntry:
             return dict.fromkeys(sorted(self.promise)[: first.whole_cards], 1)
         return split_over_cards(first.units, self.promise)
 
-    def as_candidate(self, *, is_unsettled: bool = False) -> Candidate:
+    def as_candidate(self, *, is_displaced: bool = False) -> Candidate:
         """The pod as matching sees it; one of memory that is half served is bound to the card that it already holds."""
         cards = self.promise if self.is_whole else self.held_cards or self.promise
         assume_time = self.record.assign_time_ns if self.record else 0
-        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_unsettled)
+        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_displaced)
 
 
 def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:

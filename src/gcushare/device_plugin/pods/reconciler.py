@@ -108,11 +108,11 @@ class AllocationReconciler:
         looks = 0
         while True:
             await self.check()
-            unsettled = self._store.pending_allocations > 0 or (self._missing > 0 and looks < MAX_LOOKS)
+            is_pending = self._store.pending_allocations > 0 or (self._missing > 0 and looks < MAX_LOOKS)
             is_changing = bool(self._store.gone.uids) or self._store.unrecorded.is_young(self._clock())
             calm_s = CHANGING_PERIOD_S if is_changing else PERIOD_S
-            delay_s = CHECK_DELAYS_S[min(looks, len(CHECK_DELAYS_S) - 1)] if unsettled else calm_s
-            looks = looks + 1 if unsettled else 0
+            delay_s = CHECK_DELAYS_S[min(looks, len(CHECK_DELAYS_S) - 1)] if is_pending else calm_s
+            looks = looks + 1 if is_pending else 0
             if await wait_and_clear(self._check_soon, delay_s):
                 looks = 0
                 await asyncio.sleep(CHECK_DELAYS_S[0])

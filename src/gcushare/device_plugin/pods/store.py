@@ -162,19 +162,19 @@ class PodStore:
 
         Those are the pods with containers that hold no ids yet.
         """
-        unsettled = self._unsettled()
+        displaced = self._find_displaced()
         return [
-            entry.as_candidate(is_unsettled=entry.ref.uid in unsettled)
+            entry.as_candidate(is_displaced=entry.ref.uid in displaced)
             for entry in self._entries.values()
             if entry.is_whole == whole and entry.served < len(entry.request.containers) and not entry.is_in_doubt
         ]
 
     def promised(self) -> dict[int, int]:
         """Units per card that are kept for waiting pods and that the kubelet has not handed out yet."""
-        unsettled = self._unsettled()
+        displaced = self._find_displaced()
         promised: dict[int, int] = {}
         for entry in self._entries.values():
-            if entry.is_waiting and not entry.is_whole and entry.ref.uid not in unsettled:
+            if entry.is_waiting and not entry.is_whole and entry.ref.uid not in displaced:
                 for index, units in split_over_cards(entry.request.total_units, entry.promise).items():
                     promised[index] = promised.get(index, 0) + units
         return promised
@@ -220,7 +220,7 @@ class PodStore:
         names = {uid: str(pod.pod) for uid, pod in self._unreadable.items()}
         self.unrecorded.note(find_unrecorded(self._shown, known, names), now_s)
 
-    def _unsettled(self) -> frozenset[str]:
+    def _find_displaced(self) -> frozenset[str]:
         """Waiting pods whose cards were handed out in the name of a pod that turned out to hold others.
 
         Who really has them is known as soon as the kubelet's record shows that allocation; until then these pods must
@@ -281,7 +281,7 @@ class PodStore:
         """
         names = {uid: str(entry.ref) for uid, entry in self._entries.items()}
         for pod, container, is_whole in shown.not_in(self._shown, names):
-            self._settle(pod, container, shown.counts((pod, container, is_whole)), is_whole)
+            self._confirm(pod, container, shown.counts((pod, container, is_whole)), is_whole)
         self._shown = shown
         self._ended &= shown.pods
         self._pending.note_record(lambda pending: self._is_past(pending, shown.pods))
@@ -346,12 +346,12 @@ class PodStore:
                 if not believe and not entry.is_init(pending.container):
                     del entry.held[pending.container]
 
-    def _settle(self, key: str, container: str, counts: CardCounts, is_whole: bool) -> None:
+    def _confirm(self, key: str, container: str, counts: CardCounts, is_whole: bool) -> None:
         def is_exact(pending: PendingAllocation) -> bool:
             entry = self._entries.get(pending.uid)
             return entry is not None and key in (pending.uid, str(entry.ref)) and pending.container == container
 
-        self._pending.settle(counts, whole=is_whole, is_exact=is_exact)
+        self._pending.confirm(counts, whole=is_whole, is_exact=is_exact)
 
     def _exchange_promises(self) -> None:
         """Give the cards kept for a pod that got others to the pod whose cards it got.

@@ -51,7 +51,7 @@ class BodyBudget:
         self._arriving.pop(share, None)
         self._left += size
 
-    def _settle(self, share: BodyShare) -> None:
+    def _stop_arriving(self, share: BodyShare) -> None:
         self._arriving.pop(share, None)
 
 
@@ -77,7 +77,7 @@ class BodyShare:
 
     def complete(self) -> None:
         """The whole body has arrived: it is no longer given up for others."""
-        self._budget._settle(self)
+        self._budget._stop_arriving(self)
 
     def cut(self) -> None:
         """Give the body up for others."""

@@ -180,10 +180,12 @@ async def take_through(rig: ExtenderRig, pod: Document, names: list[str]) -> boo
 async def filter_in_the_end(rig: ExtenderRig, pod: Document, names: list[str]) -> list[str]:
     """The nodes that fit; on a busy machine the extender turns calls away for a while."""
     async with asyncio.timeout(60):
-        while "NodeNames" not in (answer := await rig.filter(pod, names)):
+        while True:
+            answer = await rig.filter(pod, names)
+            if "NodeNames" in answer:
+                nodes: list[str] = answer["NodeNames"]
+                return nodes
             await asyncio.sleep(0.1)
-    nodes: list[str] = answer["NodeNames"]
-    return nodes
 
 
 async def delete(rig: ExtenderRig, name: str) -> None:

@@ -132,6 +132,15 @@ def test_a_pod_waits_and_then_holds() -> None:
     assert [pod["name"] for node in news["nodes"] for pod in node["pods"]] == ["x"]
 
 
+def test_a_waiting_pod_that_is_deleted_leaves() -> None:
+    watched = Watched()
+    watched.see(a_pod("x", 4))
+    mark = watched.feed.mark
+    watched.pods.retained(frozenset(), "100")
+
+    assert watched.news(mark) == {"left": ["uid-x"]}
+
+
 def test_a_status_update_of_a_waiting_pod_that_changes_nothing_is_no_news() -> None:
     watched = Watched()
     watched.see(a_pod("x", 4))
@@ -221,6 +230,17 @@ def test_labels_that_controllers_write_for_themselves_are_left_out() -> None:
     assert watched.feed.metadata.pods["uid-x"].labels == {"app": "x"}
 
 
+def test_many_changes_come_in_several_pieces_and_all_of_them() -> None:
+    watched = Watched()
+    mark = watched.feed.mark
+    watched.see(*(a_node(f"n-{number:03d}", *[16] * 8) for number in range(150)))
+
+    pieces = watched.feed.changes(mark)
+    assert pieces is not None
+    assert len(list(pieces)) > 1
+    assert len(watched.news(mark)["nodes"]) == 150
+
+
 def test_a_mark_of_another_process_or_of_long_ago_is_not_believed() -> None:
     watched = Watched()
     watched.see(a_node("a", 16))
@@ -264,3 +284,11 @@ async def test_the_words_of_the_scheduler_come_with_the_waiting_pod() -> None:
     (told,) = (await watched.snapshot())["waiting"]
     assert told["scheduler"].startswith("0/3 nodes")
     assert len(told["scheduler"]) == 600
+
+
+async def test_a_pod_whose_record_is_damaged_says_so() -> None:
+    watched = Watched()
+    watched.see(a_node("a", 16), a_pod("x", 4, node="a", annotations={ENFLAME.record.card_index: "zero"}))
+
+    (node,) = (await watched.snapshot())["nodes"]
+    assert "zero" in node["pods"][0]["problem"]

@@ -233,6 +233,11 @@ class TestRefused:
         with pytest.raises(Refused, match="asks for no"):
             await rig.bind()
 
+    async def test_a_pod_that_asks_for_nonsense(self) -> None:
+        rig = Rig(a_pod("a", "1.5"))
+        with pytest.raises(Refused, match=r"1\.5"):
+            await rig.bind()
+
     async def test_a_pod_whose_room_was_taken_meanwhile(self) -> None:
         rig = Rig(a_pod("a", 12), a_pod("b", 12), a_pod("c", 12))
         await rig.bind("a")

@@ -312,6 +312,16 @@ class TestSinks:
 
         assert largest(state) == 8
 
+    def test_deleted_objects_are_lost(self) -> None:
+        state = state_of()
+        nodes, pods = NodeHandler([state]), PodHandler([state])
+        nodes.applied(a_node("node-1", 16))
+        pods.applied(bound("a"))
+        pods.deleted(bound("a"))
+        nodes.deleted(a_node("node-1", 16))
+
+        assert state.ledger.nodes == {}
+
     def test_a_full_list_does_not_take_a_reservation_away(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _state, _request: (0,))

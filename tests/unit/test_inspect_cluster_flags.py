@@ -85,6 +85,11 @@ def test_names_that_are_not_there_are_reported_with_those_that_are(
         resolve_context(override(config, None, wanted), None)
 
 
+def test_an_unknown_context_stays_unknown(config: Kubeconfig) -> None:
+    with pytest.raises(ConfigError, match="context 'other' is not in"):
+        resolve_context(override(config, "other", Overrides(server="http://here:1")), "other")
+
+
 def test_whom_to_act_as_becomes_headers() -> None:
     wanted = Overrides(impersonate="jane", impersonate_groups=("dev", "ops"))
     assert wanted.headers == (("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 from gcushare.core.errors import RetryableError
 from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
 from tests.unit.kube_time import VirtualTime
@@ -36,6 +38,12 @@ def test_an_outage_of_days_does_not_overflow() -> None:
     assert all(backoff.next_delay_s() <= 8 for _ in range(5000))
 
 
+@pytest.mark.parametrize(("first_s", "cap_s"), [(0, 1), (-1, 1), (2, 1)])
+def test_waits_that_make_no_sense_are_refused(first_s: float, cap_s: float) -> None:
+    with pytest.raises(ValueError, match="first_s must be above 0"):
+        BackoffPolicy(first_s, cap_s)
+
+
 async def test_a_bucket_lets_a_burst_through_and_then_the_rate() -> None:
     time = VirtualTime()
     bucket = TokenBucket(2, 3, time.clock())
@@ -63,3 +71,9 @@ async def test_an_idle_bucket_fills_to_its_burst_and_no_further() -> None:
     assert not third.done()
     await time.pass_(0.2)
     await third
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(0, 1), (1, 0)])
+def test_a_bucket_that_never_lets_anything_through_is_refused(rate: float, burst: int) -> None:
+    with pytest.raises(ValueError, match="rate_per_s must be above 0"):
+        TokenBucket(rate, burst, VirtualTime().clock())

@@ -339,6 +339,11 @@ def test_a_flag_may_be_a_word_of_python() -> None:
     assert load_settings(wanting, [], {"GCUSHARE_FOR": "4"}, Path.read_text).for_ == 4
 
 
+def test_a_changed_default_must_name_a_setting() -> None:
+    with pytest.raises(TypeError, match="listen_prot"):
+        group(ServeSettings, listen_prot=1)
+
+
 def test_the_shared_groups_hold_no_name_that_kubernetes_sets_for_services() -> None:
     names = {spec.env for cls in (LogSettings, KubeSettings, ServeSettings) for spec in list_specs(cls)}
 

@@ -17,7 +17,8 @@ from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
 from gcushare.config_manager.host.probe import Running, Sighting
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError
-from simulation.loop import Killed, Process, SimulatedLoop
+from simulation.loop import SimulatedLoop
+from simulation.process import Killed, Process
 
 _BEFORE = ("torn", "rename lost", "crash before")
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"

@@ -28,7 +28,8 @@ from gcushare.vendors import VENDORS_BY_NAME
 from simulation.apiserver import ApiServer
 from simulation.disks import MANIFEST, TEXT, Disk, SchedulerOnHost
 from simulation.host_schedule import HOSTS, HostSchedule
-from simulation.loop import START_S, Process, SimulatedLoop
+from simulation.loop import START_S, SimulatedLoop
+from simulation.process import Process
 from simulation.programs import CONFIG, ProcessClock
 from simulation.schedule import Action
 from simulation.store import Change, Store

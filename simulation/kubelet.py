@@ -7,13 +7,10 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.device_plugin.kubelet.sockets import Identity
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from simulation.device_manager import AdmissionRefused, DeviceManager, Held
-from simulation.loop import Process
+from simulation.process import Process
 from simulation.sockets import CallFailed, PluginSocket, SocketDirectory
 from simulation.store import Doc, Failure, Stored, merged
 from simulation.views import View
@@ -46,7 +43,8 @@ class Kubelet:
         self.is_silent = False
         """podresources does not answer."""
         self.process = Process(f"kubelet/{node}")
-        self._shown_at_s: dict[tuple[str, str, str], float] = {}
+        self.shown_at_s: dict[tuple[str, str, str], float] = {}
+        """From when podresources shows what a container of a pod holds of a resource."""
         self._streams: list[asyncio.Task[None]] = []
 
     # Life
@@ -138,48 +136,6 @@ class Kubelet:
             del self.endpoints[resource]
             self.devices.lose_plugin(resource)
             self._is_status_due.set()
-
-    # Its record, as the plugin reads it
-
-    async def fetch(self) -> KubeletAllocations:
-        """Read podresources, or the checkpoint where it does not answer; a ``RecordReader``."""
-        await asyncio.sleep(0.003)
-        if not self.is_up or self.is_silent:
-            try:
-                return await self.fetch_checkpoint()
-            except DeviceError as error:
-                raise RetryableError(str(error)) from error
-        record = KubeletAllocations("podresources")
-        memory = self.resources[0]
-        names = {stored.uid: stored for stored in self.view.objects.values()}
-        for (uid, container, resource), ids in self.devices.held.items():
-            stored = names.get(uid)
-            if stored is None or container.startswith("init"):
-                continue
-            if self._shown_at_s.get((uid, container, resource), 0.0) > self.world.loop.now_s:
-                continue
-            pod = "/".join(stored.key)
-            if resource == memory:
-                record.add(pod, container, device_ids(sorted(ids)))
-            else:
-                record.add_whole(pod, container, sorted(ids))
-        return record
-
-    async def fetch_checkpoint(self) -> KubeletAllocations:
-        """Read the checkpoint, by uid."""
-        await asyncio.sleep(0.001)
-        if self.checkpoint is None:
-            raise DeviceError("the kubelet's checkpoint is missing")
-        record = KubeletAllocations("checkpoint")
-        for (uid, container, resource), ids in self.checkpoint.items():
-            if resource == self.resources[0]:
-                record.add(uid, container, device_ids(sorted(ids)))
-            else:
-                record.add_whole(uid, container, sorted(ids))
-        return record
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
     # Pods
 
@@ -276,7 +232,7 @@ class Kubelet:
         if problem := self.devices.grant(key, ids):
             self.world.fail("an id is given once", f"{self.node}: {problem}")
         self.checkpoint = dict(self.devices.held)
-        self._shown_at_s[key] = self.world.loop.now_s + self.rng.uniform(*SHOWN_AFTER_S)
+        self.shown_at_s[key] = self.world.loop.now_s + self.rng.uniform(*SHOWN_AFTER_S)
         return ids
 
     async def _call(self, socket: PluginSocket, method: str, body: bytes) -> bytes:

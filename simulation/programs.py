@@ -30,10 +30,12 @@ from gcushare.scheduler_extender.settings import ElectionSettings, ExtenderSetti
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from simulation.cards import Machine, SimulatedSource
 from simulation.kubelet import Kubelet
-from simulation.loop import Process, SimulatedLoop
+from simulation.kubelet_record import KubeletRecord
+from simulation.loop import SimulatedLoop
+from simulation.process import Process
 from simulation.sockets import SimulatedSockets
 from simulation.transport import SimulatedTransport
-from simulation.weather import Fate, Weather
+from simulation.weather import Weather
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -256,71 +258,6 @@ class ExtenderReplica(Program):
             return 400, str(error).encode()
 
 
-class Service:
-    """The Service before the replicas: it knows who was ready at the last look."""
-
-    def __init__(self, world: World, weather: Weather, rng: random.Random) -> None:
-        self._world = world
-        self._weather = weather
-        self._rng = rng
-
-    async def call(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Call one of the replicas that were ready."""
-        loop, weather, replicas = self._world.loop, self._weather, self._world.extenders
-        ready = [each for each in replicas if each.is_ready]
-        fate = weather.fate()
-        if not ready or fate in (Fate.REFUSED, Fate.UNAVAILABLE, Fate.TOO_MANY):
-            await asyncio.sleep(0.002)
-            raise ConnectionRefusedError("no replica is ready")
-        replica = self._rng.choice(ready)
-        answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
-        number = self._world.next_number()
-
-        def fail() -> None:
-            if not answer.done():
-                answer.set_exception(ConnectionResetError("the replica went away"))
-                answer.exception()  # Seen: the scheduler that asked may have ended meanwhile.
-
-        def deliver(reply: tuple[int, bytes]) -> None:
-            if not answer.done():
-                answer.set_result(reply)
-
-        async def serve() -> None:
-            reply = await replica.answer(path, body)
-            if fate not in (Fate.LOST_AFTER, Fate.RESET_AFTER, Fate.FAILED_AFTER):
-                loop.call_world(weather.way_s(), deliver, reply)
-            elif fate is not Fate.LOST_AFTER:
-                loop.call_world(weather.way_s(), fail)
-
-        def arrive() -> None:
-            if not process.is_alive or not replica.handlers:
-                fail()
-            elif not answer.done():
-                loop.create_task(serve(), context=process.context)
-
-        process = replica.process
-        if fate is Fate.RESET_BEFORE:
-            loop.call_world(0.001, fail)
-        elif fate is not Fate.LOST_BEFORE:
-            loop.call_world(weather.way_s(), arrive)
-        process.on_end[number] = fail
-        try:
-            return await answer
-        finally:
-            process.on_end.pop(number, None)
-
-    def probe_replicas(self) -> None:
-        """Look who is ready, as kubelets do."""
-        for replica in self._world.extenders:
-            replica.is_ready = (
-                replica.is_up
-                and not replica.process.is_paused
-                and replica.app.serving.is_synced
-                and replica.app.serving.find_obstacle() is None
-            )
-        self._world.loop.call_world(2.0, self.probe_replicas)
-
-
 class PluginReplica(Program):
     """The plugin of one node."""
 
@@ -355,7 +292,7 @@ class PluginReplica(Program):
             rng=random.Random(self.rng.getrandbits(64)),
             serve=self._serve,
             sockets=SimulatedSockets(self.kubelet.directory, self.kubelet, self.process),
-            record=self.kubelet,
+            record=KubeletRecord(self.kubelet),
             cards=SimulatedSource(self.machine),
         )
         self.app = PluginApp(settings, self._client("plugin"), adapters=adapters)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from simulation.host_schedule import HostSchedule
 from simulation.hosts import HostsWorld
-from simulation.loop import unwinding
+from simulation.process import unwinding
 from simulation.schedule import Schedule
 from simulation.violation import Violation
 from simulation.world import World

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from simulation.loop import Process
+from simulation.process import Process
 from simulation.store import Failure, Stored, merged
 from simulation.views import View
 

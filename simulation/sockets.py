@@ -12,7 +12,7 @@ import grpc
 
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.sockets import Identity, ServedSocket
-from simulation.loop import Process
+from simulation.process import Process
 
 _SERVICE = "/v1beta1.DevicePlugin/"
 

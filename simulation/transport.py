@@ -10,7 +10,8 @@ from typing import TypeAlias
 from gcushare.kube.connection.transport import TRANSPORT_FAILURES, Request, error_of_transport
 from gcushare.kube.errors import HttpFailure, NotConnectedError, error_of_answer
 from simulation.apiserver import ApiServer, Target
-from simulation.loop import Process, SimulatedLoop
+from simulation.loop import SimulatedLoop
+from simulation.process import Process
 from simulation.store import Change, Failure
 from simulation.watches import Watch
 from simulation.weather import Fate, Weather

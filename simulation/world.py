@@ -18,9 +18,10 @@ from simulation.invariants import Invariants, Picture
 from simulation.kubelet import Kubelet
 from simulation.loop import START_S, SimulatedLoop
 from simulation.people import Admins, Users
-from simulation.programs import ExtenderReplica, PluginReplica, Program, Service
+from simulation.programs import ExtenderReplica, PluginReplica, Program
 from simulation.schedule import Action, Schedule
 from simulation.scheduler import Scheduler
+from simulation.service import Service
 from simulation.store import Change, Store
 from simulation.transport import Gateway
 from simulation.views import View

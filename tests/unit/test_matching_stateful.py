@@ -72,7 +72,12 @@ class Matching(RuleBasedStateMachine):
 
     @rule(shapes=st.lists(st.sampled_from(SHAPES), min_size=1, max_size=4), preferred=st.sampled_from(sorted(CARDS)))
     def bind(self, shapes: list[tuple[int, ...]], preferred: int) -> None:
-        """The scheduler binds pods, each with a card on which it fits by the records."""
+        """The scheduler binds pods, each with a card on which it fits by the records.
+
+        Once corrections have reached it: before, it may give room that somebody has, which the kubelet then refuses.
+        """
+        self.look()
+        self.write()
         for shape in shapes:
             planned = self.planned()
             able = [index for index in (preferred, 1 - preferred) if planned[index] + sum(shape) <= CARDS[index]]

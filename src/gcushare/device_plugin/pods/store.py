@@ -6,8 +6,8 @@ Pure state with one owner. Calls of the kubelet name no pod, so what ``note_allo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Collection, Mapping
+from itertools import pairwise, product
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
@@ -357,24 +357,12 @@ class PodStore:
         """Give the cards kept for a pod that got others to the pod whose cards it got.
 
         Pods of equal requests only ever change places, so all of them fit as they were planned. Again until nobody is
-        left to change with: after a restart the records tell of several changes at once, one of which makes way for
-        the next.
+        left: after a restart the records tell of several changes at once, one of which makes way for the next.
         """
         waiting = sorted((e for e in self._entries.values() if e.is_waiting), key=age)
         moved = sorted((e for e in self._entries.values() if e.promise and e.is_complete), key=age)
-        while any(self._change_places(each, waiting) for each in moved):
-            pass
-
-    @staticmethod
-    def _change_places(moved: PodEntry, waiting: Iterable[PodEntry]) -> bool:
-        """Whether one of those that wait got what was kept for a pod that has other cards now: its cards' own."""
-        if set(moved.promise) == set(moved.taken_cards):
-            return False
-        for successor in waiting:
-            if successor.request.cards == moved.request.cards and set(successor.promise) == set(moved.taken_cards):
-                successor.promise, moved.promise = moved.promise, successor.promise
-                return True
-        return False
+        while pair := next((pair for pair in product(moved, waiting) if _change_places(*pair)), None):
+            pair[0].promise, pair[1].promise = pair[1].promise, pair[0].promise
 
     def _place_pending(self) -> None:
         for pending in self._pending:
@@ -405,3 +393,9 @@ class PodStore:
             for index, units in peak_per_card(entry, sizes).items():
                 held[index] = held.get(index, 0) + units
         return held
+
+
+def _change_places(moved: PodEntry, waiting: PodEntry) -> bool:
+    """Whether one that has other cards than were kept for it has those of one that waits for as many."""
+    taken = set(moved.taken_cards)
+    return moved.request.cards == waiting.request.cards and set(moved.promise) != taken == set(waiting.promise)

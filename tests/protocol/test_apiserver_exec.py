@@ -43,9 +43,9 @@ def only_main(namespace: str, name: str, container: str) -> ContainerView | None
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+async def server() -> AsyncIterator[ApiServer]:
     """An API server with a pod on a node whose kubelet answers."""
-    kubelet = LogServer(KubeletSettings(node_name="n1", root_dir=tmp_path), only_main)
+    kubelet = LogServer(KubeletSettings(node_name="n1", root_dir=Path("/nowhere")), only_main)
     await kubelet.start()
     async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
         address = [{"type": "InternalIP", "address": "127.0.0.1"}]

@@ -46,18 +46,16 @@ def only_main(namespace: str, name: str, container: str) -> ContainerView | None
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     """An API server with a pod on a node whose kubelet answers."""
-    # A short path: a kubelet's folder has sockets, whose addresses have a hundred bytes.
-    with tempfile.TemporaryDirectory(prefix="exec-") as folder:
-        kubelet = LogServer(KubeletSettings(node_name="n1", root_dir=Path(folder)), only_main)
-        await kubelet.start()
-        async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
-            address = [{"type": "InternalIP", "address": "127.0.0.1"}]
-            daemon = {"kubeletEndpoint": {"Port": kubelet.port}}
-            running.registry.put(node("n1", addresses=address, daemonEndpoints=daemon))
-            running.registry.put(pod(nodeName="n1"))
-            running.registry.put(pod("elsewhere", nodeName="n1"))
-            yield running
-        await kubelet.stop()
+    kubelet = LogServer(KubeletSettings(node_name="n1", root_dir=Path("/nowhere")), only_main)
+    await kubelet.start()
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
+        address = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        daemon = {"kubeletEndpoint": {"Port": kubelet.port}}
+        running.registry.put(node("n1", addresses=address, daemonEndpoints=daemon))
+        running.registry.put(pod(nodeName="n1"))
+        running.registry.put(pod("elsewhere", nodeName="n1"))
+        yield running
+    await kubelet.stop()
 
 
 async def execute(server: ApiServer, name: str, *command: str) -> tuple[str, dict[str, str]]:

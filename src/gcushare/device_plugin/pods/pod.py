@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gcushare.core.errors import GcushareError
@@ -191,3 +191,26 @@ def peak_per_card(entry: PodEntry, sizes: CardCounts = NO_SIZES) -> dict[int, in
         for index, units in counts.items():
             sums[index] = sums.get(index, 0) + units
     return sums
+
+
+def exchange_promises(entries: Collection[PodEntry]) -> None:
+    """Give the cards kept for a pod that got others to the pod whose cards it got.
+
+    Pods of equal requests only ever change places, so all of them fit as they were planned. Again until no one is left
+    to change with: after a restart the records tell of several changes at once, one of which makes way for the next.
+    """
+    waiting = sorted((e for e in entries if e.is_waiting), key=age)
+    moved = sorted((e for e in entries if e.promise and e.is_complete), key=age)
+    while any(_change_places(each, waiting) for each in moved):
+        pass
+
+
+def _change_places(moved: PodEntry, waiting: Iterable[PodEntry]) -> bool:
+    """Whether one of those that wait got what was kept for a pod that has other cards now: its cards' own."""
+    if set(moved.promise) == set(moved.taken_cards):
+        return False
+    for successor in waiting:
+        if successor.request.cards == moved.request.cards and set(successor.promise) == set(moved.taken_cards):
+            successor.promise, moved.promise = moved.promise, successor.promise
+            return True
+    return False

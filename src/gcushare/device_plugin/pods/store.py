@@ -7,7 +7,7 @@ Pure state with one owner. Calls of the kubelet name no pod, so what ``note_allo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from itertools import pairwise, product
+from itertools import pairwise
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
@@ -27,6 +27,7 @@ from gcushare.device_plugin.pods.pod import (
     UnreadablePod,
     age,
     bound_request,
+    exchange_promises,
     find_refusal,
     peak_per_card,
 )
@@ -290,7 +291,7 @@ class PodStore:
             entry.unconfirmed = set()
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
         self._place_pending()
-        self._exchange_promises()
+        exchange_promises(self._entries.values())
 
     def missing_from(self, shown: frozenset[str]) -> list[str]:
         """The uids of pods that have their cards, as far as was known, and that the kubelet's record does not show.
@@ -352,17 +353,6 @@ class PodStore:
             return entry is not None and key in (pending.uid, str(entry.ref)) and pending.container == container
 
         self._pending.confirm(counts, whole=is_whole, is_exact=is_exact)
-
-    def _exchange_promises(self) -> None:
-        """Give the cards kept for a pod that got others to the pod whose cards it got.
-
-        Pods of equal requests only ever change places, so all of them fit as they were planned. Again until nobody is
-        left: after a restart the records tell of several changes at once, one of which makes way for the next.
-        """
-        waiting = sorted((e for e in self._entries.values() if e.is_waiting), key=age)
-        moved = sorted((e for e in self._entries.values() if e.promise and e.is_complete), key=age)
-        while pair := next((pair for pair in product(moved, waiting) if _change_places(*pair)), None):
-            pair[0].promise, pair[1].promise = pair[1].promise, pair[0].promise
 
     def _place_pending(self) -> None:
         for pending in self._pending:

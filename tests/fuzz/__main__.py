@@ -23,7 +23,7 @@ from tests.fuzz.judging import Judge, judge, judge_memory
 from tests.fuzz.mutations import mutated
 from tests.fuzz.shrinking import shrunk
 
-TURN_S = 1.0
+TURN_S = 0.2
 """Processor time that a door is tried before the next has its turn."""
 MEMORY_EVERY = 10
 """One input of so many is measured for memory."""

@@ -7,6 +7,7 @@ import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,6 +114,57 @@ async def test_waiting_ends_with_its_time_and_names_the_nodes(server: ApiServer)
     server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
     remembering, _ = await clean(server, Cleanup(vendors=(ENFLAME,), wait_s=60), KubeletClock(server, 300))
     assert remembering == {"n1"}
+
+
+class DyingError(Exception):
+    """The program ended."""
+
+
+class DyingClient:
+    """A client whose program ends at a write: just before the API server has it, or just after."""
+
+    def __init__(self, client: KubeClient, writes: int, *, after: bool) -> None:
+        self._client = client
+        self._writes = writes
+        self._after = after
+
+    async def list_all(self, resource: Any) -> Any:
+        return await self._client.list_all(resource)
+
+    async def patch(self, *arguments: Any, **options: Any) -> Any:
+        self._writes -= 1
+        if self._writes < 0 and not self._after:
+            raise DyingError
+        answer = await self._client.patch(*arguments, **options)
+        if self._writes < 0:
+            raise DyingError
+        return answer
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("writes", range(4))
+async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
+    server: ApiServer, writes: int, after: bool
+) -> None:
+    whole = ENFLAME.whole_card_resource
+    inventory = '{"version":1,"unit":"1","cards":[],"modes":["memory","whole"]}'
+    for name in ("n1", "n2"):
+        made = _node(name)
+        made["metadata"]["annotations"] = {ENFLAME.inventory_annotation: inventory, "theirs": "stays"}
+        made["status"]["capacity"][whole] = "8"
+        server.registry.delete(BY_NAME["nodes"], Key("", name), Deletion())
+        server.registry.put(made)
+    cleanup = Cleanup(vendors=(ENFLAME,), with_labels=True)
+    async with KubeClient(KubeConfig(server.url, "test")) as client:
+        dying: Any = DyingClient(client, writes, after=after)
+        with pytest.raises(DyingError):
+            await Cleaner(dying, cleanup, KubeletClock(server, 300), lambda line: None).run()
+    await clean(server, cleanup, KubeletClock(server, 300))
+    for name in ("n1", "n2"):
+        found = stored(server, name)
+        assert found["status"]["capacity"] == {"cpu": "8"}
+        assert found["metadata"].get("annotations") == {"theirs": "stays"}
+        assert not found["metadata"].get("labels")
 
 
 async def test_the_command_cleans_and_is_repeatable(server: ApiServer, tmp_path: Path) -> None:

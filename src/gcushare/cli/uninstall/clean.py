@@ -55,10 +55,11 @@ class Cleaner:
         if remembered is not None:
             (self._remembering.add if remembered else self._remembering.discard)(name)
         left = find_leftovers(node, vendors, with_labels=self._cleanup.with_labels, whole=whole)
-        if left.metadata_patch is not None:
-            await self._client.patch(NODES, name, left.metadata_patch)
+        # The inventory goes last: it says which resources are ours to whoever is started again after an end in between.
         if left.status_patch is not None:
             await self._client.patch(NODES, name, left.status_patch, subresource="status")
+        if left.metadata_patch is not None:
+            await self._client.patch(NODES, name, left.metadata_patch)
         removed = (*left.annotations, *left.labels, *left.resources)
         if removed:
             self._say(f"node/{name} cleaned: {', '.join(removed)}")

@@ -187,7 +187,7 @@ def test_a_library_that_is_not_there_stops_the_build_by_its_name(tmp_path: Path)
     loads = ["-Wl,--no-as-needed", f"-L{tmp_path}", "-lgone"]
     subprocess.run([compiler, "-shared", "-fPIC", "-o", packages / "part.so", source, *loads], check=True)
     gone.unlink()
-    words = ["sh", str(DEPLOY / "image/make-root.sh"), str(packages.parent), str(tmp_path / "root"), str(EPOCH)]
+    words = ["sh", *map(str, (DEPLOY / "image/make-root.sh", packages.parent, tmp_path / "root", EPOCH))]
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, "lacks libraries that the packages load: libgone.so" in done.stderr) == (1, True), (

@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -14,6 +14,7 @@ from gcushare.core.cards import InventoryCard
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver import Delay, FailBefore, Fault
+from gcushare_playground.picture import poll_until
 from tests.protocol.plugin_rig import PluginRig, container
 
 AGAIN_S = 5.0
@@ -45,13 +46,13 @@ async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
 
 
 @asynccontextmanager
-async def refusing_kubelet(directory: Path, refusals: int) -> AsyncIterator[list[str]]:
-    """A kubelet that refuses the first registrations; yields the endpoints of all that it saw."""
+async def refusing_kubelet(directory: Path, accepts: asyncio.Event) -> AsyncIterator[list[str]]:
+    """A kubelet that refuses registrations until it is told to accept; yields the endpoints of all that it saw."""
     seen: list[str] = []
 
     async def register(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         seen.append(pb.RegisterRequest.FromString(request).endpoint)
-        if len(seen) <= refusals:
+        if not accepts.is_set():
             await context.abort(grpc.StatusCode.UNKNOWN, "not now")
         return b""
 
@@ -67,21 +68,27 @@ async def refusing_kubelet(directory: Path, refusals: int) -> AsyncIterator[list
 
 
 async def test_a_refused_registration_is_tried_again_and_readiness_says_why() -> None:
+    accepts = asyncio.Event()
     async with PluginRig() as rig:
         await rig.kubelet.stop()
-        async with refusing_kubelet(rig.root / "device-plugins", refusals=2) as seen:
-            await rig.until(lambda: seen, "the first registration")
-            code, text = await rig.get("/readyz")
-            assert code == 503
-            assert "the kubelet refused the registration of enflame.com/gcu-memory: not now" in text
-            await rig.until(lambda: len(seen) == 3, "a registration that is accepted")
+        async with refusing_kubelet(rig.root / "device-plugins", accepts) as seen:
+
+            async def what_is_missing() -> str | None:
+                code, text = await rig.get("/readyz")
+                reason = "the kubelet refused the registration of enflame.com/gcu-memory: not now"
+                return None if (code, reason in text) == (503, True) else text
+
+            await poll_until(what_is_missing, "readiness says why")
+            accepts.set()
+            refused = len(seen)
+            await rig.until(lambda: len(seen) > refused, "a registration that is accepted")
         assert set(seen) == {"enflamegcushare.sock"}
 
 
 async def test_a_kubelet_that_starts_while_a_retry_waits_is_not_kept_waiting() -> None:
     async with PluginRig() as rig:
         await rig.kubelet.stop()
-        async with refusing_kubelet(rig.root / "device-plugins", refusals=99) as seen:
+        async with refusing_kubelet(rig.root / "device-plugins", asyncio.Event()) as seen:
             await rig.until(lambda: len(seen) >= 4, "refusals until the waits are long")
         await rig.kubelet.start()
         await rig.until(lambda: rig.kubelet.registrations == 1, "a registration with the new kubelet", AGAIN_S)

@@ -72,6 +72,24 @@ class NodeSide:
             command = with_kubeconfig(command, self._kubeconfig)
         await self.scheduling.control_plane.start(command)
 
+    async def restart_kubelet(self) -> None:
+        """Kill the kubelet and start it; returns when a plugin that runs has registered with the new one.
+
+        Until then the Node may still offer what it offered before, and the kubelet fails pods that ask for it.
+        """
+        expected = 2 * self._registrations() if self.plugin.is_running else 0
+        await self.machine.kill_kubelet()
+        await self.machine.start_kubelet()
+
+        async def what_is_missing() -> str:
+            seen = self._registrations()
+            return "" if seen >= expected else f"{seen} registrations of {expected}"
+
+        await until(what_is_missing, "the plugin registers with the new kubelet")
+
+    def _registrations(self) -> int:
+        return self.plugin.log_file.read_text().count("registered with the kubelet")
+
     def set_health(self, sick: Mapping[int, str] | None = None) -> None:
         """Write the cards' file; ``sick`` gives cards with their reasons."""
         file = self.scheduling.place.cards_file(self.node)

@@ -63,8 +63,7 @@ async def test_a_kubelet_takes_262144_units_and_pods_of_16384(control_plane: Con
             await side.until_allocatable(262_144)
             await side.run_pods(real_pod("second", 16_384))
         with timed("kubelet killed and started, a third pod runs", taken):
-            await side.machine.kill_kubelet()
-            await side.machine.start_kubelet()
+            await side.restart_kubelet()
             await side.run_pods(real_pod("third", 16_384))
         await side.expect_true("first", "second", "third")
         assert side.recorded("first") == side.recorded("second"), "both fit on one card of 32,768 units"
@@ -84,8 +83,7 @@ async def test_a_restart_of_the_kubelet_with_its_health_gate_costs_ids_times_ids
             await side.until_allocatable(16_384)
             await side.run_pods(real_pod("holds", held))
             with timed(words, taken):
-                await side.machine.kill_kubelet()
-                await side.machine.start_kubelet()
+                await side.restart_kubelet()
                 await side.run_pods(real_pod("next", 1), deadline_s=300)
             await side.expect_true("holds", "next")
     title = f"kubelet restart with 16,384 units, {held:,} of them held, until a new pod runs"

@@ -126,8 +126,7 @@ async def test_a_restart_under_both_kinds_of_pod_changes_nothing_for_them(
         await side.plugin.kill()
         await side.until_allocatable(0)  # What the Node offered before must not be taken for what it offers again.
     if restarted in ("kubelet", "both"):
-        await side.machine.kill_kubelet()
-        await side.machine.start_kubelet()
+        await side.restart_kubelet()
     if restarted in ("plugin", "both"):
         await side.start_plugin()
     await side.until_allocatable(48)

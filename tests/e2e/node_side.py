@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -77,18 +78,21 @@ class NodeSide:
 
         Until then the Node may still offer what it offered before, and the kubelet fails pods that ask for it.
         """
-        expected = 2 * self._registrations() if self.plugin.is_running else 0
+        resources, before = self._registrations()
+        expected = before + resources if self.plugin.is_running else 0
         await self.machine.kill_kubelet()
         await self.machine.start_kubelet()
 
         async def what_is_missing() -> str:
-            seen = self._registrations()
+            _, seen = self._registrations()
             return "" if seen >= expected else f"{seen} registrations of {expected}"
 
         await until(what_is_missing, "the plugin registers with the new kubelet")
 
-    def _registrations(self) -> int:
-        return self.plugin.log_file.read_text().count("registered with the kubelet")
+    def _registrations(self) -> tuple[int, int]:
+        """How many resources the plugin registers, and how often it has done so in all."""
+        lines = re.findall(r"registered with the kubelet resource=(\S+)", self.plugin.log_file.read_text())
+        return len(set(lines)), len(lines)
 
     def set_health(self, sick: Mapping[int, str] | None = None) -> None:
         """Write the cards' file; ``sick`` gives cards with their reasons."""

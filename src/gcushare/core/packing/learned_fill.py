@@ -1,7 +1,7 @@
 """``expected-fill`` beside a running ledger: typical are the pods that hold cards now.
 
 What it learned is a function of the pods that exist, so a program that starts again comes to the same preferences.
-They are learned anew only when the pods have become others, for every node has to be valued again then.
+They are learned again only when the pods have become others, for every node has to be valued again then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 
 MOST_DIFFERENT = 0.05
-"""Share of the pods that may differ from the typical ones before these are learned anew. The policy needs them roughly:
+"""Share of the pods that may differ from the typical ones before these are learned again. The policy needs them roughly:
 without the trace, counting arrivals alone, the simulator placed less by 0.1 % of a cluster."""
 
 _FALLBACK = POLICIES[EXPECTED_FILL]

@@ -1,6 +1,6 @@
 """CPU and memory that pods leave on nodes: what the cards of a node cannot tell of it.
 
-A node whose CPU is spent has idle cards that nobody can use. Only a preference follows from this; that pods fit is
+A node whose CPU is spent has idle cards that no pod can use. Only a preference follows from this; that pods fit is
 kube-scheduler's to know. So a pod counts from when the watch shows it bound, not from when its binding begins.
 """
 

@@ -63,7 +63,7 @@ class Preferences:
         return self._fill.rank_cards(node, request.cards, request.shape.amounts)
 
     def find_standing(self, request: SchedulingRequest, node: str) -> Standing | None:
-        """Where a node stands for a pod now; None where nobody asked about such pods lately, or it does not fit."""
+        """Where a node stands for a pod now; None where no call asked about such pods lately, or it does not fit."""
         index = self.indexes.find(request.shape)
         return None if index is None else index.standing(node)
 
@@ -116,7 +116,7 @@ class Preferences:
             log.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
 
     async def run(self) -> None:
-        """Score the nodes that a call left for later, for ever."""
+        """Score the nodes that a call left for later, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

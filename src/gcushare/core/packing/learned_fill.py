@@ -16,8 +16,8 @@ from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 
 MOST_DIFFERENT = 0.05
-"""Share of the pods that may differ from the typical ones before these are learned again. The policy needs them roughly:
-without the trace, counting arrivals alone, the simulator placed less by 0.1 % of a cluster."""
+"""Share of the pods that may differ from the typical ones before these are learned again. The policy needs them
+roughly: without the trace, counting arrivals alone, the simulator placed less by 0.1 % of a cluster."""
 
 _FALLBACK = POLICIES[EXPECTED_FILL]
 

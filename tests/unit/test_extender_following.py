@@ -37,8 +37,9 @@ async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFix
     registry = CollectorRegistry()
     counter = RequestMetrics(registry).drifts_of("enflame")
     task = asyncio.create_task(recount_periodically([(state, counter)], 0.001, Heartbeat("recount", 60)))
-    await run_until(task, lambda: state.ledger.assignment("uid-a") is not None)
+    await run_until(task, lambda: any("ledger repaired" in each.getMessage() for each in caplog.records))
 
+    assert state.ledger.assignment("uid-a") is not None
     assert registry.get_sample_value("gcushare_ledger_drifts_total", {"vendor": "enflame"}) == 1.0
     logged = [record.getMessage() for record in caplog.records]
     assert any("ledger repaired" in line and "drifts=1" in line for line in logged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class Ended(BaseException):
@@ -13,10 +13,11 @@ class Ended(BaseException):
 
 @dataclass
 class CutOff:
-    """Counts writes, and ends the process at write number ``at`` (from 1; 0 never does)."""
+    """Counts writes, and ends the process at write number ``at`` (from 1; 0 never does), or gives it an error."""
 
     at: int = 0
     has_effect: bool = False
+    error: BaseException = field(default_factory=Ended)
     writes: int = 0
 
     @contextmanager
@@ -24,10 +25,10 @@ class CutOff:
         """Stand around a write's effect."""
         self.writes += 1
         if self.writes == self.at and not self.has_effect:
-            raise Ended
+            raise self.error
         yield
         if self.writes == self.at:
-            raise Ended
+            raise self.error
 
 
 def every_cut_off(writes: int) -> Iterator[CutOff]:

@@ -14,7 +14,7 @@ import pytest
 
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import Surroundings
-from gcushare_playground.apiserver import FailAfter, Fault
+from gcushare_playground.apiserver import Deletion, FailAfter, Fault
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.inspect_rig import Cluster, Tty, a_node, bound_pod, cluster
@@ -47,14 +47,17 @@ async def execute(
 
 
 @asynccontextmanager
-async def replacing(rig: Cluster, make: Callable[[str], Document | None]) -> AsyncIterator[list[str]]:
-    """Let evicted pods end, and put in their place what ``make`` gives for their names; yields the names in order."""
+async def replacing(rig: Cluster, make: Callable[[str], Document | None], *, but: str = "") -> AsyncIterator[list[str]]:
+    """Let evicted pods end, and put in their place what ``make`` gives for their names; yields the names in order.
+
+    The pod ``but`` ends by other means.
+    """
     ended: list[str] = []
 
     def step() -> bool:
         for pod in rig.api.store.list("pods", "default"):
             name = pod["metadata"]["name"]
-            if pod["metadata"].get("deletionTimestamp"):
+            if pod["metadata"].get("deletionTimestamp") and name != but:
                 ended.append(name)
                 rig.delete(name)
                 if (new := make(name)) is not None:
@@ -154,6 +157,22 @@ async def test_an_eviction_whose_answer_was_lost_counts(tmp_path: Path) -> None:
         async with replacing(rig, elsewhere) as ended:
             code, _, _ = await execute(rig, "--for", "16", "--yes")
         assert (code, ended, fault.struck) == (0, ["two", "one"], 1)
+
+
+async def test_the_plan_waits_for_a_pod_that_ends_as_after_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as rig:
+        two_in_the_way(rig)
+        rig.api.registry.delete(BY_NAME["pods"], Key("default", "two"), Deletion(grace_s=30))
+
+        def replaced() -> None:
+            rig.delete("two")
+            rig.put(owned(bound_pod("two-again", "gpu-2", 0, 6)))
+
+        stderr = Noticing("waiting for pods", replaced)
+        async with replacing(rig, elsewhere, but="two") as ended:
+            code, _, errors = await execute(rig, "--for", "16", "--yes", stderr=stderr)
+        assert (code, ended) == (0, ["one"])
+        assert "waiting for pods that end or were just made: default/two\nevicted default/one" in errors
 
 
 async def test_it_stops_when_the_next_pod_may_not_be_moved_any_more(tmp_path: Path) -> None:

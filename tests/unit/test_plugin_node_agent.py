@@ -28,6 +28,7 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
+from gcushare.device_plugin.ports import NodePatcher
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
@@ -125,7 +126,8 @@ def rig(tmp_path: Path) -> Rig:
     return make_rig(tmp_path)
 
 
-def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
+def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher: NodePatcher | None = None) -> Rig:
+    """Without ``patcher`` the Node is never written: the API server is away."""
     away, store, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
     delivery = AllocateResponses(ENFLAME, (Strategy.ENV,))
     parts = Parts(
@@ -136,7 +138,7 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY) -> Rig:
         whole_devices=WholeCardDeviceList(),
         whole_allocator=WholeCardAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
         reconciler=AllocationReconciler(store, away, away, clock=lambda: 0.0, wall_clock_ns=lambda: 0),
-        publisher=Publisher(ENFLAME, away),
+        publisher=Publisher(ENFLAME, patcher or away),
         announcer=heard,
         cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
     )
@@ -212,6 +214,9 @@ def test_another_unit_is_refused_by_the_names_of_the_pods_that_hold_the_old_one(
     assert "changes from '1' to '0.1' while pods hold units of the old one (d/p00, d/p01" in rig.agent.problem
     assert "d/p09 and 2 more" in rig.agent.problem
     rig.hold()
+    assert (rig.agent.problem, rig.listed()) == ("", (160, 0)), "the Node still says the unit of before"
+    assert rig.agent.inventory is not None
+    rig.node(inventory=encode_inventory(rig.agent.inventory))
     assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
 
 

@@ -124,6 +124,7 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     publisher.node_changed(node.as_object())
     assert publisher.published_unit() == "0.1"
     node.annotations[INVENTORY] = "not ours"
+    publisher.node_changed(node.as_object())
     assert publisher.published_unit() is None
 
 

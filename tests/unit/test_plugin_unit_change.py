@@ -60,6 +60,8 @@ def test_another_unit_is_refused_until_the_kubelets_record_was_read(tmp_path: Pa
     assert "it is not known who holds units of the old one" in rig.agent.problem
     assert not rig.agent.offered.is_set()
     rig.hold()
+    assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 0), "0.1")
+    rig.node(inventory=published(tmp_path, "0.1"))
     assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
 
 
@@ -79,8 +81,9 @@ def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_
     rig.node(inventory=published(tmp_path, "1"))
     assert rig.listed() == (160, 4)
     rig.hold()
-    assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
-    assert to_write(rig) == "0.1"
+    assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 0), "0.1")
+    rig.node(inventory=published(tmp_path, "0.1"))
+    assert rig.listed() == (160, 160), "given out once the extender counts in it"
 
 
 def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gcushare.cli.defragment.movable import MovablePods, find_movable
@@ -14,14 +14,15 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.packing.defragment import RoomPlan, prove
 from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.objects import Pod
+from gcushare.wire.objects import Node, Pod
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
     """The cluster as it was read once. ``pods`` are the unfinished ones by uid, ``opened`` the nodes that take pods.
 
-    ``problems``: objects that could not be read, and so count nowhere.
+    ``problems``: objects that could not be read, and so count nowhere. ``moving``: pods that end, and those that wait
+    for a node although their cards are free, as one does that was just made in the place of another.
     """
 
     ledger: Ledger
@@ -29,6 +30,7 @@ class ClusterState:
     opened: tuple[str, ...]
     pods: Mapping[str, Pod]
     problems: tuple[str, ...]
+    moving: tuple[str, ...]
 
     def running(self) -> Counter[str]:
         """How many pods of each controller are on a node and stay there, by the controller's uid."""
@@ -55,11 +57,30 @@ async def read_state(client: KubeClient, vendor: Vendor, most_priority: int) -> 
     snapshot = ClusterSnapshot(vendor)
     nodes = await list_nodes(client, Scope(), no_progress, snapshot.problems)
     pods = await list_pods(client, vendor, Scope(), no_progress, snapshot.problems)
+    return make_state(snapshot, nodes, pods, most_priority)
+
+
+def make_state(
+    snapshot: ClusterSnapshot, nodes: Iterable[Node], pods: Collection[Pod], most_priority: int
+) -> ClusterState:
+    """Count nodes and unfinished pods, as they were listed, into an empty snapshot."""
     snapshot.count(nodes, pods)
     opened = sorted(name for name, facts in snapshot.nodes.items() if facts.is_ready and not facts.is_unschedulable)
-    found = find_movable(pods, vendor, most_priority=most_priority)
+    found = find_movable(pods, snapshot.vendor, most_priority=most_priority)
     by_uid = {pod.metadata.uid: pod for pod in pods}
-    return ClusterState(snapshot.ledger, found, tuple(opened), by_uid, tuple(snapshot.problems))
+    moving = sorted(_find_moving(snapshot, opened))
+    return ClusterState(snapshot.ledger, found, tuple(opened), by_uid, tuple(snapshot.problems), tuple(moving))
+
+
+def _find_moving(snapshot: ClusterSnapshot, opened: Collection[str]) -> Iterator[str]:
+    nodes = [node for name in opened if (node := snapshot.ledger.nodes.get(name)) is not None]
+    for pod in snapshot.pods.values():
+        if pod.node:
+            is_moving = pod.is_ending and pod.node in opened
+        else:
+            is_moving = pod.request is not None and any(node.fits(pod.request) for node in nodes)
+        if is_moving:
+            yield str(pod.ref)
 
 
 def controller_of(pod: Pod) -> str:

@@ -2,7 +2,8 @@
 
 Every prefix is safe. A pod is asked to go only through the Eviction API, so disruption budgets decide; only where the
 rest of the plan still comes true with the cluster as it is now; and only once the pod before it runs again, so that at
-most one is away at any time. Where its new place is, kube-scheduler decides.
+most one is away at any time, also when a run is cut off and given again. Where its new place is, kube-scheduler
+decides.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from gcushare.cli.defragment.cluster_state import ClusterState, controller_of
 from gcushare.core.errors import ConflictError, NotFoundError, Refused
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.packing.defragment import Move, RoomPlan
+from gcushare.core.wording import some_names
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError, UnknownOutcomeError
 
@@ -23,6 +25,9 @@ LOOK_S = 1.0
 
 REFUSED_S = 5.0
 """Between two requests that a budget refuses: what kubectl drain waits."""
+
+MAX_NAMES = 10
+"""Pods named in one sentence."""
 
 Look = Callable[[], Awaitable[ClusterState]]
 
@@ -54,6 +59,23 @@ class Executor:
         self._look = look
         self._report = report
         self._patience_s = patience_s
+
+    async def look_when_settled(self) -> ClusterState:
+        """Look at the cluster for a plan: once no pod is on its way any more, or patience is spent.
+
+        The run before this one may have been cut off with a pod evicted; a plan that is made while that pod ends, or
+        before it runs again, has a second one go, perhaps of another node.
+        """
+        deadline_s = asyncio.get_running_loop().time() + self._patience_s
+        reported: tuple[str, ...] = ()
+        while True:
+            state = await self._look()
+            if not state.moving or asyncio.get_running_loop().time() >= deadline_s:
+                return state
+            if state.moving != reported:
+                reported = state.moving
+                self._report(f"waiting for pods that end or were just made: {some_names(reported, MAX_NAMES)}")
+            await asyncio.sleep(LOOK_S)
 
     async def carry_out(self, plan: RoomPlan) -> Executed:
         """Evict the plan's pods in order, and stop where that is not right any more.

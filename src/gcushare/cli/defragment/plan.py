@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from gcushare.cli.defragment.cluster_state import ClusterState, read_state
-from gcushare.cli.defragment.execute import Executed, Executor
+from gcushare.cli.defragment.execute import Executor
 from gcushare.cli.defragment.render import render_json, render_outcome, render_text
 from gcushare.cli.defragment.settings import NO_ROOM, STOPPED, DefragmentSettings, Output
 from gcushare.cluster.connection import open_cluster
@@ -39,7 +39,8 @@ class _Session:
         settings, stdout = self.settings, self.around.stdout
         is_json = settings.output is Output.JSON
         async with open_cluster(settings.kube, self.around.environ, program="gcushare-defragment") as client:
-            state = await self._look(client)
+            executor = Executor(client, lambda: self._look(client), self._report, settings.patience)
+            state = await (executor.look_when_settled() if settings.execute else self._look(client))
             plan = plan_room(state.ledger, settings.request(), state.found.movable, state.opened)
             for problem in state.problems:
                 self.around.stderr.write(f"warning: {escape(problem)}\n")
@@ -47,7 +48,7 @@ class _Session:
                 stdout.write(render_text(plan, state.found))
             outcome = None
             if plan is not None and plan.moves and settings.execute and self._is_agreed(plan):
-                outcome = await self._carry_out(client, plan)
+                outcome = await executor.carry_out(plan)
         if is_json:
             stdout.write(render_json(plan, state.found, outcome))
         elif plan is not None and outcome is not None:
@@ -60,12 +61,9 @@ class _Session:
         vendor = VENDORS_BY_NAME[self.settings.vendor]
         return await read_state(client, vendor, self.settings.most_priority)
 
-    async def _carry_out(self, client: KubeClient, plan: RoomPlan) -> Executed:
-        def report(words: str) -> None:
-            self.around.stderr.write(f"{words}\n")
-            self.around.stderr.flush()
-
-        return await Executor(client, lambda: self._look(client), report, self.settings.patience).carry_out(plan)
+    def _report(self, words: str) -> None:
+        self.around.stderr.write(f"{words}\n")
+        self.around.stderr.flush()
 
     def _is_agreed(self, plan: RoomPlan) -> bool:
         """Ask; whoever cannot be asked has not agreed."""

@@ -54,7 +54,7 @@ class DefragmentSettings:
         parsers.duration_s(1, 86_400),
         default=300.0,
         help="With --execute: how long a pod may take to end and run again, and how long a PodDisruptionBudget may "
-        "refuse, before the rest is left as it is.",
+        "refuse, before the rest is left as it is; and for how long the plan waits for pods that are on their way.",
     )
     output: Output = setting(parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, or json.")
     kube: KubeSettings = group(KubeSettings)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
+from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.choices import AUTO_UNIT
 from gcushare.device_plugin.kubelet.device_list import HeldIds
@@ -23,6 +24,7 @@ from gcushare.device_plugin.node.inventory import (
     Offer,
     UnitDoubt,
     check_unit_change,
+    is_same_unit,
     plan_inventory,
 )
 from gcushare.device_plugin.node.parts import Parts
@@ -68,16 +70,18 @@ class NodeAgent:
     def node_changed(self, node: Node) -> None:
         """Take in this node's Node object: its cordons, and whether what was published still stands there."""
         is_first = not self._parts.publisher.has_seen_node
-        before = self._parts.publisher.unreadable
+        before, unit = self._parts.publisher.unreadable, self._parts.publisher.published_unit()
         self._parts.publisher.node_changed(node)
         unreadable = self._parts.publisher.unreadable
         if unreadable and unreadable != before:
             self._warn("InventoryUnreadable", f"{unreadable}; it is written again")
+        is_due = self._parts.publisher.published_unit() != unit
         if is_first and self._doubt.begin(self._parts.publisher.former, self.inventory):
             self._parts.publisher.withdraw()
-            self._replan()
         if self._parts.publisher.cordoned != self._offer.cordoned:
             self._offer = replace(self._offer, cordoned=self._parts.publisher.cordoned)
+            is_due = True
+        if is_due:
             self._replan()
 
     def pod_changed(self, pod: Pod) -> None:
@@ -220,15 +224,15 @@ class NodeAgent:
         """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
 
         A cordoned card is closed to all, one in use as a whole to memory, one in shared use to those who want it whole.
-        While the unit is in doubt, all are closed as by a cordon.
+        While the unit is in doubt, or the Node still says another one, all are closed as by a cordon.
         """
         record, store = self._record, self._parts.store
         held: dict[int, frozenset[str]] = {}
         closed_whole = held_whole = NO_CARDS
         if record is not None:
             indexes = frozenset(card.index for card in inventory.cards)
-            is_doubted = self._doubt.unit is not None
-            cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_doubted)
+            is_closed = self._doubt.unit is not None or not self._is_counted_in(inventory.unit)
+            cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_closed)
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
             held = self._held.of_cards(record, cordoned | whole)
             closed_whole, held_whole = cordoned | shared, record.whole_cards | whole
@@ -238,6 +242,15 @@ class NodeAgent:
         if SERVES_WHOLE in inventory.modes:
             is_changed |= self._parts.whole_devices.offer(inventory, closed=closed_whole, held=held_whole)
         return is_changed
+
+    def _is_counted_in(self, unit: MemoryUnit) -> bool:
+        """Whether the Node says no other unit.
+
+        The extender counts in the Node's: what is given in another one before that is written would be booked wrongly,
+        and a plugin that starts then would take it for units of the old one.
+        """
+        published = self._parts.publisher.published_unit()
+        return published is None or is_same_unit(published, unit.name)
 
     def _use(self, inventory: Inventory) -> None:
         """Have the kubelet's calls and the records served from these cards."""

@@ -105,7 +105,7 @@ def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
     Raises:
         Refused: names the pods, and what to do.
     """
-    if before is None or _is_same(before, now):
+    if before is None or is_same_unit(before, now):
         return
     change = f"the memory unit changes from {before!r} to {now!r} while"
     if holders.pods is None:
@@ -131,7 +131,7 @@ class UnitDoubt:
 
     def begin(self, former: Inventory | None, offered: Inventory | None) -> bool:
         """Take in what the Node said of before when it was first seen; True where that is another unit than offered."""
-        if former is None or offered is None or _is_same(former.unit.name, offered.unit.name):
+        if former is None or offered is None or is_same_unit(former.unit.name, offered.unit.name):
             return False
         self.unit = former.unit.name
         return True
@@ -146,5 +146,6 @@ class UnitDoubt:
         return ""
 
 
-def _is_same(before: str, now: str) -> bool:
+def is_same_unit(before: str, now: str) -> bool:
+    """Whether two names of units stand for the same amount."""
     return parse_memory_unit(before).per_gib == parse_memory_unit(now).per_gib

@@ -45,6 +45,8 @@ class Publisher:
         """What is to stand on the Node; None before there is anything, and after a withdrawal."""
         self._node: Node | None = None
         self._wake = asyncio.Event()
+        self._published: Inventory | None = None
+        """What the Node says now."""
         self.former: Inventory | None = None
         """What the Node said when it was first seen: the inventory of a plugin before this one."""
         self._failure = ""
@@ -67,8 +69,7 @@ class Publisher:
 
     def published_unit(self) -> str | None:
         """The unit of the inventory on the Node, perhaps by a plugin before this one; None where none is readable."""
-        inventory = self._published()
-        return inventory.unit.name if inventory is not None else None
+        return self._published.unit.name if self._published is not None else None
 
     def counts(self, resource: str) -> ResourceCounts | None:
         """How many of a resource the Node counts; None where it was not seen yet or its figures are unreadable."""
@@ -99,15 +100,13 @@ class Publisher:
         """Take the Node's new state in."""
         is_first = self._node is None
         self._node = node
-        published = self._published()
+        self._published = self._read_inventory(node)
         if is_first:
-            self.former = published
+            self.former = self._published
         self._wake.set()
 
-    def _published(self) -> Inventory | None:
-        if self._node is None:
-            return None
-        text = self._node.metadata.annotations.get(self._vendor.inventory_annotation)
+    def _read_inventory(self, node: Node) -> Inventory | None:
+        text = node.metadata.annotations.get(self._vendor.inventory_annotation)
         if text is None:
             self.unreadable = ""
             return None

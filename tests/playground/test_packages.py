@@ -27,7 +27,7 @@ PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 
 
 def run(*words: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run something with no variable of this session but the PATH."""
+    """Run something with no variable of the environment but the PATH."""
     given = {"PATH": os.environ["PATH"], "HOME": str(cwd)} | environ
     return subprocess.run(words, cwd=cwd, env=given, capture_output=True, text=True, timeout=120, check=False)
 

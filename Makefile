@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files package release-check clean
+.PHONY: install demo test test-slow test-deep soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files package release-check clean
 
 install: $(VENV)/.installed
 
@@ -21,7 +21,11 @@ test: install
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m "not slow" $(ARGS)
 
 test-slow: install
-	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m "slow or hypothesis" --hypothesis-profile deep $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m slow $(ARGS)
+
+# Every property with four times as many examples; for a night, or before a release.
+test-deep: install
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/e2e -m hypothesis --hypothesis-profile deep $(ARGS)
 
 # How long the simulated world is tried, and with how many seeds; 0 for no limit of that kind.
 MINUTES ?= 10

@@ -16,7 +16,7 @@ from simulation.shrink import shrink
 from tests.simulation.planted_storms import STORMS, create, digest_of_a_short_run, planned
 
 SEEDS = (2, 31)
-MORE_SEEDS = (0, 1, 3, *range(4, 31), *range(32, 40))
+MORE_SEEDS = (0, 1, *range(3, 14))
 REPOSITORY = Path(__file__).parents[2]
 
 PRINT_DIGEST = """

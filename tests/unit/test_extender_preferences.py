@@ -142,6 +142,16 @@ def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> Non
     assert best(state, "asks", ["a", "b"]) == ["b"]
 
 
+def test_a_change_of_cpu_alone_is_no_change_of_the_ledger() -> None:
+    state, observer = make_state()
+    node = a_node("a", 16)
+    observer.see_node(node)
+    state.see_node(node)
+    before = state.changes.position
+    see(state, observer, pod("web", None, cpu="4", node="a"))
+    assert state.changes.position == before
+
+
 async def test_nodes_that_a_call_left_for_later_are_scored_beside_the_calls() -> None:
     state, observer = fragmented()
     for number in range(3 * SCORED_PER_CALL):

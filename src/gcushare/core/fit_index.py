@@ -162,6 +162,11 @@ class FitIndex:
         if self._slow is not None:
             self._due = {name: None for _, name in self._ranked}
 
+    def score_node_again(self, name: str) -> None:
+        """Have a node scored again of which something changed that fitting does not depend on."""
+        if self._slow is not None and self.fits(name):
+            self._due[name] = None
+
     def follow_changes(self) -> None:
         """Learn which nodes fit now; those that changed wait to be scored where that is slow."""
         position = self._changes.position
@@ -347,6 +352,11 @@ class FitIndexes:
         for index in self._by_shape.values():
             if index.shape.node_policy == policy:
                 index.score_again()
+
+    def score_node_again(self, name: str) -> None:
+        """Have a node scored again for every shape whose scores are slow; what fits stays."""
+        for index in self._by_shape.values():
+            index.score_node_again(name)
 
     def find(self, shape: Shape) -> FitIndex | None:
         """Return the shape's index, refreshed, where it was asked for lately; makes none and keeps none longer."""

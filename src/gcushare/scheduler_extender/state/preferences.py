@@ -49,7 +49,7 @@ class Preferences:
         self._wanted = asyncio.Event()
         self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
         """By the pod's uid: the node, and why."""
-        spare.listen(lambda name: changes.note(name) if name in ledger.nodes else None)
+        spare.listen(self.indexes.score_node_again)
 
     @property
     def typical(self) -> Mapping[Demand, int]:

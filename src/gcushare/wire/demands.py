@@ -9,6 +9,7 @@ from gcushare.core.other_resources import effective_requests
 from gcushare.core.requests import ContainerKind
 from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 from gcushare.wire.objects import Container, RawQuantity, ResourceRequirements
+from gcushare.wire.pods import init_kind
 
 
 class DemandSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -31,10 +32,7 @@ class PodDemand(msgspec.Struct, frozen=True, gc=False):
         Raises:
             RemoteContractError: a quantity is malformed.
         """
-        init = (
-            (ContainerKind.SIDECAR if each.restart_policy == "Always" else ContainerKind.INIT, each)
-            for each in self.spec.init_containers
-        )
+        init = ((init_kind(each), each) for each in self.spec.init_containers)
         app = ((ContainerKind.APP, each) for each in self.spec.containers)
         # What has a limit and no request asks for the limit; the API server writes it so, a static pod need not.
         asked = ((kind, {**each.resources.limits, **each.resources.requests}) for kind, each in (*init, *app))

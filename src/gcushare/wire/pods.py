@@ -121,7 +121,7 @@ def pod_request_and_options(
         for resources in (container.resources.limits, container.resources.requests)
     ):
         return None
-    containers = [*(_resources(c, _init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
+    containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
     options = pod_options(pod.metadata.annotations) if options is None else options
     if options.cards > 1:
         _check_several_cards(vendor, containers, options.cards)
@@ -251,7 +251,8 @@ def _resources(container: Container, kind: ContainerKind) -> ContainerResources:
     return ContainerResources(container.name, kind, container.resources.limits, container.resources.requests)
 
 
-def _init_kind(container: Container) -> ContainerKind:
+def init_kind(container: Container) -> ContainerKind:
+    """Whether an init container runs on beside the others (a sidecar), or ends before them."""
     return ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
 
 

@@ -9,8 +9,8 @@ from gcushare.core.packing.spare import Amounts
 from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.wire.objects import Container, Node, Pod, RawQuantity
+from gcushare.wire.pods import init_kind
 
-_SIDECAR = "Always"
 _CPU = ("cpu", 1000, 1)
 _MEMORY = ("memory", 1, 1 << 20)
 """A resource, and what one of its units is multiplied with and divided by."""
@@ -32,9 +32,7 @@ def _peak(pod: Pod, resource: str, times: int, per: int) -> int:
         return -_count(container.resources.requests.get(resource), -times, per)
 
     amounts = [(ContainerKind.APP, asked(each)) for each in pod.spec.containers]
-    for each in pod.spec.init_containers:
-        kind = ContainerKind.SIDECAR if each.restart_policy == _SIDECAR else ContainerKind.INIT
-        amounts.append((kind, asked(each)))
+    amounts += [(init_kind(each), asked(each)) for each in pod.spec.init_containers]
     return effective_request(amounts)
 
 

@@ -18,7 +18,14 @@ _MEMORY = ("memory", 1, 1 << 20)
 
 def pod_amounts(pod: Pod) -> Amounts:
     """What a pod asks for at its peak, each rounded up; what cannot be read counts as nothing."""
-    return Amounts(_peak(pod, *_CPU), _peak(pod, *_MEMORY))
+    requests = [(ContainerKind.APP, _asked(each)) for each in pod.spec.containers]
+    requests += [(init_kind(each), _asked(each)) for each in pod.spec.init_containers]
+    if len(requests) == 1:  # Nearly every pod; equal ones then share what they ask for.
+        return requests[0][1]
+    return Amounts(
+        effective_request((kind, asked.cpu_milli) for kind, asked in requests),
+        effective_request((kind, asked.memory_mib) for kind, asked in requests),
+    )
 
 
 def node_amounts(node: Node) -> Amounts:
@@ -27,18 +34,19 @@ def node_amounts(node: Node) -> Amounts:
     return Amounts(*(_count(offered.get(name), times, per) for name, times, per in (_CPU, _MEMORY)))
 
 
-def _peak(pod: Pod, resource: str, times: int, per: int) -> int:
-    def asked(container: Container) -> int:
-        return -_count(container.resources.requests.get(resource), -times, per)
-
-    amounts = [(ContainerKind.APP, asked(each)) for each in pod.spec.containers]
-    amounts += [(init_kind(each), asked(each)) for each in pod.spec.init_containers]
-    return effective_request(amounts)
+def _asked(container: Container) -> Amounts:
+    requests = container.resources.requests
+    return _rounded_up(requests.get(_CPU[0]), requests.get(_MEMORY[0]))
 
 
 @lru_cache(maxsize=4096)
+def _rounded_up(cpu: RawQuantity | None, memory: RawQuantity | None) -> Amounts:
+    """What is asked for; clusters repeat the same few, and exact fractions take microseconds."""
+    return Amounts(*(-_count(asked, -times, per) for asked, (_, times, per) in ((cpu, _CPU), (memory, _MEMORY))))
+
+
 def _count(quantity: RawQuantity | None, times: int, per: int) -> int:
-    """A quantity in other units, rounded down; clusters repeat the same few, and exact fractions take microseconds."""
+    """A quantity in other units, rounded down."""
     if quantity is None:
         return 0
     try:

@@ -300,6 +300,19 @@ async def test_a_scheduler_that_is_at_work_is_left_to_come_to_its_other_pods(ful
             assert await full.pass_(ADOPT_S / 2) == []
 
 
+async def test_a_scheduler_that_starts_beside_a_long_queue_is_not_woken_for_each_of_its_pods() -> None:
+    """Nothing is asked about until it starts; from then on it comes to all of them by itself, some slowly."""
+    bench = Bench(16, nodes=20)
+    for number in range(100):
+        bench.create(f"queued-{number:02d}", 1)
+    async with bench.running():
+        for number in range(20):
+            assert bench.ask(f"queued-{number:02d}", 1) == "fits"
+            bench.hold(f"queued-{number:02d}", 1, node=f"node-{1 + number % 20}")
+            assert await bench.pass_(ADOPT_S / 2) == []
+        assert len(await bench.pass_(ADOPT_S + 10 * SOON_S)) == 80, "it came to no other for a while"
+
+
 async def test_the_memory_of_refused_pods_is_bounded() -> None:
     bench = Bench(4)
     refused = RefusedPods()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -108,6 +109,8 @@ class RoomWaker:
         """Who was asked about since this replica began to serve, or since the last look at who was not."""
         self._adopted: set[str] = set()
         """Who was taken for refused, and not asked about since: for them that is done once."""
+        self._unprompted_s = -math.inf
+        """When the scheduler last came by itself to one of them, or to any while this replica was new."""
         self._waited: set[str] = set()
         """Who waited at the last such look; a scheduler may not have heard yet of who is younger."""
         self._is_new = False
@@ -156,6 +159,8 @@ class RoomWaker:
         if not self._is_serving:
             self._stirred.set()
         self._asked.add(uid)
+        if (self._is_new or uid in self._adopted) and uid not in self._claims:
+            self._unprompted_s = self._clock.monotonic()
         self._adopted.discard(uid)
 
     def _remember(self, request: SchedulingRequest) -> RefusedPod:
@@ -249,7 +254,10 @@ class RoomWaker:
         """Take all others that wait for refused: by the leader before, or as they got an error instead of an answer.
 
         In the order in which they were seen, which is about the one in which they came. A scheduler that is at work
-        gets to its other pods by itself; one that asks about none has none that it would try without an event.
+        gets to its other pods by itself; one that asks about none has none that it would try without an event. Of a
+        scheduler that has just started neither is known yet: while it comes to these pods by itself, and for
+        ``ADOPT_S`` after, none of them is woken. Without that, each pod of a long queue was written to
+        right before its turn, which cost the API server as much as binding it.
         """
         for uid in self._state.waiting:
             if not self._is_new and uid not in self._waited:
@@ -312,7 +320,7 @@ class RoomWaker:
             else:
                 request = pod.request
                 node = tried.place(request.pod, names, request.shape, request.card_policy)
-                if node is None or now < _due_s(group):
+                if node is None or now < self._due_s(pod, group):
                     others.append((group, pod))
                 else:
                     if number not in ignored:
@@ -327,6 +335,13 @@ class RoomWaker:
         for group, pod in others:
             group.add(pod)
         return chosen
+
+    def _due_s(self, pod: RefusedPod, group: RefusedGroup) -> float:
+        """From when a pod of a group may be woken."""
+        since_s = group.since_s or 0.0
+        if pod.uid in self._adopted:
+            return max(since_s + SETTLE_S, self._unprompted_s + ADOPT_S)
+        return max(since_s + SETTLE_S, min(group.asked_s + SETTLE_S, since_s + LONGEST_SETTLE_S))
 
     async def _write(self, claim: Claim) -> None:
         pod = claim.pod
@@ -360,9 +375,3 @@ class RoomWaker:
         if self._claims.get(claim.pod.uid) is claim:
             del self._claims[claim.pod.uid]
             self._put_back(claim.pod, claim.asked)
-
-
-def _due_s(group: RefusedGroup) -> float:
-    """From when a group's pods may be woken."""
-    since_s = group.since_s or 0.0
-    return max(since_s + SETTLE_S, min(group.asked_s + SETTLE_S, since_s + LONGEST_SETTLE_S))

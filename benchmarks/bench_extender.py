@@ -372,7 +372,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--answer", default="best:20", help="the extender's --filter-answer")
+    parser.add_argument("--answer", default="equal:20", help="the extender's --filter-answer")
     parser.add_argument("--policy", default="binpack", choices=sorted(POLICIES), help="the policy of nodes and cards")
     parser.add_argument("--nodes", type=int, action="append", choices=SIZES, help="repeatable; all by default")
     parser.add_argument("--count", type=int, default=1500)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.core.placement import NamedNodes
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
@@ -205,7 +206,7 @@ class ExtenderReplica(Program):
             placement=PlacementSettings(
                 vendor=(self.world.vendor,),
                 node_policy=self.world.settings.node_policy,
-                filter_answer=self.world.settings.best,
+                filter_answer=NamedNodes(self.world.settings.best, only_equal=self.world.settings.best == 20),
             ),
             dashboard=DashboardSettings(),
             follow=FollowSettings(

@@ -6,6 +6,7 @@ import json
 
 import msgspec
 
+from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.ports import Alone
@@ -28,7 +29,7 @@ def dispatcher_of(*parts: tuple[VendorState, FilterService | None], cluster: Clu
 def services_of(state: VendorState, filters: FilterService | None, api: Cluster) -> Services:
     return Services(
         state=state,
-        filters=filters or FilterService(state, best=20, refusals=lambda _: None),
+        filters=filters or FilterService(state, named=NamedNodes(20), refusals=lambda _: None),
         binds=BindService(state, api, Alone()),
         inspects=InspectService(state),
         preempts=PreemptService(state),

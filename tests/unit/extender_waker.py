@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from gcushare.core.nodes import PodRef
+from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.scheduler_extender.waking.waker import RoomWaker
@@ -45,7 +46,7 @@ class Bench:
         self.serves = True
         self.waker = RoomWaker(self.state, self.api, lambda: self.serves, clock=self.time.clock())
         self.filters = FilterService(
-            self.state, best=20, refusals=self.waker.note_refused, offers=self.waker.note_offered
+            self.state, named=NamedNodes(20), refusals=self.waker.note_refused, offers=self.waker.note_offered
         )
         self._ages = count()
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.core.placement import NamedNodes
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import NotLeader
@@ -74,7 +75,7 @@ class TestForged:
         cluster = Cluster(a_pod("a", 4), a_pod("bound", 4, node="gcu", record=on_card(0, 4)))
         if seen:
             cluster.tell(state)
-        filters = FilterService(state, best=20, refusals=refused.append)
+        filters = FilterService(state, named=NamedNodes(20), refusals=refused.append)
         dispatcher = dispatcher_of((state, filters), cluster=cluster)
 
         assert words in (await ask(dispatcher, document, "gcu"))["Error"]
@@ -122,7 +123,7 @@ class TestForged:
         state = state_of(a_node("gcu", 16), a_node("cordoned", 16))
         cluster = Cluster(a_pod("a", 4))
         cluster.tell(state)
-        filters = FilterService(state, best=best, refusals=lambda _: None)
+        filters = FilterService(state, named=NamedNodes(best), refusals=lambda _: None)
         dispatcher = dispatcher_of((state, filters), cluster=cluster)
         unasked = await dispatcher.bind(bind_body("a", "gcu"))
         assert "has not passed filter here lately" in json.loads(unasked.body)["Error"]

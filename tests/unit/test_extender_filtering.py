@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import can_ever_fit
-from gcushare.core.placement import POLICIES
+from gcushare.core.placement import POLICIES, NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
 from gcushare.scheduler_extender.verbs.node_names import MIN_CACHED_BYTES
@@ -38,12 +38,16 @@ NODES = [f"a-node-with-a-rather-long-name-{number:03d}.example.cluster.local" fo
 UNKNOWN = ["nobody-knows-this-node", "nor-this-one"]
 
 
+BEST_20 = NamedNodes(20)
+NAMED = [NamedNodes(None), *(NamedNodes(most, only_equal) for most in (1, 3, 20) for only_equal in (False, True))]
+
+
 class Service:
     """What answers for one vendor, its refusals noted."""
 
-    def __init__(self, state: VendorState, best: int | None = 20) -> None:
+    def __init__(self, state: VendorState, named: NamedNodes = BEST_20) -> None:
         self.refused: list[SchedulingRequest] = []
-        self.filters = FilterService(state, best=best, refusals=self.refused.append)
+        self.filters = FilterService(state, named=named, refusals=self.refused.append)
         self.desk = Desk((state, self.filters))
 
     def filter(self, pod: Document, names: list[str]) -> Any:
@@ -54,16 +58,19 @@ class Service:
         return {entry["Host"]: entry["Score"] for entry in answer}
 
 
-def by_the_rules(state: VendorState, units: int, names: list[str], best: int | None, policy: str) -> Document:
+def by_the_rules(state: VendorState, units: int, names: list[str], named: NamedNodes, policy: str) -> Document:
     """What filter has to answer, written down plainly."""
     distinct = list(dict.fromkeys(names))
     request = asks(units)
     nodes = state.ledger.nodes
     fitting = [name for name in distinct if name in nodes and nodes[name].known and nodes[name].fits(request)]
-    if best is not None:
-        fitting = sorted(fitting, key=lambda name: (-POLICIES[policy].score_node(nodes[name], request), name))[:best]
+    if named.most is not None:
+        score = {name: POLICIES[policy].score_node(nodes[name], request) for name in fitting}
+        if named.only_equal:
+            fitting = [name for name in fitting if score[name] == max(score.values())]
+        fitting = sorted(fitting, key=lambda name: (-score[name], name))[: named.most]
     failed, unresolvable = {}, {}
-    if best is None or not fitting:
+    if named.most is None or not fitting:
         failed = {name: REASON for name in distinct if name not in fitting}
     if not fitting:
         unresolvable = {
@@ -101,12 +108,12 @@ def conversations(draw: st.DrawFn) -> list[tuple[str, Any]]:
 @settings(
     max_examples=60, deadline=None
 )  # how long an example takes says more about the machine than about the answers
-@given(conversations(), st.sampled_from([None, 1, 3, 20]), st.sampled_from(["binpack", "spread"]))
+@given(conversations(), st.sampled_from(NAMED), st.sampled_from(["binpack", "spread"]))
 def test_every_answer_of_a_conversation_is_what_the_rules_say(
-    steps: list[tuple[str, Any]], best: int | None, policy: str
+    steps: list[tuple[str, Any]], named: NamedNodes, policy: str
 ) -> None:
     state = state_of(policies=Policies(policy, "binpack"))
-    service = Service(state, best)
+    service = Service(state, named)
     for number, (kind, what) in enumerate([("node", (name, [16, 8])) for name in NODES[:4]] + steps):
         match kind:
             case "node":
@@ -121,7 +128,7 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
                 units, names = what
                 asking = pod_document(f"ask-{number}", units)
                 answer = service.filter(asking, names)
-                expected = by_the_rules(state, units, names, best, policy)
+                expected = by_the_rules(state, units, names, named, policy)
                 assert answer == expected
                 nodes, request = state.ledger.nodes, asks(units)
                 assert service.prioritize(asking, names) == {
@@ -162,9 +169,9 @@ def test_a_pod_that_fits_nowhere_is_refused_everywhere_with_the_reason_of_the_se
     assert [asking.pod.name for asking in service.refused] == ["pod-4"]
 
 
-@pytest.mark.parametrize("best", [None, 20])
-def test_a_pod_that_asks_for_nothing_keeps_every_node(best: int | None) -> None:
-    service = Service(state_of(a_node("node-1", 16)), best)
+@pytest.mark.parametrize("most", [None, 20])
+def test_a_pod_that_asks_for_nothing_keeps_every_node(most: int | None) -> None:
+    service = Service(state_of(a_node("node-1", 16)), NamedNodes(most))
 
     assert service.filter(pod_document("a", None), ["node-1", "node-9"])["NodeNames"] == ["node-1", "node-9"]
     assert service.prioritize(pod_document("a", None), ["node-1"]) == {"node-1": 0}
@@ -227,16 +234,16 @@ def test_cards_that_the_pod_avoids_do_not_count() -> None:
 def test_a_pod_may_choose_its_own_node_policy() -> None:
     state = state_of(a_node("empty", 16), a_node("used", 16))
     state.see_pod(a_pod("x", 8, node="used", record=on_card(0, 8)))
-    service = Service(state, best=1)
+    service = Service(state, NamedNodes(1))
 
     assert service.filter(pod_document("a"), ["empty", "used"])["NodeNames"] == ["used"]
     spread = pod_document("b", annotations={NODE_POLICY: "spread"})
     assert service.filter(spread, ["empty", "used"])["NodeNames"] == ["empty"]
 
 
-@pytest.mark.parametrize("best", [None, 1])
-def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_were(best: int | None) -> None:
-    service = Service(state_of(a_node("node-1", 16), a_node("node-2", 8)), best)
+@pytest.mark.parametrize("most", [None, 1])
+def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_were(most: int | None) -> None:
+    service = Service(state_of(a_node("node-1", 16), a_node("node-2", 8)), NamedNodes(most))
     sent = [node_document("node-1", 16), node_document("node-2", 8)]
 
     def ask(units: int) -> Document:
@@ -245,7 +252,7 @@ def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_w
         return answer
 
     assert ask(12)["Nodes"]["items"] == sent[:1]
-    assert ask(12)["FailedNodes"] == ({"node-2": REASON} if best is None else {})
+    assert ask(12)["FailedNodes"] == ({"node-2": REASON} if most is None else {})
     assert ask(20)["Nodes"]["items"] == []
     assert ask(20)["FailedNodes"] == {"node-1": REASON, "node-2": REASON}
 

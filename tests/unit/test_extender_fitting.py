@@ -76,6 +76,8 @@ def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
     ranked = sorted(fitting_nodes & among, key=lambda name: (-score(known[name], shape.request), name))
     assert set(index.fitting) == fitting_nodes
     assert index.best(dict.fromkeys(among), count) == ranked[:count]
+    equal = [name for name in ranked if score(known[name], shape.request) == score(known[ranked[0]], shape.request)]
+    assert index.best(dict.fromkeys(among), count, only_equal=True) == equal[:count]
     assert {name: index.score(name) for name in NODES} == {
         name: node_score(known[name], shape.request, shape.node_policy) if name in known else 0 for name in NODES
     }

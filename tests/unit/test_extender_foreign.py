@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.ports import Alone
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -44,7 +45,7 @@ def with_other_numbers(draw: st.DrawFn, text: str) -> bytes:
 
 def figures(state: VendorState) -> str:
     registry = CollectorRegistry()
-    filters = FilterService(state, best=None, refusals=lambda _: None)
+    filters = FilterService(state, named=NamedNodes(None), refusals=lambda _: None)
     registry.register(VendorCollector(state, filters, BindService(state, Cluster(), Alone())))
     return generate_latest(registry).decode()
 

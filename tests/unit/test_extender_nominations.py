@@ -10,6 +10,7 @@ import pytest
 
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.placement import NamedNodes
 from gcushare.core.preemption.nominations import compute_room_left, fits_beside
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
@@ -94,7 +95,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         state = self.emptied()
         state.see_node(a_node("node-2", 16))
         state.see_node(a_node("node-3", 4))
-        desk = Desk((state, FilterService(state, best=best, refusals=lambda _: None)))
+        desk = Desk((state, FilterService(state, named=NamedNodes(best), refusals=lambda _: None)))
         answer = json.loads(desk.filter(filter_body(wanting("thief", 8, LOW), ["node-1", "node-2", "node-3"])).body)
 
         assert answer["NodeNames"] == ["node-2"]

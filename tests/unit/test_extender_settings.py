@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import ConfigError
+from gcushare.core.placement import NamedNodes
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.__main__ import main
@@ -25,7 +26,7 @@ def test_without_flags_it_serves_enflame_on_the_manuals_port_and_stands_for_elec
 
     assert found.placement.vendor == (ENFLAME,)
     assert found.serve.listen_port == 32766
-    assert found.placement.filter_answer == 20
+    assert found.placement.filter_answer == NamedNodes(20, only_equal=True)
     assert found.election.leader_elect
 
 
@@ -36,9 +37,17 @@ def test_the_vendor_is_one_or_both(word: str, vendors: tuple[object, ...]) -> No
     assert load(f"--vendor={word}").placement.vendor == vendors
 
 
-@pytest.mark.parametrize(("word", "best"), [("all", None), ("best:1", 1), ("best:100", 100)])
-def test_filter_names_all_or_the_best(word: str, best: int | None) -> None:
-    assert load(f"--filter-answer={word}").placement.filter_answer == best
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("all", NamedNodes(None)),
+        ("best:1", NamedNodes(1)),
+        ("best:100", NamedNodes(100)),
+        ("equal:20", NamedNodes(20, only_equal=True)),
+    ],
+)
+def test_filter_names_all_or_the_best_or_those_equal_to_it(word: str, named: NamedNodes) -> None:
+    assert load(f"--filter-answer={word}").placement.filter_answer == named
 
 
 @pytest.mark.parametrize(
@@ -47,6 +56,7 @@ def test_filter_names_all_or_the_best(word: str, best: int | None) -> None:
         "--vendor=amd",
         "--filter-answer=best",
         "--filter-answer=best:0",
+        "--filter-answer=equal",
         "--node-policy=random",
         "--card-policy=best",
         "--listen-port=70000",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -206,17 +206,25 @@ class FitIndex:
             self._after_preemption = {name for name, node in nodes.items() if can_ever_fit(node, request)}
         return self._after_preemption
 
-    def best(self, among: Collection[str], count: int) -> list[str]:
-        """The ``count`` best fitting nodes among the given distinct names; ``among`` answers ``in`` quickly."""
+    def best(self, among: Collection[str], count: int, *, only_equal: bool = False) -> list[str]:
+        """The ``count`` best fitting nodes among the given distinct names; ``among`` answers ``in`` quickly.
+
+        ``only_equal``: those alone that are as good as the first, so one or more unless none fits.
+        """
         if len(among) * _WALK_ADVANTAGE < len(self._ranked):
             ranks = self._ranks
-            return [name for _, name in sorted((ranks[name], name) for name in among if name in ranks)[:count]]
+            pairs: Iterable[tuple[float, str]] = sorted((ranks[name], name) for name in among if name in ranks)
+        else:
+            pairs = (pair for pair in self._ranked if pair[1] in among)
         chosen: list[str] = []
-        for _, name in self._ranked:
-            if name in among:
-                chosen.append(name)
-                if len(chosen) >= count:
-                    break
+        first: float | None = None
+        for rank, name in pairs:
+            if only_equal and first is not None and rank != first:
+                break
+            first = rank
+            chosen.append(name)
+            if len(chosen) >= count:
+                break
         return chosen
 
     def recount(self) -> list[str]:

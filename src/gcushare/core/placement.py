@@ -45,6 +45,17 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedNodes:
+    """Which of the nodes that fit are named to the scheduler: the best ``most``, or all where that is None.
+
+    ``only_equal``: of those, the ones alone that the policy holds equal to the best.
+    """
+
+    most: int | None
+    only_equal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WholeCardPolicy:
     """Which cards a pod is given whole; ``cards`` says it in help texts."""
 

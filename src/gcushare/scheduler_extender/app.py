@@ -355,10 +355,10 @@ class Extender:
             reporter.note(request)
             wakes.note_refused(request)
 
-        best = self._settings.placement.filter_answer
+        named = self._settings.placement.filter_answer
         return Services(
             state=state,
-            filters=FilterService(state, best=best, refusals=note_refused, offers=wakes.note_offered),
+            filters=FilterService(state, named=named, refusals=note_refused, offers=wakes.note_offered),
             binds=BindService(
                 state,
                 self._api,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gcushare._version import __version__
-from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES, NamedNodes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAME = EXTENDER
 BOTH = "both"
-DEFAULT_BEST = 20
+DEFAULT_ANSWER = NamedNodes(20, only_equal=True)
 
 
 def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
@@ -41,18 +41,19 @@ def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
     return Parser("VENDOR", " or ".join(words), parse, show, choices=words)
 
 
-def _answer_parser() -> Parser[int | None]:
-    def parse(raw: str) -> int | None:
+def _answer_parser() -> Parser[NamedNodes]:
+    def parse(raw: str) -> NamedNodes:
         if raw == "all":
-            return None
-        match = re.fullmatch(r"best:([1-9][0-9]{0,5})", raw)
+            return NamedNodes(None)
+        match = re.fullmatch(r"(equal|best):([1-9][0-9]{0,5})", raw)
         if match is None:
-            raise ValueError("neither all nor best:N")
-        return int(match[1])
+            raise ValueError("not one of all, best:N and equal:N")
+        return NamedNodes(int(match[2]), only_equal=match[1] == "equal")
 
-    return Parser(
-        "ANSWER", "all, or best:N with N from 1", parse, lambda best: "all" if best is None else f"best:{best}"
-    )
+    def write(named: NamedNodes) -> str:
+        return "all" if named.most is None else f"{'equal' if named.only_equal else 'best'}:{named.most}"
+
+    return Parser("ANSWER", "all, or best:N or equal:N with N from 1", parse, write)
 
 
 @settings
@@ -85,11 +86,12 @@ class PlacementSettings:
         f"{'; '.join(f'{each.name} {each.cards}' for each in WHOLE_CARD_POLICIES.values())}. A pod may choose its own "
         "by the annotation gcushare.io/whole-card-policy.",
     )
-    filter_answer: int | None = setting(
+    filter_answer: NamedNodes = setting(
         _answer_parser(),
-        default=DEFAULT_BEST,
-        help="How many of the nodes that fit filter names: best:N only the N best by the node policy, so that the "
-        "scheduler scores fewer; all leaves the choice to its other plugins.",
+        default=DEFAULT_ANSWER,
+        help="Which of the nodes that fit filter names: equal:N the best by the node policy and those that it holds "
+        "equal to it, at most N; best:N the N best, so that the scheduler's other plugins choose as well; all leaves "
+        "the choice to them.",
     )
 
 

@@ -52,7 +52,7 @@ MAX_REMEMBERED = 4096
 """Pods remembered that filter had to read, for their own watch event has not arrived yet."""
 
 MAX_OFFERED_NAMES = 300_000
-"""Names of nodes kept in all that filter named: at most 20 for a pod where it names the best few."""
+"""Names of nodes kept in all that filter named: at most 20 for a pod unless it names all."""
 
 
 class VendorState:

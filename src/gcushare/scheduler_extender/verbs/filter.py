@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gcushare.core.fit_index import FitIndex
+from gcushare.core.placement import NamedNodes
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import evaluate_refusal
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -49,16 +50,16 @@ class Answer:
 
 
 class FilterService:
-    """Answers filter and prioritize for one vendor. ``best`` is how many nodes filter names, None for all that fit.
+    """Answers filter and prioritize for one vendor. ``named``: which of the nodes that fit filter names.
 
     ``refusals`` takes each pod that fits none of the nodes asked about, ``offers`` each that fits some.
     """
 
     def __init__(
-        self, state: VendorState, *, best: int | None, refusals: Notice, offers: Notice = lambda _: None
+        self, state: VendorState, *, named: NamedNodes, refusals: Notice, offers: Notice = lambda _: None
     ) -> None:
         self._state = state
-        self._best = best
+        self._named = named
         self._refusals = refusals
         self._offers = offers
         self.lists = NameLists()
@@ -121,23 +122,27 @@ class FilterService:
         reason = self._reason(request)
         if closed := self._state.nominations.closed_to(request) & names.names.keys():
             return self._filter_beside(names, request, closed)
-        if self._best is None:
+        if self._named.most is None:
             if any(map(index.fits, names.order)):
                 return self._offer(request, names.distinct, names.answer_all(index, reason))
-        elif best := index.best(names.names, self._best):
+        elif best := self._best(index, names.names):
             return self._offer(request, frozenset(best), names.answer_best(best))
         if not names.order:
             return self._answer(encode_filter_answer(()), "empty")
         self._refuse(request, names)
         return self._refusal(names.answer_none(index, reason), request)
 
+    def _best(self, index: FitIndex, among: Collection[str]) -> list[str]:
+        most = len(among) if self._named.most is None else self._named.most
+        return index.best(among, most, only_equal=self._named.only_equal)
+
     def _filter_beside(self, names: NameList, request: SchedulingRequest, closed: Collection[str]) -> Answer:
         """Answer while room of some nodes is kept for preemptors; rare, so that nothing is prepared for it."""
         index, reason = self._state.indexes.get(request.shape), self._reason(request)
         open_names = {name: None for name in names.order if name not in closed}
-        fitting = index.best(open_names, len(open_names) if self._best is None else self._best)
+        fitting = self._best(index, open_names)
         kept = [name for name in names.order if name in closed]
-        if fitting and self._best is not None:
+        if fitting and self._named.most is not None:
             return self._offer(request, frozenset(fitting), encode_filter_answer(map(encode_name, fitting)))
         chosen = frozenset(fitting)
         failed = join_reasons(
@@ -157,11 +162,11 @@ class FilterService:
         index: FitIndex = self._state.indexes.get(request.shape)
         closed = self._state.nominations.closed_to(request)
         fitting = [item for item in items if index.fits(item.name) and item.name not in closed]
-        if fitting and self._best is not None:
-            chosen = set(index.best({item.name: None for item in fitting}, self._best))
+        if fitting and self._named.most is not None:
+            chosen = set(self._best(index, {item.name: None for item in fitting}))
             fitting = [item for item in fitting if item.name in chosen]
         failed = b"{}"
-        if not fitting or self._best is None:
+        if not fitting or self._named.most is None:
             refused = dict.fromkeys(item.name for item in items if not index.fits(item.name))
             kept = dict.fromkeys(item.name for item in items if item.name in closed)
             failed = join_reasons(

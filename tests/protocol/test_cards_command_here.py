@@ -47,7 +47,7 @@ async def rig() -> AsyncIterator[PluginRig]:
         found.bind("a", 4, 2, card=0)
         await found.until_recorded("a")
         await found.until(
-            lambda: any(state.use and state.use.memory_used_bytes for state in found.app.observed.states()),
+            lambda: any(use.memory_used_bytes for use in found.app.observed.cards().uses.values()),
             "use is read",
         )
         yield found

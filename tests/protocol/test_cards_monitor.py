@@ -49,7 +49,7 @@ class Changes:
 
     async def until_healthy(self, *expected: bool) -> CardsSnapshot:
         """Wait until the cards are healthy, or not."""
-        return await self.until(lambda now: tuple(s.health is Health.HEALTHY for s in now.states) == expected)
+        return await self.until(lambda now: tuple(s.health is Health.HEALTHY for s in now.cards) == expected)
 
 
 @asynccontextmanager
@@ -80,14 +80,14 @@ def isolated(fake: FakeLibrary, kind: str = "efml", call_timeout_s: float = 5.0)
 
 
 def health_of(monitor: CardMonitor) -> list[Health]:
-    return [state.health for state in monitor.states]
+    return [each.health for each in monitor.snapshot.cards]
 
 
 async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
     async with running(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, changes):
         await changes.until_healthy(True, True)
         assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
-        assert [state.use.temperature_celsius for state in monitor.states if state.use] == [41.5, 42.5]
+        assert [use.temperature_celsius for use in monitor.snapshot.uses.values()] == [41.5, 42.5]
         assert (monitor.problem, monitor.snapshot.driver) == ("", "1.2.3.4")
 
 
@@ -106,17 +106,15 @@ async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_n
     async with running(open_source(SourceOptions(cards=f"simulated:{path}")), ONLY_EVENTS) as (monitor, changes):
         await changes.until_healthy(True, True)
         path.write_text("cards: [{memory: 16GiB}, {memory: 16GiB, health: unhealthy, reason: too hot}]")
-        assert (await changes.until_healthy(True, False)).states[1].reason == "too hot"
+        assert (await changes.until_healthy(True, False)).cards[1].reason == "too hot"
         assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
         path.write_text("cards: [{memory: 24GiB}, {memory: 16GiB}]")
         altered = await changes.until_healthy(True, True)
-        assert altered.states[0].card.memory_bytes == 24 << 30
+        assert altered.cards[0].card.memory_bytes == 24 << 30
         path.write_text("cards: [{memory: 24GiB}]")
-        await changes.until(lambda now: now.states[1].is_gone)
-        assert [(state.is_gone, state.health) for state in monitor.states] == [
-            (False, Health.HEALTHY),
-            (True, Health.UNHEALTHY),
-        ]
+        await changes.until(lambda now: now.gone == {1})
+        assert monitor.snapshot.gone == {1}
+        assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
 
 
 async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tmp_path: Path) -> None:
@@ -124,20 +122,20 @@ async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tm
     async with running(isolated(fake, call_timeout_s=1.5), QUICK) as (monitor, changes):
         fake.control("hang EfmlGetDevIsHealth 1")
         sick = await changes.until_healthy(True, False)
-        assert sick.states[1].reason == "library call EfmlGetDevIsHealth on card 1 did not return within 1.5s"
+        assert sick.cards[1].reason == "library call EfmlGetDevIsHealth on card 1 did not return within 1.5s"
         assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
         fake.control()
         await changes.until_healthy(True, True)
-    assert all(snapshot.states[0].health is Health.HEALTHY for snapshot in changes.seen)
+    assert all(snapshot.cards[0].health is Health.HEALTHY for snapshot in changes.seen)
 
 
 async def test_a_replaced_card_is_reported(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     async with running(isolated(fake), QUICK) as (_, changes):
         before = await changes.until_healthy(True, True)
-        assert before.states[1].card.uuid == "GCU-UUID-0001"
+        assert before.cards[1].card.uuid == "GCU-UUID-0001"
         fake.control("set uuid 1 GCU-NEW")
-        await changes.until(lambda now: now.states[1].card.uuid == "GCU-NEW")
+        await changes.until(lambda now: now.cards[1].card.uuid == "GCU-NEW")
 
 
 async def test_a_critical_event_makes_its_card_sick_without_waiting_for_the_next_poll(tmp_path: Path) -> None:
@@ -145,7 +143,7 @@ async def test_a_critical_event_makes_its_card_sick_without_waiting_for_the_next
     async with running(isolated(fake, "nvml"), ONLY_EVENTS) as (monitor, changes):
         fake.control("event 1 0 8 31", "event 2 1 8 79")
         sick = await changes.until_healthy(True, False)
-        assert sick.states[1].reason == "critical XID 79"
+        assert sick.cards[1].reason == "critical XID 79"
         assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
 
 
@@ -153,8 +151,8 @@ async def test_mig_switched_on_takes_the_card_away_with_its_reason(tmp_path: Pat
     fake = install_fake("nvml", tmp_path)
     async with running(isolated(fake, "nvml"), QUICK) as (_, changes):
         fake.control("set mig 1 1")
-        lost = await changes.until(lambda now: any(state.is_gone for state in now.states))
-        assert lost.states[1].reason == "MIG mode is on"
+        lost = await changes.until(lambda now: bool(now.gone))
+        assert lost.cards[1].reason == "MIG mode is on"
         assert [card.reason for card in lost.left_out] == ["MIG mode is on"]
 
 
@@ -162,10 +160,10 @@ async def test_without_cards_it_stays_up_says_so_and_looks_again(tmp_path: Path)
     fake = install_fake("efml_native", tmp_path)
     fake.control("fail EfmlInit * 6")
     async with running(isolated(fake), QUICK) as (monitor, changes):
-        assert monitor.states == ()
+        assert monitor.snapshot.cards == ()
         assert "EFML_ERROR_DRIVER_NOT_LOADED" in monitor.problem
         fake.control("cards 1")
-        await changes.until(lambda now: bool(now.states))
+        await changes.until(lambda now: bool(now.cards))
         assert monitor.problem == ""
 
 
@@ -184,7 +182,7 @@ async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_boun
     clock.advance(1.0)
     await monitor.look()
     assert health_of(monitor) == [Health.UNHEALTHY, Health.UNHEALTHY]
-    assert monitor.states[0].reason.startswith("no answer for 60s: library call EfmlGetDevCount")
+    assert monitor.snapshot.cards[0].reason.startswith("no answer for 60s: library call EfmlGetDevCount")
     await source.close()
 
 
@@ -193,7 +191,7 @@ async def test_a_card_whose_sensors_fail_is_well_and_reports_no_use(tmp_path: Pa
     fake.control("fail EfmlGetDevPwr 1 254")
     async with running(isolated(fake), QUICK) as (monitor, _):
         assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
-        assert [state.use is None for state in monitor.states] == [False, True]
+        assert monitor.snapshot.uses.keys() == {0}
 
 
 async def test_a_stopped_monitor_leaves_no_process(tmp_path: Path) -> None:
@@ -209,4 +207,4 @@ async def test_the_monitor_reports_which_cards_are_linked(tmp_path: Path) -> Non
     fake = install_fake("nvml", tmp_path)
     fake.control("cards 3", "set topology 0 10")
     async with running(isolated(fake, "nvml"), QUICK) as (monitor, _):
-        assert [state.card.link_group for state in monitor.states] == ["link-0"] * 3
+        assert [each.card.link_group for each in monitor.snapshot.cards] == ["link-0"] * 3

@@ -33,7 +33,7 @@ def roster_of(*cards: Card) -> CardRoster:
 
 
 def health_of(roster: CardRoster) -> dict[int, Health]:
-    return {state.card.index: state.health for state in roster.states}
+    return {state.card.index: state.health for state in roster.snapshot().cards}
 
 
 def test_new_cards_appear_and_stand_by_index() -> None:
@@ -42,7 +42,7 @@ def test_new_cards_appear_and_stand_by_index() -> None:
         CardChange(ChangeKind.APPEARED, SECOND, "34359738368 bytes, "),
         CardChange(ChangeKind.APPEARED, FIRST, "17179869184 bytes, "),
     ]
-    assert [state.card for state in roster.states] == [FIRST, SECOND]
+    assert [state.card for state in roster.snapshot().cards] == [FIRST, SECOND]
     assert roster.driver == "1.0"
 
 
@@ -91,7 +91,7 @@ def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> N
     reason = "the card is no longer listed by its driver"
     assert roster.take_list(report(FIRST), 5.0) == [CardChange(ChangeKind.LOST, SECOND, reason)]
     assert roster.take_list(report(FIRST), 10.0) == []
-    assert [(s.card.index, s.health, s.reason, s.is_gone) for s in roster.states] == [
+    assert [(s.index, s.health, s.reason, s.index in roster.snapshot().gone) for s in roster.snapshot().cards] == [
         (0, Health.HEALTHY, "", False),
         (1, Health.UNHEALTHY, reason, True),
     ]
@@ -110,7 +110,7 @@ def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
     assert roster.take_list(report(FIRST), 10.0) == []
     changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 20.0, 40.0)]
     assert changes[-1] == [CardChange(ChangeKind.RECOVERED, FIRST)]
-    assert not roster.states[0].is_gone
+    assert not roster.snapshot().gone
 
 
 def test_a_critical_event_strikes_the_card_it_names() -> None:
@@ -146,4 +146,4 @@ def test_use_is_kept_for_the_card_it_was_read_from_only() -> None:
     roster = roster_of(FIRST)
     roster.take_use(FIRST, CardUse(memory_used_bytes=7))
     roster.take_use(replace(FIRST, uuid="other"), CardUse(memory_used_bytes=9))
-    assert roster.states[0].use == CardUse(memory_used_bytes=7)
+    assert roster.snapshot().uses[0] == CardUse(memory_used_bytes=7)

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from gcushare.cards.roster import CardsSnapshot, WatchedCard
-from gcushare.core.cards import Card, Health, LeftOutCard
+from gcushare.cards.roster import CardsSnapshot
+from gcushare.core.cards import Card, Health, InventoryCard, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Reserve
@@ -13,7 +13,7 @@ from gcushare.vendors import ALIYUN, ENFLAME
 
 def cards(*gib: float, sick: tuple[int, ...] = ()) -> CardsSnapshot:
     states = (
-        WatchedCard(
+        InventoryCard(
             card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=int(size * GIB)),
             health=Health.UNHEALTHY if index in sick else Health.HEALTHY,
             reason="broken" if index in sick else "",

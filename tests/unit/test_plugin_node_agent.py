@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.roster import CardsSnapshot, WatchedCard
-from gcushare.core.cards import Card, Closure, Health, UnrecordedHolder
+from gcushare.cards.roster import CardsSnapshot
+from gcushare.core.cards import Card, Closure, Health, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
@@ -90,7 +90,7 @@ class Rig:
         self.agent.cards_changed(
             CardsSnapshot(
                 tuple(
-                    WatchedCard(
+                    InventoryCard(
                         card=Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
                         health=Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
                         reason=(sick or {}).get(index, ""),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gcushare.cards.health import HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
-from gcushare.cards.roster import CardChange, CardRoster, CardsSnapshot, ChangeKind, WatchedCard
+from gcushare.cards.roster import CardChange, CardRoster, CardsSnapshot, ChangeKind
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 
@@ -67,15 +67,9 @@ class CardMonitor:
         """Looks that came to their end, as the proof of progress."""
 
     @property
-    def states(self) -> tuple[WatchedCard, ...]:
-        """The cards by index, as of the last look."""
-        return self._roster.states
-
-    @property
     def snapshot(self) -> CardsSnapshot:
         """All that is known of the cards, as of the last look."""
-        states = self.states
-        return CardsSnapshot(states, self._roster.left_out, self._roster.driver, "" if states else self.problem)
+        return self._roster.snapshot(self.problem)
 
     async def wait_look(self, after: int = 0) -> int:
         """Wait until more than ``after`` looks have come to their end, with whatever result; return how many have."""
@@ -125,7 +119,7 @@ class CardMonitor:
     async def _wait_for_next_look(self) -> None:
         """Wait for the time of the next look, or for an event that asks for one."""
         settings = self._settings
-        has_cards = any(not state.is_gone for state in self._roster.states)
+        has_cards = self._roster.has_cards
         started_s = self._clock()
         due_s = started_s + (settings.poll_interval_s if has_cards else settings.no_cards_interval_s)
         while (left_s := due_s - self._clock()) > 0:

@@ -6,34 +6,27 @@ Pure: lists, readings and events go in with their time, changes come out; ``moni
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from gcushare.cards.health import HealthPolicy, HealthTracker
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
-from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedCard:
-    """One card now. ``use`` is None until it was read; ``is_gone`` while the source does not list the card.
-
-    ``is_use_old``: the last look could not read the card, and ``use`` is that of an earlier one.
-    """
-
-    card: Card
-    health: Health
-    reason: str = ""
-    use: CardUse | None = None
-    is_gone: bool = False
-    is_use_old: bool = False
+from gcushare.core.cards import Card, CardUse, Health, InventoryCard, LeftOutCard
 
 
 @dataclass(frozen=True, slots=True)
 class CardsSnapshot:
-    """All cards of a node now. ``problem``: why there are none, where the source as a whole does not answer."""
+    """All cards of a node now, by index, with their health; what of them is offered is decided elsewhere.
 
-    states: tuple[WatchedCard, ...]
+    ``uses`` are by card index, of those that are listed and were read. ``unread`` are cards that the last look could
+    not read, whose use is that of an earlier one, ``gone`` those that the source does not list any more.
+    ``problem``: why there are no cards, where the source as a whole does not answer.
+    """
+
+    cards: tuple[InventoryCard, ...]
+    uses: Mapping[int, CardUse] = field(default_factory=dict)
+    unread: frozenset[int] = frozenset()
+    gone: frozenset[int] = frozenset()
     left_out: tuple[LeftOutCard, ...] = ()
     driver: str = ""
     problem: str = ""
@@ -80,10 +73,23 @@ class CardRoster:
         self.left_out: tuple[LeftOutCard, ...] = ()
         self.driver = ""
 
+    def snapshot(self, problem: str = "") -> CardsSnapshot:
+        """All that is known of the cards; ``problem`` is why there are none."""
+        tracked = sorted(self._tracked.items())
+        return CardsSnapshot(
+            cards=tuple(_with_health(each) for _, each in tracked),
+            uses={index: each.use for index, each in tracked if each.use is not None},
+            unread=frozenset(index for index, each in tracked if each.is_use_old),
+            gone=frozenset(index for index, each in tracked if each.is_gone),
+            left_out=self.left_out,
+            driver=self.driver,
+            problem="" if tracked else problem,
+        )
+
     @property
-    def states(self) -> tuple[WatchedCard, ...]:
-        """The cards by index."""
-        return tuple(_state(self._tracked[index]) for index in sorted(self._tracked))
+    def has_cards(self) -> bool:
+        """Whether the source lists any card."""
+        return any(not tracked.is_gone for tracked in self._tracked.values())
 
     def take_list(self, report: CardReport, now_s: float) -> list[CardChange]:
         """Take in what the source lists now."""
@@ -165,13 +171,7 @@ class CardRoster:
         return [CardChange(kind, tracked.card, verdict.reason)]
 
 
-def _state(tracked: _Tracked) -> WatchedCard:
+def _with_health(tracked: _Tracked) -> InventoryCard:
     verdict = tracked.health.verdict
-    return WatchedCard(
-        card=tracked.card,
-        health=Health.HEALTHY if verdict.healthy else Health.UNHEALTHY,
-        reason=verdict.reason,
-        use=tracked.use,
-        is_gone=tracked.is_gone,
-        is_use_old=tracked.is_use_old,
-    )
+    health = Health.HEALTHY if verdict.healthy else Health.UNHEALTHY
+    return InventoryCard(card=tracked.card, health=health, reason=verdict.reason)

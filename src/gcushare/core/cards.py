@@ -78,14 +78,15 @@ class UnrecordedHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryCard:
-    """A card as a node offers it: ``units`` may be granted, ``reserved_units`` are kept back for the driver.
+    """A card of a node with its health, and what it offers.
 
-    ``cordoned`` is an admin's decision (no new pods); ``health`` is the hardware's. Pods that run there stay in both.
-    ``closures`` keep one use out for a while, and are in the order in which they end.
+    ``units`` may be granted, ``reserved_units`` are kept back for the driver; both are 0 until the node's plugin has
+    decided on them. ``cordoned`` is an admin's decision (no new pods); ``health`` is the hardware's. Pods that run
+    there stay in both. ``closures`` keep one use out for a while, and are in the order in which they end.
     """
 
     card: Card
-    units: int
+    units: int = 0
     reserved_units: int = 0
     health: Health = Health.HEALTHY
     reason: str = ""

@@ -230,7 +230,7 @@ class PluginApp:
             endpoints={served.part: served.endpoint for served in self._endpoints},
             publisher=parts.publisher,
             cdi=parts.cdi,
-            states=lambda: self._monitor.states,
+            cards=lambda: self._monitor.snapshot,
             watch_age_s=lambda: self._pods.age_s,
             pod_use=self._pod_use,
             over_use=self._over_use,
@@ -281,7 +281,7 @@ class PluginApp:
         if self._mps is not None:
             self._mps.look()
         await self._monitor.look()
-        if self._settings.cards.fail_without_cards and not self._monitor.states:
+        if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
         self._cards_changed(self._monitor.snapshot)
         await self._monitor.run()

@@ -53,18 +53,16 @@ class MpsLimiter:
 
     def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:
         """The cards as they are offered: those without a limit take no new pods, where the admin chose that."""
-        self.card_problems = {
-            state.card.index: state.card.limit_problem for state in found.states if state.card.limit_problem
-        }
+        self.card_problems = {each.index: each.card.limit_problem for each in found.cards if each.card.limit_problem}
         if not self.refuses:
             return found
-        states = tuple(
-            replace(state, health=Health.UNHEALTHY, reason=f"memory cannot be limited: {problem}")
-            if state.health is Health.HEALTHY and (problem := self.problem_of(state.card))
-            else state
-            for state in found.states
+        cards = tuple(
+            replace(each, health=Health.UNHEALTHY, reason=f"memory cannot be limited: {problem}")
+            if each.health is Health.HEALTHY and (problem := self.problem_of(each.card))
+            else each
+            for each in found.cards
         )
-        return replace(found, states=states)
+        return replace(found, cards=cards)
 
     def limit(self, cards: Sequence[tuple[InventoryCard, int]], threads_percent: int | None) -> ContainerLimits:
         """The limits of a container with so many bytes of each card; none where the admin lets pods come without."""

@@ -170,7 +170,7 @@ class NodeAgent:
     def _replan(self) -> None:
         if self._cards is None:
             return
-        if not self._cards.states:
+        if not self._cards.cards:
             self._have_no_cards(self._cards)
             return
         try:

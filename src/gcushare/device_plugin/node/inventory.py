@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gcushare.cards.roster import CardsSnapshot, WatchedCard
+from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
@@ -34,11 +34,9 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
         ConfigError: the unit is not known.
         Refused: the units cannot be listed to the kubelet; names unit, cards, bytes, limit and the finest that fits.
     """
-    memory = {state.card.index: state.card.memory_bytes for state in found.states}
+    memory = {each.index: each.card.memory_bytes for each in found.cards}
     unit = _choose_unit(memory, offer)
-    cards = tuple(
-        _offered_card(state, unit, offer) for state in sorted(found.states, key=lambda state: state.card.index)
-    )
+    cards = tuple(_offer_card(each, unit, offer) for each in found.cards)
     if SERVES_MEMORY in offer.mode.parts:
         try:
             check_fits_kubelet({card.index: card.units for card in cards})
@@ -59,18 +57,12 @@ def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
     return unit
 
 
-def _offered_card(state: WatchedCard, unit: MemoryUnit, offer: Offer) -> InventoryCard:
-    card = state.card
+def _offer_card(found: InventoryCard, unit: MemoryUnit, offer: Offer) -> InventoryCard:
+    card = found.card
     total = unit.units_in(card.memory_bytes)
     reserved = min(total, unit.units_covering(offer.reserve.of(card.memory_bytes)))
-    return InventoryCard(
-        card=card,
-        units=total - reserved,
-        reserved_units=reserved,
-        health=state.health,
-        reason=state.reason,
-        cordoned=is_named(card, offer.cordoned),
-    )
+    is_cordoned = is_named(card, offer.cordoned)
+    return replace(found, units=total - reserved, reserved_units=reserved, cordoned=is_cordoned)
 
 
 def _fit(memory: Mapping[int, int], units: Sequence[int]) -> bool:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.cards.roster import WatchedCard
-from gcushare.core.cards import Health, Inventory
+from gcushare.cards.roster import CardsSnapshot
+from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
@@ -194,18 +194,19 @@ class OverUseEvictor:
         for (uid, index), figures in self._watch.figures.items():
             by_card.setdefault(index, {})[uid] = figures
         looks: dict[int, CardLook] = {}
-        for state in self._looks.states:
-            index = state.card.index
+        cards = self._looks.snapshot
+        for each in cards.cards:
+            index, use = each.index, cards.uses.get(each.index)
             unknown = found.unattributed.get(index) if found is not None else None
             kept = units.get(index, 0) if index in whole else promised.get(index, 0)
             looks[index] = CardLook(
                 index=index,
-                memory=state.card.memory_bytes,
-                in_use=state.use.memory_used_bytes if state.use is not None else None,
+                memory=each.card.memory_bytes,
+                in_use=use.memory_used_bytes if use is not None else None,
                 unknown=None if unknown is None or found is None else unknown - found.ours.get(index, 0),
                 figures=by_card.get(index, {}),
                 promised=inventory.unit.bytes_of(kept),
-                doubt=_doubt(state) or self._unreadable_doubt(),
+                doubt=_doubt(each, cards) or self._unreadable_doubt(),
             )
         return looks
 
@@ -215,13 +216,13 @@ class OverUseEvictor:
         return f"{pending} allocations are not confirmed by the kubelet yet" if pending else ""
 
 
-def _doubt(state: WatchedCard) -> str:
+def _doubt(card: InventoryCard, found: CardsSnapshot) -> str:
     """Why what was read of a card may not be so any more."""
-    if state.is_gone:
+    if card.index in found.gone:
         return "the card is not listed any more"
-    if state.is_use_old:
+    if card.index in found.unread:
         return "the last look could not read it"
-    return f"it is sick: {state.reason}" if state.health is not Health.HEALTHY else ""
+    return f"it is sick: {card.reason}" if card.health is not Health.HEALTHY else ""
 
 
 def _remedy(error: GcushareError) -> str:

@@ -71,12 +71,13 @@ class OverUseWatch:
         found, inventory = self._pod_use.latest, self._inventory()
         if found is None or inventory is None:
             return {}
-        fresh = {state.card.index for state in self._looks.states if not state.is_gone and not state.is_use_old}
+        cards = self._looks.snapshot
+        fresh = {each.index for each in cards.cards} - cards.gone - cards.unread
         figures: dict[Place, Figures] = {}
-        for uid, cards in found.by_pod.items():
+        for uid, used_by_card in found.by_pod.items():
             may_use = entitled_bytes(self._store.entries[uid], inventory)
             peaks = found.peaks.get(uid, {})
-            for index, used in cards.items():
+            for index, used in used_by_card.items():
                 if index in fresh:
                     figures[uid, index] = Figures(used, may_use.get(index, 0), peaks.get(index, 0))
         return figures

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gcushare.cards.process_owners import ProcessOwners
-from gcushare.cards.roster import WatchedCard
+from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
@@ -43,7 +43,7 @@ class Looks(Protocol):
     """The cards as they were seen last."""
 
     @property
-    def states(self) -> tuple[WatchedCard, ...]: ...
+    def snapshot(self) -> CardsSnapshot: ...
 
     async def wait_look(self, after: int = 0) -> int: ...
 
@@ -116,11 +116,8 @@ class PodMemoryMonitor:
 
         The files of /proc are read in a thread: the kernel may make their reader wait for its lock on control groups.
         """
-        cards = {
-            state.card.index: state.use.processes
-            for state in self._looks.states
-            if not state.is_gone and state.use is not None and state.use.processes is not None
-        }
+        uses = self._looks.snapshot.uses
+        cards = {index: use.processes for index, use in uses.items() if use.processes is not None}
         pids = {pid for processes in cards.values() for pid in processes}
         if self._own_pid is not None:
             pids.add(self._own_pid)
@@ -146,10 +143,9 @@ class PodMemoryMonitor:
         """
         highest: dict[tuple[int, int], tuple[str, int]] = {}
         found: dict[str, dict[int, int]] = {}
-        for state in self._looks.states:
-            accounts = state.use.peaks if state.use is not None and not state.is_gone else None
-            for pid, size in (accounts or {}).items():
-                uid, index = owners.get(pid, ""), state.card.index
+        for index, use in self._looks.snapshot.uses.items():
+            for pid, size in (use.peaks or {}).items():
+                uid = owners.get(pid, "")
                 before = self._highest.get((index, pid))
                 highest[index, pid] = (uid, size)
                 if uid and (before is None or before[0] != uid or size > before[1]):

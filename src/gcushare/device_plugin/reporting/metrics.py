@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
-from gcushare.cards.roster import WatchedCard
-from gcushare.core.cards import CardUse, Health, Inventory, InventoryCard
+from gcushare.cards.roster import CardsSnapshot
+from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
 from gcushare.device_plugin.allocation.cdi import CdiSpecPublisher
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.mps.watch import MpsWatch
@@ -38,7 +38,7 @@ _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The parts whose state is shown. ``states`` is what the card monitor knows now, ``endpoints`` are by mode's part.
+    """The parts whose state is shown. ``cards`` is what the card monitor knows now, ``endpoints`` are by mode's part.
 
     ``watch_age_s`` are the seconds since the API server last proved that the view of the pods is current, None
     before the first list. ``pod_use`` is None where it was not asked for.
@@ -52,7 +52,7 @@ class Observed:
     endpoints: Mapping[str, Endpoint]
     publisher: Publisher
     cdi: CdiSpecPublisher
-    states: Callable[[], tuple[WatchedCard, ...]]
+    cards: Callable[[], CardsSnapshot]
     watch_age_s: Callable[[], float | None]
     pod_use: PodMemoryMonitor | None
     over_use: OverUseParts
@@ -121,7 +121,7 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
     sizes = _sizes(inventory)
     held, of_others = observed.store.held_units(sizes), observed.store.unrecorded.units(sizes)
     offered = observed.agent.describe(inventory).cards if inventory is not None else ()
-    cards = [(_labels(observed, card.index, card.card.uuid, card.card.model), card) for card in offered]
+    cards = [(_labels(observed, each.card), each) for each in offered]
 
     def size(units: int) -> int:
         return inventory.unit.bytes_of(units) if inventory is not None else 0
@@ -167,11 +167,8 @@ def _pod_metric(observed: Observed) -> Metric:
 
 
 def _use_metrics(observed: Observed) -> Iterator[Metric]:
-    uses = [
-        (_labels(observed, state.card.index, state.card.uuid, state.card.model), state.use)
-        for state in observed.states()
-        if state.use is not None
-    ]
+    found = observed.cards()
+    uses = [(_labels(observed, each.card), found.uses[each.index]) for each in found.cards if each.index in found.uses]
 
     def gauge(name: str, text: str, read: Callable[[CardUse], float | None]) -> Metric:
         samples = ((labels, value) for labels, use in uses if (value := read(use)) is not None)
@@ -201,10 +198,11 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
             key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
             used[key] = used.get(key, 0) + size
             granted[key] = granted.get(key, 0) + may_use.get(index, 0)
+    look = observed.cards()
     unattributed = (
-        (_labels(observed, state.card.index, state.card.uuid, state.card.model), found.unattributed[state.card.index])
-        for state in observed.states()
-        if not state.is_gone and state.card.index in found.unattributed
+        (_labels(observed, each.card), found.unattributed[each.index])
+        for each in look.cards
+        if each.index in found.unattributed and each.index not in look.gone
     )
     yield _gauge(
         "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", _POD_LABELS, used.items()
@@ -275,5 +273,5 @@ def _sizes(inventory: Inventory | None) -> dict[int, int]:
     return {card.index: card.units for card in inventory.cards} if inventory is not None else {}
 
 
-def _labels(observed: Observed, index: int, uuid: str, model: str) -> tuple[str, ...]:
-    return (observed.vendor, observed.node, str(index), uuid, model)
+def _labels(observed: Observed, card: Card) -> tuple[str, ...]:
+    return (observed.vendor, observed.node, str(card.index), card.uuid, card.model)

@@ -96,7 +96,8 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
     unrecorded = observed.store.unrecorded.units(_sizes(inventory))
     holders = _holders(observed.store)
     # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
-    uses = {state.card.uuid: state.use for state in observed.states() if not state.is_gone}
+    found = observed.cards()
+    uses = {each.card.uuid: found.uses.get(each.index) for each in found.cards}
     return tuple(
         CardStatus(
             index=card.index,

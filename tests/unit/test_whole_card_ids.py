@@ -1,10 +1,10 @@
 import pytest
 
+from gcushare.core.cards import Card
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import is_device_id
 from gcushare.wire.kubelet.device_lists import encode_preferred_response
 from gcushare.wire.kubelet.whole_card_ids import (
-    WholeCard,
     decode_whole_card_id,
     encode_id_entry,
     encode_whole_card_id,
@@ -34,7 +34,10 @@ def test_a_number_beyond_what_python_reads_is_refused_and_shown_in_part() -> Non
 
 
 def test_the_list_carries_health_and_numa_nodes() -> None:
-    cards = [WholeCard(0, True, 1), WholeCard(3, False)]
+    cards = [
+        (Card(index=0, uuid="a", memory_bytes=1, numa_node=1), True),
+        (Card(index=3, uuid="b", memory_bytes=1), False),
+    ]
     devices = pb.ListAndWatchResponse.FromString(encode_whole_card_list(cards)).devices
     assert [(d.ID, d.health, [n.ID for n in d.topology.nodes]) for d in devices] == [
         ("card-0", "Healthy", [1]),

@@ -10,7 +10,7 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD, device_ids_of_card
 from gcushare.wire.kubelet.device_lists import encode_devices, must_be_brief
-from gcushare.wire.kubelet.whole_card_ids import WholeCard, encode_whole_card_list
+from gcushare.wire.kubelet.whole_card_ids import encode_whole_card_list
 
 
 class DeviceList:
@@ -103,16 +103,11 @@ class WholeCardDeviceList(DeviceList):
     def offer(self, inventory: Inventory, *, closed: Collection[int], held: Collection[int]) -> bool:
         """Set the list from an inventory; False where nothing changed for the kubelet."""
         self.size = len(inventory.cards)
-        return self._set_message(
-            encode_whole_card_list(
-                WholeCard(
-                    card.index,
-                    card.health is Health.HEALTHY and (card.index not in closed or card.index in held),
-                    card.card.numa_node,
-                )
-                for card in inventory.cards
-            )
+        devices = (
+            (card.card, card.health is Health.HEALTHY and (card.index not in closed or card.index in held))
+            for card in inventory.cards
         )
+        return self._set_message(encode_whole_card_list(devices))
 
 
 def _encode_card(card: InventoryCard, kept: frozenset[str] | None, is_brief: bool) -> bytes:

@@ -6,8 +6,8 @@ An id is ``card-`` and the index; it cannot be taken for one of a memory unit, w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from gcushare.core.cards import Card
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import MAX_CARDS, explain_foreign_id
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -15,15 +15,6 @@ from gcushare.wire.protos import services
 
 _PREFIX = "card-"
 _IDS = frozenset(f"{_PREFIX}{index}" for index in range(MAX_CARDS))
-
-
-@dataclass(frozen=True, slots=True)
-class WholeCard:
-    """One card as a device; ``numa_node`` None where it is unknown, and then the kubelet gets none."""
-
-    index: int
-    is_healthy: bool
-    numa_node: int | None = None
 
 
 def encode_whole_card_id(index: int) -> str:
@@ -47,11 +38,11 @@ def decode_whole_card_id(device_id: str) -> int:
     return int(device_id.removeprefix(_PREFIX))
 
 
-def encode_whole_card_list(cards: Iterable[WholeCard]) -> bytes:
-    """Encode a ListAndWatchResponse, with the NUMA node of each card where it is known."""
+def encode_whole_card_list(cards: Iterable[tuple[Card, bool]]) -> bytes:
+    """Encode a ListAndWatchResponse: each card, healthy or not, with its NUMA node where that is known."""
     message = pb.ListAndWatchResponse()
-    for card in cards:
-        health = services.HEALTHY if card.is_healthy else services.UNHEALTHY
+    for card, is_healthy in cards:
+        health = services.HEALTHY if is_healthy else services.UNHEALTHY
         device = message.devices.add(ID=encode_whole_card_id(card.index), health=health)
         if card.numa_node is not None:
             device.topology.nodes.add(ID=card.numa_node)

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from gcushare.core.matching import Candidate, choose_card, match, order_candidates
+from gcushare.core.matching import Candidate, choose_card, has_room, match, order_candidates
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from tests.builders import pod
 
@@ -67,3 +67,15 @@ def test_an_unassigned_pod_gets_the_fullest_card_that_breaks_no_promise() -> Non
     assert choose_card({0: 6, 1: 8, 2: 16}, {0: 4}, 4) == 1
     assert choose_card({0: 6, 1: 8}, {0: 4, 1: 8}, 4) == 0
     assert choose_card({0: 3, 1: 2}, {}, 4) is None
+
+
+def test_whole_cards_have_room_where_as_many_of_the_pods_own_are_free() -> None:
+    containers = (ContainerRequest("c0", ContainerKind.APP, whole_cards=2),)
+    pair = Candidate(pod("pair"), PodRequest(containers, CardRequest(0, 2, whole=True)), (1, 3))
+    assert has_room(pair, 2, {1: 1, 3: 1})
+    assert has_room(pair, 1, {3: 1}), "a container may be given some of its pod's cards"
+    assert not has_room(pair, 2, {0: 1, 3: 1})
+    assert not has_room(replace(pair, is_displaced=True), 2, {1: 1, 3: 1})
+    assert match([pair], 4, {}) is None
+    assert match([pair], 2, {}) is None, "memory is not meant"
+    assert match([pair], 2, {}, whole=True) is pair

@@ -7,8 +7,8 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.allocation.allocator import PodChanges, Preference
-from gcushare.device_plugin.allocation.memory import MemoryAllocator, choose_ids
+from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
+from gcushare.device_plugin.allocation.preference import Preference, choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.pods.store import PodStore
@@ -23,7 +23,9 @@ TOTALS = {0: 16, 1: 16, 2: 16}
 def allocate(ids: list[str]) -> dict[str, str]:
     """The variables of the container that is given these ids; no pod is known that asks for them."""
     responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
-    allocator = MemoryAllocator(PodStore(ENFLAME), responses, PodChanges(), wait_for_pod_s=0.0, clock=lambda: 0.0)
+    allocator = CardAllocator(
+        PodStore(ENFLAME), responses, PodChanges(), whole=False, wait_for_pod_s=0.0, clock=lambda: 0.0
+    )
     cards = (
         InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=units << 30), units=units)
         for i, units in TOTALS.items()

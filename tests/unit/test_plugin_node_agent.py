@@ -12,11 +12,9 @@ from gcushare.core.cards import Card, Closure, Health, InventoryCard, Unrecorded
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
-from gcushare.device_plugin.allocation.allocator import PodChanges
+from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.device_plugin.allocation.memory import MemoryAllocator
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.choices import Mode, Strategy
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
@@ -134,9 +132,9 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher:
         store=store,
         pods=pods,
         memory_devices=MemoryDeviceList(),
-        allocator=MemoryAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
+        allocator=CardAllocator(store, delivery, pods, whole=False, wait_for_pod_s=0.0, clock=lambda: 0.0),
         whole_devices=WholeCardDeviceList(),
-        whole_allocator=WholeCardAllocator(store, delivery, pods, wait_for_pod_s=0.0, clock=lambda: 0.0),
+        whole_allocator=CardAllocator(store, delivery, pods, whole=True, wait_for_pod_s=0.0, clock=lambda: 0.0),
         reconciler=AllocationReconciler(store, away, away, clock=lambda: 0.0, wall_clock_ns=lambda: 0),
         publisher=Publisher(ENFLAME, patcher or away),
         announcer=heard,

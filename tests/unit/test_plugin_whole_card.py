@@ -6,12 +6,7 @@ from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.device_plugin.allocation.whole_card import (
-    NodeUse,
-    check_not_shared,
-    choose_whole_cards,
-    read_cards,
-)
+from gcushare.device_plugin.allocation.preference import NodeUse, choose_whole_cards, read_cards
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from tests.builders import pod
@@ -80,11 +75,3 @@ def test_ids_are_read_as_cards_and_those_of_memory_or_of_other_plugins_are_refus
         read_cards(device_ids(device_ids_of_card(0, 1)))
     with pytest.raises(RemoteContractError, match="NVIDIA's device plugin"):
         read_cards(device_ids(["GPU-1234"]))
-
-
-def test_a_shared_card_is_refused_with_the_pods_that_share_it() -> None:
-    check_not_shared((1, 2), {0: ["default/a"]})
-    with pytest.raises(Refused, match=r"card 1 is shared: default/a, default/b uses memory of it"):
-        check_not_shared((0, 1), {1: ["default/a", "default/b"]})
-    with pytest.raises(Refused, match="a pod of this node"):
-        check_not_shared((0,), {0: []})

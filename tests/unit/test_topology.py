@@ -5,13 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.topology import CardPlace, choose_close_cards, choose_loose_cards, closeness
+from gcushare.core.cards import Card
+from gcushare.core.topology import Rank, choose_close_cards, choose_loose_cards, closeness
 
-EIGHT_ON_TWO = [CardPlace(index, index // 4, "ab"[index // 2 % 2]) for index in range(8)]
+
+def card(index: int, numa_node: int | None = None, link_group: str = "") -> Card:
+    return Card(index=index, uuid=f"u{index}", memory_bytes=1, numa_node=numa_node, link_group=link_group)
 
 
-def numa_nodes_of(places: Iterable[CardPlace]) -> int:
-    return len({place.numa_node for place in places})
+EIGHT_ON_TWO = [card(index, index // 4, "ab"[index // 2 % 2]) for index in range(8)]
+
+
+def numa_nodes_of(cards: Iterable[Card]) -> int:
+    return len({card.numa_node for card in cards})
 
 
 @pytest.mark.parametrize(
@@ -34,7 +40,7 @@ def test_several_cards_are_chosen_close_together(
 
 
 def test_where_the_machine_tells_nothing_the_lowest_indexes_are_taken() -> None:
-    assert choose_close_cards([CardPlace(index) for index in (5, 3, 1)], 2) == (1, 3)
+    assert choose_close_cards([card(index) for index in (5, 3, 1)], 2) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +59,9 @@ def test_loose_cards_spare_the_tight_groups(free: tuple[int, ...], count: int, c
 
 @pytest.mark.parametrize("choose", [choose_close_cards, choose_loose_cards])
 def test_among_equally_close_cards_the_rank_decides(
-    choose: Callable[[Sequence[CardPlace], int], tuple[int, ...] | None],
+    choose: Callable[[Sequence[Card], int, Rank], tuple[int, ...] | None],
 ) -> None:
-    places = [CardPlace(index, rank=(rank,)) for index, rank in enumerate((3, 1, 2))]
-    assert choose(places, 2) == (1, 2)
+    assert choose([card(index) for index in range(3)], 2, lambda card: ((3, 1, 2)[card.index],)) == (1, 2)
 
 
 @pytest.mark.parametrize(("free", "level"), [((0, 1), 2), ((0, 2), 1), ((0, 4), 0), ((0,), 0)])
@@ -64,7 +69,7 @@ def test_closeness_says_how_near_two_cards_can_be(free: tuple[int, ...], level: 
     assert closeness([EIGHT_ON_TWO[index] for index in free], 2) == level
 
 
-UNLINKED_FIRST = [CardPlace(0, 0), CardPlace(1, 0), CardPlace(2, 0, "a"), CardPlace(3, 0, "a"), CardPlace(4, 0)]
+UNLINKED_FIRST = [card(0, 0), card(1, 0), card(2, 0, "a"), card(3, 0, "a"), card(4, 0)]
 
 
 def test_linked_cards_go_before_cards_of_which_no_link_is_told() -> None:
@@ -77,13 +82,13 @@ def test_linked_cards_go_before_cards_of_which_no_link_is_told() -> None:
 
 @given(
     st.lists(
-        st.builds(CardPlace, st.integers(0, 15), st.none() | st.integers(0, 1), st.sampled_from(["", "a", "b"])),
+        st.builds(card, st.integers(0, 15), st.none() | st.integers(0, 1), st.sampled_from(["", "a", "b"])),
         max_size=8,
         unique_by=lambda place: place.index,
     ),
     st.integers(1, 8),
 )
-def test_no_other_choice_touches_fewer_numa_nodes(places: list[CardPlace], count: int) -> None:
+def test_no_other_choice_touches_fewer_numa_nodes(places: list[Card], count: int) -> None:
     chosen = choose_close_cards(places, count)
     if chosen is None:
         assert len(places) < count

@@ -54,18 +54,25 @@ def order_candidates(candidates: Iterable[Candidate], units: int, *, whole: bool
     )
 
 
-def match(candidates: Iterable[Candidate], units: int, free: Mapping[int, int]) -> Candidate | None:
-    """The pod that a call for ``units`` of memory most likely means, given the free ids per card index.
+def match(
+    candidates: Iterable[Candidate], units: int, free: Mapping[int, int], *, whole: bool = False
+) -> Candidate | None:
+    """The pod that a call for ``units`` (or whole cards) most likely means, given the free ids per card index.
 
     Among equals one whose recorded cards have room is taken before one whose have not: whichever of them the kubelet
     really means, no third pod's card is touched.
     """
-    ordered = order_candidates(candidates, units)
+    ordered = order_candidates(candidates, units, whole=whole)
     return next((c for c in ordered if has_room(c, units, free)), ordered[0] if ordered else None)
 
 
 def has_room(candidate: Candidate, units: int, free: Mapping[int, int]) -> bool:
-    """Whether a candidate can be served where it belongs; a half served pod's turn is its own in any case."""
+    """Whether a candidate can be served where it belongs; a half served pod's turn is its own in any case.
+
+    Of whole cards a container gets some of its pod's: as many of these must be free.
+    """
+    if candidate.request.cards.whole:
+        return not candidate.is_displaced and len(free.keys() & set(candidate.card_indexes)) >= units
     if candidate.served:
         return True
     if candidate.is_displaced:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from gcushare.core.cards import Card
 from gcushare.core.preemption.nominations import NOTHING_KEPT, RoomLeft, can_hold_beside
-from gcushare.core.topology import CLOSE, LOOSE, CardPlace, choose_close_cards, choose_loose_cards, closeness
+from gcushare.core.topology import CLOSE, LOOSE, Rank, choose_close_cards, choose_loose_cards, closeness
 
 if TYPE_CHECKING:  # settings name the policies, and their --help needs no ledger
     from gcushare.core.nodes import CardState, NodeState
@@ -29,7 +30,7 @@ CardRank: TypeAlias = "Callable[[CardState, CardRequest], tuple[int, ...]]"
 NodeScore: TypeAlias = "Callable[[NodeState, CardRequest], float]"
 """How good a node is for a request that fits there, from 0.0 to 1.0."""
 
-WholeCardChoice = Callable[[Sequence[CardPlace], int], tuple[int, ...] | None]
+WholeCardChoice = Callable[[Sequence[Card], int, Rank], tuple[int, ...] | None]
 """Chooses so many cards of those that can be given whole; None when there are fewer."""
 
 
@@ -91,8 +92,8 @@ def _preferring_close(node: NodeState, request: CardRequest, base: float) -> flo
     """Rank nodes by how close several whole cards would be, and only then by ``base``."""
     if not request.whole or request.cards == 1 or request.whole_policy != CLOSE:
         return base
-    places = [_place(state) for state in node.cards.values() if state.can_hold(request)]
-    return (closeness(places, request.cards) + base) / 3
+    able = [s.card.card for s in node.cards.values() if s.card is not None and s.can_hold(request)]
+    return (closeness(able, request.cards) + base) / 3
 
 
 POLICIES: Mapping[str, Policy] = {
@@ -138,13 +139,10 @@ def choose_cards(
     if len(able) < request.cards:
         return None
     if request.whole:
-        places = [_place(state, rank(state, request)) for state in able]
-        chosen = WHOLE_CARD_POLICIES[request.whole_policy].choose(places, request.cards)
+        cards = [state.card.card for state in able if state.card is not None]
+        chosen = WHOLE_CARD_POLICIES[request.whole_policy].choose(
+            cards, request.cards, lambda card: rank(node.cards[card.index], request)
+        )
         return None if chosen is None else tuple(node.cards[index] for index in chosen)
     able.sort(key=lambda state: rank(state, request))
     return tuple(sorted(able[: request.cards], key=lambda state: state.index))
-
-
-def _place(state: CardState, rank: tuple[int, ...] = ()) -> CardPlace:
-    card = state.card.card if state.card is not None else None
-    return CardPlace(state.index, card.numa_node if card else None, card.link_group if card else "", rank)

@@ -1,101 +1,92 @@
 """Which of a node's cards a pod is given whole: those close together, or those that spare the tight groups.
 
 Closeness has two levels: a link group (cards with a direct link or one switch between them) lies within a NUMA node,
-where the machine reports them. Where it reports none all cards are equally close.
+where the machine reports them. Where it reports none all cards are equally close. Cards that are equally close are
+ordered by a rank, the least first, and then by index.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+
+from gcushare.core.cards import Card
 
 CLOSE = "close"
 LOOSE = "loose"
 """The names of the policies for whole cards; ``placement.WHOLE_CARD_POLICIES`` says what each does."""
 
 
-@dataclass(frozen=True, slots=True)
-class CardPlace:
-    """Where one card sits; ``numa_node`` None and ``link_group`` "" where the machine does not report it.
-
-    ``rank`` orders cards that are equally close, the least first; without it the lowest index goes first.
-    """
-
-    index: int
-    numa_node: int | None = None
-    link_group: str = ""
-    rank: tuple[int, ...] = ()
-
-
+Rank = Callable[[Card], tuple[int, ...]]
 _Key = tuple[int, int, list[tuple[tuple[int, ...], int]]]
 
 
-def choose_close_cards(places: Sequence[CardPlace], count: int) -> tuple[int, ...] | None:
+def by_index(_card: Card) -> tuple[int, ...]:
+    """The rank where nothing else is preferred."""
+    return ()
+
+
+def choose_close_cards(cards: Sequence[Card], count: int, rank: Rank = by_index) -> tuple[int, ...] | None:
     """Choose ``count`` cards that are as close as can be; None when there are fewer.
 
     The tightest group that is large enough is used up first, so that larger ones stay whole for pods that need them;
     equal groups are ordered by their first card. Where no group is large enough, whole groups are joined, the
     largest first.
     """
-    if count <= 0 or len(places) < count:
+    if count <= 0 or len(cards) < count:
         return None
-    key = _tightest_first(places)
-    for groups in (_by_link(places), _by_numa(places)):
+    key = _tightest_first(cards, rank)
+    for groups in (_by_link(cards, rank), _by_numa(cards, rank)):
         large = [group for group in groups if len(group) >= count]
         if large:
             return _indexes(min(large, key=key)[:count])
-    return _indexes(_joined(sorted(_by_numa(places), key=lambda group: (-len(group), key(group))))[:count])
+    return _indexes(_joined(sorted(_by_numa(cards, rank), key=lambda group: (-len(group), key(group))))[:count])
 
 
-def choose_loose_cards(places: Sequence[CardPlace], count: int) -> tuple[int, ...] | None:
+def choose_loose_cards(cards: Sequence[Card], count: int, rank: Rank = by_index) -> tuple[int, ...] | None:
     """Choose ``count`` cards for a pod to which it does not matter how near they are; None when there are fewer.
 
     Cards without a link are used up first, then the smallest link groups, wherever they are, so that the others stay
     for pods that need them.
     """
-    if count <= 0 or len(places) < count:
+    if count <= 0 or len(cards) < count:
         return None
-    return _indexes(_joined(sorted(_by_link(places), key=_tightest_first(places)))[:count])
+    return _indexes(_joined(sorted(_by_link(cards, rank), key=_tightest_first(cards, rank)))[:count])
 
 
-def closeness(places: Sequence[CardPlace], count: int) -> int:
+def closeness(cards: Sequence[Card], count: int) -> int:
     """How close ``count`` of these cards, two or more, can be: 2 in one link group, 1 in one NUMA node, else 0."""
-    for level, groups in ((2, _by_link(places)), (1, _by_numa(places))):
+    for level, groups in ((2, _by_link(cards, by_index)), (1, _by_numa(cards, by_index))):
         if any(len(group) >= count for group in groups):
             return level
     return 0
 
 
-def _indexes(places: Iterable[CardPlace]) -> tuple[int, ...]:
-    return tuple(sorted(place.index for place in places))
+def _indexes(cards: Iterable[Card]) -> tuple[int, ...]:
+    return tuple(sorted(card.index for card in cards))
 
 
-def _joined(groups: Iterable[Sequence[CardPlace]]) -> list[CardPlace]:
-    return [place for group in groups for place in group]
+def _joined(groups: Iterable[Sequence[Card]]) -> list[Card]:
+    return [card for group in groups for card in group]
 
 
-def _order(place: CardPlace) -> tuple[tuple[int, ...], int]:
-    return (place.rank, place.index)
-
-
-def _tightest_first(places: Sequence[CardPlace]) -> Callable[[Sequence[CardPlace]], _Key]:
+def _tightest_first(cards: Sequence[Card], rank: Rank) -> Callable[[Sequence[Card]], _Key]:
     """Order groups by size, then by the size of their NUMA node, then by their cards."""
-    of_numa = Counter(place.numa_node for place in places)
-    return lambda group: (len(group), of_numa[group[0].numa_node], [_order(place) for place in group])
+    of_numa = Counter(card.numa_node for card in cards)
+    return lambda group: (len(group), of_numa[group[0].numa_node], [(rank(card), card.index) for card in group])
 
 
-def _by_link(places: Sequence[CardPlace]) -> list[list[CardPlace]]:
+def _by_link(cards: Sequence[Card], rank: Rank) -> list[list[Card]]:
     """The link groups, split by NUMA node; a card whose links are unknown is alone."""
-    return _grouped(places, lambda place: (place.numa_node, place.link_group or place.index))
+    return _grouped(cards, lambda card: (card.numa_node, card.link_group or card.index), rank)
 
 
-def _by_numa(places: Sequence[CardPlace]) -> list[list[CardPlace]]:
-    return _grouped(places, lambda place: place.numa_node)
+def _by_numa(cards: Sequence[Card], rank: Rank) -> list[list[Card]]:
+    return _grouped(cards, lambda card: card.numa_node, rank)
 
 
-def _grouped(places: Sequence[CardPlace], key: Callable[[CardPlace], Hashable]) -> list[list[CardPlace]]:
-    groups: dict[Hashable, list[CardPlace]] = {}
-    for place in sorted(places, key=_order):
-        groups.setdefault(key(place), []).append(place)
+def _grouped(cards: Sequence[Card], key: Callable[[Card], Hashable], rank: Rank) -> list[list[Card]]:
+    groups: dict[Hashable, list[Card]] = {}
+    for card in sorted(cards, key=lambda card: (rank(card), card.index)):
+        groups.setdefault(key(card), []).append(card)
     return list(groups.values())

@@ -1,25 +1,30 @@
 """Answers the kubelet's two calls for one resource: waits for the pod that is meant, decides, remembers.
 
-The flow is the same for memory and for whole cards; what differs (which ids, which checks, what is granted) is a method
-of ``memory.MemoryAllocator`` and of ``whole_card.WholeCardAllocator``.
+The answer to Allocate follows from the ids alone: the pod that is meant is only noted with them, and may be corrected.
 """
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
 
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.core.matching import Candidate, order_candidates
+from gcushare.core.matching import Candidate, has_room, match, order_candidates
+from gcushare.device_plugin.allocation.preference import (
+    NodeUse,
+    Preference,
+    choose_ids,
+    choose_whole_cards,
+    count_units,
+    read_cards,
+)
 from gcushare.device_plugin.allocation.response import AllocateResponses, Grant
 from gcushare.device_plugin.pods.pod import CardCounts
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
+from gcushare.wire.annotations.keys import COMPUTE_SHARE, PROPORTIONAL
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
@@ -56,25 +61,12 @@ class PodChanges:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Preference:
-    """The chosen ids of one container, as wire entries, with the cards they belong to and the pod that is meant."""
-
-    entries: list[bytes]
-    card_indexes: tuple[int, ...]
-    candidate: Candidate | None
-    moved_from: tuple[int, ...] = ()
-    """The recorded cards, where they had no room and others were chosen; the record is corrected afterwards."""
-
-
-class CardAllocator(abc.ABC):
-    """One resource's allocator. Never waits on the API server.
+class CardAllocator:
+    """One resource's allocator: of units of memory, or of ``whole`` cards. Never waits on the API server.
 
     ``on_allocated`` is called after each grant, so that the kubelet's record is read soon and the card is closed to
     the other resource at once. With ``wait_for_pod_s`` 0 no call waits for its pod.
     """
-
-    is_whole: ClassVar[bool]
 
     def __init__(
         self,
@@ -82,12 +74,14 @@ class CardAllocator(abc.ABC):
         responses: AllocateResponses,
         pods: PodChanges,
         *,
+        whole: bool,
         wait_for_pod_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._responses = responses
         self._pods = pods
+        self._whole = whole
         self._wait_for_pod_s = wait_for_pod_s
         self._clock = clock
         self._inventory: Inventory | None = None
@@ -106,7 +100,11 @@ class CardAllocator(abc.ABC):
             Refused, RemoteContractError: no card fits, or the ids are of another layout; the pod fails with it.
         """
         inventory = self._require_inventory()
-        await self._wait_for_candidate(request.size, self._free(request))
+        if self._whole:
+            free = dict.fromkeys((*read_cards(request.available), *read_cards(request.must_include)), 1)
+        else:
+            free = request.available.count_by_card()
+        await self._wait_for_candidate(request.size, free)
         preference = self._choose(request, inventory)
         self._expected = (preference, request.size)
         pod = preference.candidate.pod if preference.candidate else None
@@ -128,19 +126,23 @@ class CardAllocator(abc.ABC):
         inventory = self._require_inventory()
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("allocating %s", fields(count=len(ids), ids=",".join(ids.first(MOST_IDS_LOGGED))))
-        counts = self._count(ids)
+        counts = dict.fromkeys(read_cards(ids), 1) if self._whole else count_units(ids)
         candidate = self._find_meant(sum(counts.values()), counts)
-        known = {card.index: card for card in inventory.cards}
-        _check_there(counts, known)
-        self._check(counts, candidate)
-        if not self.is_whole:
-            self._responses.check(known[index] for index in counts)
+        cards = _named_cards(counts, inventory)
+        if not self._whole:
+            self._check_one_card(counts, candidate)
+        self._check_use(counts)
+        if not self._whole:
+            self._responses.check(cards)
         uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
         self._store.note_allocated(
-            uid, container, counts, self._clock(), whole=self.is_whole, ids=None if self.is_whole else ids
+            uid, container, counts, self._clock(), whole=self._whole, ids=None if self._whole else ids
         )
         self.on_allocated()
-        grant = self._grant(tuple(known[index] for index in sorted(counts)), len(ids), candidate)
+        if self._whole:
+            grant = Grant(cards, sum(card.units for card in cards), whole=True)
+        else:
+            grant = self._grant_memory(cards, len(ids), candidate)
         logger.info(
             "allocated %s",
             fields(
@@ -149,38 +151,73 @@ class CardAllocator(abc.ABC):
                 container=container or "unknown",
                 card=",".join(str(index) for index in sorted(counts)),
                 units=grant.units,
-                whole=self.is_whole,
+                whole=self._whole,
             ),
         )
         return self._responses.build(grant, inventory.unit)
 
-    @abc.abstractmethod
-    def _free(self, request: PreferredRequest) -> CardCounts:
-        """The amount per card that the kubelet can still give out: units, or 1 per whole card."""
-
-    @abc.abstractmethod
-    def _count(self, ids: DeviceIds) -> CardCounts:
-        """The amount per card that ids stand for; raises RemoteContractError for those of another layout."""
-
-    @abc.abstractmethod
-    def _has_room(self, candidate: Candidate, size: int, free: CardCounts) -> bool:
-        """Whether the cards kept for a pod are free."""
-
-    @abc.abstractmethod
-    def _match(self, size: int, free: CardCounts) -> Candidate | None:
-        """The pod that a call for this size most likely means."""
-
-    @abc.abstractmethod
     def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
-        """Choose the ids; raises Refused where no card fits."""
+        store = self._store
+        candidates = store.candidates(whole=self._whole)
+        in_other_use = store.cards_in_use(whole=not self._whole)
+        if self._whole:
+            memory = {index: "" for index, units in store.promised().items() if units}
+            cards = {card.index: card for card in inventory.cards}
+            use = NodeUse(cards, in_other_use, memory | store.promised_whole())
+            free, included = read_cards(request.available), read_cards(request.must_include)
+            return choose_whole_cards(request.size, free, candidates, use, included)
+        totals = {card.index: card.units for card in inventory.cards}
+        promised = store.promised()
+        for index in store.promised_whole():
+            promised[index] = promised.get(index, 0) + totals.get(index, 0)
+        return choose_ids(request, candidates, promised, totals, in_other_use)
 
-    @abc.abstractmethod
-    def _check(self, counts: CardCounts, candidate: Candidate | None) -> None:
-        """Raise Refused where these cards must not be given."""
+    def _check_use(self, cards: Collection[int]) -> None:
+        """Refuse a card that is in the other use; the kubelet fails the pod with it."""
+        for index in sorted(self._store.cards_in_use(whole=not self._whole).intersection(cards)):
+            pods = ", ".join(self._store.users_of(index, whole=not self._whole)) or "a pod of this node"
+            use = (
+                f"is shared: {pods} uses memory of it, so it cannot be given whole"
+                if self._whole
+                else f"is in use as a whole by {pods}, so no memory of it can be given"
+            )
+            raise Refused(f"card {index} {use}; the pod must be scheduled again")
 
-    @abc.abstractmethod
-    def _grant(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
-        """What the container is given, for the response."""
+    def _check_one_card(self, counts: CardCounts, candidate: Candidate | None) -> None:
+        """Refuse memory of more cards than the pod may have, or of another than its other containers hold."""
+        cards_per_pod = candidate.request.cards.cards if candidate else 1
+        if len(counts) > cards_per_pod:
+            spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
+            raise Refused(
+                f"{sum(counts.values())} units were taken from {len(counts)} cards ({spread}), and the "
+                f"container gets {'one' if cards_per_pod == 1 else cards_per_pod}: the kubelet did not follow the "
+                "plugin's preference; delete the pod to have it placed again"
+            )
+        if candidate is not None and candidate.served:
+            held = self._store.entries[candidate.pod.uid].held_cards
+            if not set(counts) <= set(held):
+                raise Refused(
+                    f"container {candidate.next_container!r} of pod {candidate.pod} was given card {sorted(counts)}, "
+                    f"and its other containers hold card {list(held)}: all containers of a pod share one card; delete "
+                    "the pod"
+                )
+
+    def _grant_memory(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
+        """With the sum of the whole pod, where every pod that can be meant asks for the same."""
+        meant: list[Candidate] = []
+        if candidate is not None:
+            meant = [candidate]
+            if not candidate.served:
+                meant += order_candidates(self._store.candidates(), size)
+        sums = {each.request.total_units for each in meant}
+        entries = [self._store.entries.get(each.pod.uid) for each in meant]
+        return Grant(
+            cards,
+            size,
+            sums.pop() if len(sums) == 1 else None,
+            shares_threads=bool(meant)
+            and all(each is not None and each.annotations.get(COMPUTE_SHARE) == PROPORTIONAL for each in entries),
+        )
 
     def _require_inventory(self) -> Inventory:
         if self._inventory is None:
@@ -197,14 +234,14 @@ class CardAllocator(abc.ABC):
             return
         now = asyncio.get_running_loop().time()
         patience = now + min(self._wait_for_pod_s, RECORD_PATIENCE_S)
-        await self._pods.until(lambda: not self._store.may_continue_another(size, whole=self.is_whole), patience)
+        await self._pods.until(lambda: not self._store.may_continue_another(size, whole=self._whole), patience)
 
         def has_candidate() -> bool:
-            candidates = order_candidates(self._store.candidates(whole=self.is_whole), size, whole=self.is_whole)
-            return any(not each.card_indexes or self._has_room(each, size, free) for each in candidates)
+            candidates = order_candidates(self._store.candidates(whole=self._whole), size, whole=self._whole)
+            return any(not each.card_indexes or has_room(each, size, free) for each in candidates)
 
         if not await self._pods.until(has_candidate, now + self._wait_for_pod_s):
-            facts = fields(size=size, whole=self.is_whole, waited_s=self._wait_for_pod_s)
+            facts = fields(size=size, whole=self._whole, waited_s=self._wait_for_pod_s)
             logger.warning("no bound pod with room on its card asks for this size %s", facts)
 
     def _find_meant(self, size: int, counts: Mapping[int, int]) -> Candidate | None:
@@ -213,14 +250,16 @@ class CardAllocator(abc.ABC):
             preference, expected_size = expected
             meant = preference.candidate
             if meant is not None and expected_size == size and set(preference.card_indexes) == set(counts):
-                candidates = self._store.candidates(whole=self.is_whole)
+                candidates = self._store.candidates(whole=self._whole)
                 return next((c for c in candidates if c.pod.uid == meant.pod.uid and c.served == meant.served), None)
-        return self._match(size, counts)
+        return match(self._store.candidates(whole=self._whole), size, counts, whole=self._whole)
 
 
-def _check_there(cards: Collection[int], known: Collection[int]) -> None:
-    if not cards:
+def _named_cards(indexes: Collection[int], inventory: Inventory) -> tuple[InventoryCard, ...]:
+    if not indexes:
         raise Refused("the kubelet asked to allocate no device ids; nothing was granted")
-    for index in cards:
+    known = {card.index: card for card in inventory.cards}
+    for index in indexes:
         if index not in known:
             raise Refused(f"card {index} is not on this node any more; its cards are {sorted(known)}")
+    return tuple(known[index] for index in sorted(indexes))

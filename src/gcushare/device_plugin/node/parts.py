@@ -12,11 +12,9 @@ from gcushare.cards.process_owners import ProcOwners
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolationSettings
-from gcushare.device_plugin.allocation.allocator import PodChanges
+from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.device_plugin.allocation.memory import MemoryAllocator
 from gcushare.device_plugin.allocation.response import AllocateResponses, Limiter
-from gcushare.device_plugin.allocation.whole_card import WholeCardAllocator
 from gcushare.device_plugin.choices import Mode, Strategy
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.publisher import Publisher
@@ -34,9 +32,9 @@ class Parts:
     store: PodStore
     pods: PodChanges
     memory_devices: MemoryDeviceList
-    allocator: MemoryAllocator
+    allocator: CardAllocator
     whole_devices: WholeCardDeviceList
-    whole_allocator: WholeCardAllocator
+    whole_allocator: CardAllocator
     reconciler: AllocationReconciler
     publisher: Publisher
     announcer: Announcer
@@ -61,10 +59,12 @@ def make_parts(
         store=store,
         pods=pods,
         memory_devices=MemoryDeviceList(),
-        allocator=MemoryAllocator(store, responses, pods, wait_for_pod_s=kubelet.wait_for_pod, clock=clock.monotonic),
+        allocator=CardAllocator(
+            store, responses, pods, whole=False, wait_for_pod_s=kubelet.wait_for_pod, clock=clock.monotonic
+        ),
         whole_devices=WholeCardDeviceList(),
-        whole_allocator=WholeCardAllocator(
-            store, responses, pods, wait_for_pod_s=wait_for_whole_s, clock=clock.monotonic
+        whole_allocator=CardAllocator(
+            store, responses, pods, whole=True, wait_for_pod_s=wait_for_whole_s, clock=clock.monotonic
         ),
         reconciler=AllocationReconciler(
             store,

@@ -14,7 +14,7 @@ from gcushare.device_plugin.__main__ import main
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile
 from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.kubernetes import ApiPatcher
-from gcushare.device_plugin.node.removal import Traces, remove_from_node
+from gcushare.device_plugin.node.removal import remove_from_node
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.runtime.entry import Surroundings
@@ -147,10 +147,16 @@ async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
         await rig.stop_plugin()
         cdi = CdiSpecFile(rig.root / "cdi", ENFLAME)
-        traces = Traces(vendor=ENFLAME, node="gone", sockets=(rig.root / "no.sock",), cdi=cdi)
         reported: list[str] = []
         async with KubeClient(load_config(ConfigSources(kubeconfig=rig.root / "kubeconfig", environ={}))) as client:
-            await remove_from_node(traces, ApiPatcher(client, "gone"), reported.append)
+            await remove_from_node(
+                ENFLAME,
+                "gone",
+                device_plugin_dir=rig.root / "no-plugins",
+                cdi=cdi,
+                patcher=ApiPatcher(client, "gone"),
+                report=reported.append,
+            )
         assert not cdi.path.exists()
         assert reported[-1] == "node gone is not in the cluster any more: nothing to remove from it"
 

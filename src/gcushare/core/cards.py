@@ -135,6 +135,11 @@ class Inventory:
     def total_units(self) -> int:
         return sum(card.units for card in self.cards)
 
+    @property
+    def units_by_card(self) -> dict[int, int]:
+        """The units of each card, by its index: all that a pod has of one that it holds whole."""
+        return {card.index: card.units for card in self.cards}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 
@@ -10,6 +10,11 @@ def some_names(names: Sequence[str], most: int) -> str:
     """The first ``most`` of many names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def index_text(cards: Iterable[int]) -> str:
+    """Card indexes as records and the log have them: ``0,3``."""
+    return ",".join(map(str, cards))
 
 
 _LAST_SECOND = 253_402_300_799

@@ -23,7 +23,7 @@ from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
-from gcushare.device_plugin.kubelet.registration import Endpoint, EndpointSettings
+from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.kubernetes import (
     ApiEvictor,
@@ -31,8 +31,6 @@ from gcushare.device_plugin.kubernetes import (
     EventAnnouncer,
     NodeHandler,
     PodHandler,
-    decode_node,
-    decode_pod,
 )
 from gcushare.device_plugin.mps.limits import make_limiter
 from gcushare.device_plugin.mps.state import MpsFolders
@@ -40,9 +38,9 @@ from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import make_parts, open_monitor
-from gcushare.device_plugin.over_use.parts import OverUseParts, Ports, make_over_use
+from gcushare.device_plugin.over_use.parts import OverUseParts, make_over_use
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
-from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, Pulses, make_health
+from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.device_plugin.settings import COMPONENT, PluginSettings
@@ -56,6 +54,7 @@ from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.logs import fields
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
+from gcushare.wire.objects import NODE, POD
 
 logger = logging.getLogger(__name__)
 
@@ -138,21 +137,23 @@ class PluginApp:
         pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic)
         devices: DeviceList = parts.memory_devices
         allocator: CardAllocator = parts.allocator
-        settings = EndpointSettings(directory, vendor.memory_resource, vendor.plugin_socket)
+        resource, socket = vendor.memory_resource, vendor.plugin_socket
         conflicts: ConflictingPluginWatch | None = None
         if part == SERVES_WHOLE:
             devices, allocator = parts.whole_devices, parts.whole_allocator
-            settings = EndpointSettings(directory, vendor.whole_card_resource, vendor.whole_card_socket)
+            resource, socket = vendor.whole_card_resource, vendor.whole_card_socket
             # Only this resource has other plugins: the memory resource is ours alone.
             conflicts = ConflictingPluginWatch(
-                vendor.whole_card_resource,
+                resource,
                 directory / CHECKPOINT_NAME,
                 parts.publisher,
                 lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
             )
         service = DevicePluginService(devices, allocator, clock=time.perf_counter, observe=self.metrics.observe_call)
         endpoint = Endpoint(
-            settings,
+            resource,
+            directory,
+            socket,
             service.handler(),
             devices,
             find_conflict=conflicts.find if conflicts is not None else None,
@@ -193,7 +194,9 @@ class PluginApp:
             self._pod_use,
             self._monitor,
             parts.store,
-            Ports(ApiPatcher(self._client, self._node_name), parts.announcer, ApiEvictor(self._client)),
+            patcher=ApiPatcher(self._client, self._node_name),
+            announcer=parts.announcer,
+            client=ApiEvictor(self._client),
             inventory=lambda: self._agent.inventory,
             longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
         )
@@ -203,7 +206,7 @@ class PluginApp:
             self._client,
             PODS,
             PodHandler(self._agent),
-            decode=decode_pod,
+            decode=POD.read,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
             clock=self._adapters.clock,
@@ -213,7 +216,7 @@ class PluginApp:
             self._client,
             NODES,
             NodeHandler(self._agent),
-            decode=decode_node,
+            decode=NODE.read,
             selector=Selector(fields=f"metadata.name={self._node_name}"),
             clock=self._adapters.clock,
             rng=self._adapters.rng,
@@ -317,13 +320,13 @@ class PluginApp:
 
     def _web(self) -> web.Application:
         app = web.Application()
-        pulses = Pulses(
+        health = make_health(
+            self.observed,
             {served.part: served.pulse for served in self._endpoints},
-            record_reads=lambda: self._parts.reconciler.counters.checks,
             card_looks=lambda: self._monitor.looks,
             poll_interval_s=self._settings.cards.poll_interval,
         )
-        app.add_routes(make_health(self.observed, pulses).routes())
+        app.add_routes(health.routes())
         app.add_routes([metrics_route(self.metrics.registry), web.get("/status", self._get_status)])
         return app
 

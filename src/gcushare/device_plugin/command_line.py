@@ -99,17 +99,11 @@ def _remove(settings: PluginSettings, around: Surroundings) -> int:
 
     from gcushare.device_plugin.allocation.cdi import CdiSpecFile
     from gcushare.device_plugin.kubernetes import ApiPatcher
-    from gcushare.device_plugin.node.removal import Traces, remove_from_node
+    from gcushare.device_plugin.node.removal import remove_from_node
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server
 
     kubelet, vendor = settings.kubelet, settings.cards.vendor
-    traces = Traces(
-        vendor=vendor,
-        node=kubelet.node_name,
-        sockets=tuple(kubelet.device_plugin_dir / name for name in (vendor.plugin_socket, vendor.whole_card_socket)),
-        cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
-    )
 
     def write(line: str) -> None:
         around.stdout.write(f"{line}\n")
@@ -117,7 +111,14 @@ def _remove(settings: PluginSettings, around: Surroundings) -> int:
     async def remove() -> int:
         config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
         async with KubeClient(config, program=COMPONENT) as client:
-            await remove_from_node(traces, ApiPatcher(client, kubelet.node_name), write)
+            await remove_from_node(
+                vendor,
+                kubelet.node_name,
+                device_plugin_dir=kubelet.device_plugin_dir,
+                cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
+                patcher=ApiPatcher(client, kubelet.node_name),
+                report=write,
+            )
         return DONE
 
     return asyncio.run(remove())

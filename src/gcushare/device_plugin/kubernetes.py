@@ -9,7 +9,7 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
 from gcushare.wire.kubernetes_versions import eviction_version
-from gcushare.wire.objects import NODE, POD, Node, ObjectReference, Pod
+from gcushare.wire.objects import Node, ObjectReference, Pod
 
 
 class ApiPatcher:
@@ -98,7 +98,3 @@ class NodeHandler:
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Nothing else is watched."""
-
-
-decode_node = NODE.read
-decode_pod = POD.read

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
+from gcushare.core.wording import index_text
 from gcushare.device_plugin.allocation.preference import (
     NodeUse,
     Preference,
@@ -149,7 +150,7 @@ class CardAllocator:
                 pod=candidate.pod if candidate else "unknown",
                 uid=uid or "unknown",
                 container=container or "unknown",
-                card=",".join(str(index) for index in sorted(counts)),
+                card=index_text(sorted(counts)),
                 units=grant.units,
                 whole=self._whole,
             ),
@@ -166,7 +167,7 @@ class CardAllocator:
             use = NodeUse(cards, in_other_use, memory | store.promised_whole())
             free, included = read_cards(request.available), read_cards(request.must_include)
             return choose_whole_cards(request.size, free, candidates, use, included)
-        totals = {card.index: card.units for card in inventory.cards}
+        totals = inventory.units_by_card
         promised = store.promised()
         for index in store.promised_whole():
             promised[index] = promised.get(index, 0) + totals.get(index, 0)

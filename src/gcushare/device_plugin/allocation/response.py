@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from gcushare.core.cards import InventoryCard
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
+from gcushare.core.wording import index_text
 from gcushare.device_plugin.choices import Strategy
 from gcushare.vendors import Vendor
 
@@ -100,7 +101,7 @@ class AllocateResponses:
             variables[names.visible] = ",".join(self._visible(card) for card in grant.cards)
         if not grant.whole:
             pod_units = grant.units if grant.pod_units is None else grant.pod_units
-            variables[names.card_index] = ",".join(str(card.index) for card in grant.cards)
+            variables[names.card_index] = index_text(card.index for card in grant.cards)
             variables[names.card_units] = str(grant.cards[0].units)
             variables[names.pod_units] = str(pod_units)
             variables[names.container_units] = str(grant.units)

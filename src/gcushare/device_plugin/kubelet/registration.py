@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -31,25 +30,10 @@ STREAM_GRACE_S = 3.0
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSettings:
-    """Where the kubelet listens and under which names a resource is registered there."""
-
-    directory: Path
-    resource: str
-    socket_name: str
-    kubelet_socket: Path = field(init=False)
-    socket: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Made once: both are looked at twice a second.
-        object.__setattr__(self, "kubelet_socket", self.directory / KUBELET_SOCKET)
-        object.__setattr__(self, "socket", self.directory / self.socket_name)
-
-
 class Endpoint:
     """Serves one resource to the kubelet and keeps it registered. ``run`` is its owner task.
 
+    The kubelet listens in ``directory``, where the plugin's socket goes, too.
     ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list. ``on_turn``
     is called at every turn of the owner task, at least once in some seconds, as the proof of its progress.
     ``find_conflict`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
@@ -57,7 +41,9 @@ class Endpoint:
 
     def __init__(
         self,
-        settings: EndpointSettings,
+        resource: str,
+        directory: Path,
+        socket_name: str,
         handler: grpc.GenericRpcHandler,
         table: DeviceList,
         *,
@@ -66,7 +52,9 @@ class Endpoint:
         on_turn: Callable[[], None] = lambda: None,
         sockets: KubeletSockets | None = None,
     ) -> None:
-        self._settings = settings
+        self.resource = resource
+        self._socket = directory / socket_name
+        self._kubelet_socket = directory / KUBELET_SOCKET
         self._handler = handler
         self._table = table
         self._find_conflict = find_conflict
@@ -76,7 +64,6 @@ class Endpoint:
         self._server: ServedSocket | None = None
         self._own: Identity = None
         self.problem = "not registered with the kubelet yet"
-        self.resource = settings.resource
         self.registrations = 0
         self._failures = 0
 
@@ -85,9 +72,9 @@ class Endpoint:
         try:
             while True:
                 self._on_turn()
-                kubelet = self._sockets.identity(self._settings.kubelet_socket)
+                kubelet = self._sockets.identity(self._kubelet_socket)
                 if kubelet is None:
-                    self.problem = f"the kubelet's socket {self._settings.kubelet_socket} is not there"
+                    self.problem = f"the kubelet's socket {self._kubelet_socket} is not there"
                     await asyncio.sleep(POLL_S)
                     continue
                 try:
@@ -104,7 +91,7 @@ class Endpoint:
         """Call our own socket as the kubelet does; None where it answers, else why not."""
         if self._server is None:
             return self.problem or "the plugin's socket is not served"
-        return await self._sockets.probe(self._settings.socket)
+        return await self._sockets.probe(self._socket)
 
     async def close(self) -> None:
         """Stop serving; calls under way may end. The socket file goes, so that the kubelet dials no dead one."""
@@ -114,8 +101,8 @@ class Endpoint:
         self._table.hang_up()
         await server.stop(grace=CLOSE_GRACE_S)
         # gRPC removes the file by its name; one that another plugin put there meanwhile is its own to remove.
-        if self._sockets.identity(self._settings.socket) == self._own:
-            self._sockets.remove(self._settings.socket)
+        if self._sockets.identity(self._socket) == self._own:
+            self._sockets.remove(self._socket)
 
     async def _serve(self) -> None:
         """Listen on the plugin's socket.
@@ -126,7 +113,7 @@ class Endpoint:
         await self.close()
         if self._find_conflict is not None and (conflicting := await self._find_conflict()):
             raise RetryableError(conflicting)
-        socket = self._settings.socket
+        socket = self._socket
         if self._sockets.identity(socket) is not None and await self._sockets.probe(socket) is None:
             raise RetryableError(
                 f"another plugin serves {socket}: two would take the resource from each other again and again; "
@@ -136,15 +123,11 @@ class Endpoint:
         self._server, self._own = server, self._sockets.identity(socket)
 
     async def _register(self) -> None:
-        settings = self._settings
-        await self._sockets.register(settings.kubelet_socket, settings.resource, settings.socket_name)
+        await self._sockets.register(self._kubelet_socket, self.resource, self._socket.name)
         self._failures = 0
         self.registrations += 1
         self.problem = ""
-        logger.info(
-            "registered with the kubelet %s",
-            fields(resource=settings.resource, devices=self._table.size),
-        )
+        logger.info("registered with the kubelet %s", fields(resource=self.resource, devices=self._table.size))
         self._on_registered()
 
     async def _pause(self, kubelet: Identity, problem: str) -> None:
@@ -152,12 +135,12 @@ class Endpoint:
         delay_s = _RETRY_S[min(self._failures, len(_RETRY_S) - 1)]
         self._failures += 1
         if problem != self.problem:
-            facts = fields(resource=self._settings.resource, reason=problem, delay_s=delay_s)
+            facts = fields(resource=self.resource, reason=problem, delay_s=delay_s)
             logger.warning("not registered; will retry %s", facts)
         self.problem = problem
         loop = asyncio.get_running_loop()
         until = loop.time() + delay_s
-        while loop.time() < until and self._sockets.identity(self._settings.kubelet_socket) == kubelet:
+        while loop.time() < until and self._sockets.identity(self._kubelet_socket) == kubelet:
             self._on_turn()
             await asyncio.sleep(POLL_S)
 
@@ -170,14 +153,14 @@ class Endpoint:
             self._on_turn()
             if self._table.streams:
                 last_stream = loop.time()
-            if self._sockets.identity(self._settings.kubelet_socket) != kubelet:
+            if self._sockets.identity(self._kubelet_socket) != kubelet:
                 reason = "the kubelet has restarted"
-            elif self._sockets.identity(self._settings.socket) != self._own:
-                reason = f"the plugin's socket {self._settings.socket} was removed"
+            elif self._sockets.identity(self._socket) != self._own:
+                reason = f"the plugin's socket {self._socket} was removed"
             elif loop.time() - last_stream > STREAM_GRACE_S:
                 reason = "the kubelet does not read the device list; it may have refused it (message too large?)"
             else:
                 continue
             self.problem = f"registering again: {reason}"
-            logger.warning("registering again %s", fields(resource=self._settings.resource, reason=reason))
+            logger.warning("registering again %s", fields(resource=self.resource, reason=reason))
             return

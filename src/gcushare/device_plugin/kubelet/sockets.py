@@ -98,7 +98,18 @@ class UnixSockets:
 
     async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
         """Call the kubelet's Register."""
-        await register_plugin(kubelet_socket, resource, socket_name)
+        request = pb.RegisterRequest(
+            version=services.DEVICE_PLUGIN_VERSION,
+            endpoint=socket_name,
+            resource_name=resource,
+            options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
+        )
+        try:
+            async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_OPTIONS) as channel:
+                register = channel.unary_unary(services.REGISTER)
+                await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise RetryableError(f"the kubelet refused the registration of {resource}: {error.details()}") from error
 
     async def serve(self, socket: Path, handler: grpc.GenericRpcHandler) -> ServedSocket:
         """Listen with gRPC."""
@@ -121,31 +132,11 @@ class UnixSockets:
         socket.unlink(missing_ok=True)
 
 
-async def register_plugin(kubelet_socket: Path, resource: str, socket_name: str) -> None:
-    """Register a resource with the kubelet, which dials the plugin's socket back before it answers.
-
-    Raises:
-        RetryableError: it refused, or does not answer.
-    """
-    request = pb.RegisterRequest(
-        version=services.DEVICE_PLUGIN_VERSION,
-        endpoint=socket_name,
-        resource_name=resource,
-        options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
-    )
-    try:
-        async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_OPTIONS) as channel:
-            register = channel.unary_unary(services.REGISTER)
-            await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
-    except grpc.aio.AioRpcError as error:
-        raise RetryableError(f"the kubelet refused the registration of {resource}: {error.details()}") from error
-
-
-async def probe_plugin(socket: Path, *, timeout_s: float = PROBE_TIMEOUT_S) -> str | None:
+async def probe_plugin(socket: Path) -> str | None:
     """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
-            await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=timeout_s)
+            await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=PROBE_TIMEOUT_S)
     except grpc.aio.AioRpcError as error:
         return f"{socket} does not answer: {error.code().name} {error.details()}"
     return None

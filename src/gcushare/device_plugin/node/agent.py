@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MemoryUnit
-from gcushare.core.wording import some_names
+from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.choices import AUTO_UNIT
 from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.node.inventory import (
@@ -117,19 +117,20 @@ class NodeAgent:
 
     def record_written(self, write: RecordWrite) -> None:
         """Report a correction by an event."""
+        cards = index_text(write.cards)
         if write.repaired:
             self._parts.announcer.about_pod(
                 write.pod,
                 "RecordRepaired",
-                f"the record could not be read ({write.repaired}); it was written again: card {_names(write.cards)}",
+                f"the record could not be read ({write.repaired}); it was written again: card {cards}",
                 warning=True,
             )
         if write.corrected_from:
-            before, after = _names(write.corrected_from), _names(write.cards)
+            before = index_text(write.corrected_from)
             self._parts.announcer.about_pod(
                 write.pod,
                 "CardCorrected",
-                f"the record said card {before}, the kubelet gave card {after}; the record was corrected",
+                f"the record said card {before}, the kubelet gave card {cards}; the record was corrected",
                 warning=False,
             )
 
@@ -346,7 +347,3 @@ class NodeAgent:
     def _warn(self, reason: str, message: str) -> None:
         logger.warning("%s %s", reason, message)
         self._parts.announcer.about_node(reason, message, warning=True)
-
-
-def _names(indexes: Sequence[int]) -> str:
-    return ",".join(str(index) for index in indexes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
@@ -21,44 +20,41 @@ from gcushare.vendors import Vendor
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
-    """Where the plugin leaves something behind."""
-
-    vendor: Vendor
-    node: str
-    sockets: tuple[Path, ...]
-    cdi: CdiSpecFile
-
-
-async def remove_from_node(traces: Traces, patcher: NodePatcher, report: Callable[[str], None]) -> None:
-    """Remove every trace; ``report`` gets a line per step.
+async def remove_from_node(
+    vendor: Vendor,
+    node: str,
+    *,
+    device_plugin_dir: Path,
+    cdi: CdiSpecFile,
+    patcher: NodePatcher,
+    report: Callable[[str], None],
+) -> None:
+    """Remove what the plugin leaves behind; ``report`` gets a line per step.
 
     Raises:
         Refused: the plugin still runs here, and would write everything again.
         GcushareError: one of the steps failed; the others were done all the same.
     """
-    for socket in traces.sockets:
+    sockets = [device_plugin_dir / name for name in (vendor.plugin_socket, vendor.whole_card_socket)]
+    for socket in sockets:
         if socket.exists() and await probe_plugin(socket) is None:
-            raise Refused(f"the plugin still serves {socket} and would publish node {traces.node} again: stop it")
+            raise Refused(f"the plugin still serves {socket} and would publish node {node} again: stop it")
     failures: list[GcushareError] = []
     try:
-        report(_local_words(traces.cdi.path, removed=traces.cdi.remove()))
+        report(_local_words(cdi.path, removed=cdi.remove()))
     except GcushareError as error:
         failures.append(error)
-    for socket in traces.sockets:
+    for socket in sockets:
         try:
             report(_local_words(socket, removed=remove_file(socket)))
         except (OSError, UnsafePathError) as error:
             failures.append(DeviceError(f"the socket {socket} cannot be removed: {error}"))
     try:
-        await patcher.patch_annotations({traces.vendor.inventory_annotation: None})
-        await patcher.patch_capacity({traces.vendor.count_resource: None})
-        report(
-            f"{traces.vendor.inventory_annotation} and {traces.vendor.count_resource} removed from node {traces.node}"
-        )
+        await patcher.patch_annotations({vendor.inventory_annotation: None})
+        await patcher.patch_capacity({vendor.count_resource: None})
+        report(f"{vendor.inventory_annotation} and {vendor.count_resource} removed from node {node}")
     except NotFoundError:
-        report(f"node {traces.node} is not in the cluster any more: nothing to remove from it")
+        report(f"node {node} is not in the cluster any more: nothing to remove from it")
     except GcushareError as error:
         failures.append(error)
     if failures:

@@ -189,7 +189,7 @@ class OverUseEvictor:
             return {}
         promised = self._store.promised()
         whole = self._store.promised_whole()
-        units = {card.index: card.units for card in inventory.cards}
+        units = inventory.units_by_card
         by_card: dict[int, dict[str, Figures]] = {}
         for (uid, index), figures in self._watch.figures.items():
             by_card.setdefault(index, {})[uid] = figures

@@ -42,35 +42,24 @@ class OverUseParts:
             self.look()
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The API server, as far as over-use needs it."""
-
-    patcher: PodPatcher
-    announcer: Announcer
-    evictor: EvictionClient
-
-
 def make_over_use(
     settings: OverUseSettings,
     pod_use: PodMemoryMonitor | None,
     looks: Looks,
     store: PodStore,
-    ports: Ports,
     *,
+    patcher: PodPatcher,
+    announcer: Announcer,
+    client: EvictionClient,
     inventory: Callable[[], Inventory | None],
     longest_wait_s: float,
 ) -> OverUseParts:
     """Build them; nothing runs yet. ``pod_use`` None: no pod is known to be over."""
     if pod_use is None:
-        return OverUseParts(
-            settings,
-            None,
-            OverUseNotes(store, ports.patcher, dict[str, dict[int, OverUse]], clock=time.monotonic),
-            None,
-        )
+        notes = OverUseNotes(store, patcher, dict[str, dict[int, OverUse]], clock=time.monotonic)
+        return OverUseParts(settings, None, notes, None)
     tracker = OverUseTracker(settings.tolerance, settings.over_use_looks)
-    watch = OverUseWatch(tracker, pod_use, looks, store, ports.announcer, inventory=inventory, wall_clock_s=time.time)
+    watch = OverUseWatch(tracker, pod_use, looks, store, announcer, inventory=inventory, wall_clock_s=time.time)
     evictor = None
     if settings.over_use is Action.EVICT:
         rules = EvictionRules(
@@ -86,8 +75,8 @@ def make_over_use(
             pod_use,
             looks,
             store,
-            ports.evictor,
-            ports.announcer,
+            client,
+            announcer,
             inventory=inventory,
             clock=time.monotonic,
             wall_clock_s=time.time,
@@ -96,6 +85,6 @@ def make_over_use(
     def over() -> dict[str, dict[int, OverUse]] | None:
         return watch.over if tracker.has_looked_enough else None
 
-    parts = OverUseParts(settings, watch, OverUseNotes(store, ports.patcher, over, clock=time.monotonic), evictor)
+    parts = OverUseParts(settings, watch, OverUseNotes(store, patcher, over, clock=time.monotonic), evictor)
     pod_use.on_refreshed = parts.look
     return parts

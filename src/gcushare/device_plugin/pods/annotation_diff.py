@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gcushare.core.nodes import PodRef
+from gcushare.core.wording import index_text
 from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED
@@ -53,7 +54,7 @@ def compute_write(
     annotations = encode_record(vendor, truth)
     annotations[CARD_UUID] = ",".join(uuids.get(index, "") for index in cards)
     if moved:
-        annotations[CORRECTED] = f"{_names(recorded)}->{_names(cards)}"
+        annotations[CORRECTED] = f"{index_text(recorded)}->{index_text(cards)}"
     return RecordWrite(
         pod=entry.ref,
         annotations=annotations,
@@ -63,7 +64,3 @@ def compute_write(
         placed_here=not recorded and not entry.record_error,
         repaired=entry.record_error,
     )
-
-
-def _names(cards: Iterable[int]) -> str:
-    return ",".join(str(index) for index in cards)

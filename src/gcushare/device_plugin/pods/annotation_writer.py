@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.nodes import PodRef
-from gcushare.core.wording import some_names
+from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import PodPatcher
@@ -144,8 +144,7 @@ class RecordWriter:
         if self._inventory is None:
             return LOOK_S
         uuids = {card.index: card.card.uuid for card in self._inventory.cards}
-        units = {card.index: card.units for card in self._inventory.cards}
-        writes = self._store.writes(uuids, units, self._wall_clock_ns())
+        writes = self._store.writes(uuids, self._inventory.units_by_card, self._wall_clock_ns())
         self._forget_done({write.pod.uid for write in writes})
         now_s = self._clock()
         next_s = now_s + LOOK_S
@@ -231,19 +230,15 @@ class RecordWriter:
 
 
 def _log_write(write: RecordWrite) -> None:
-    facts = fields(pod=write.pod, uid=write.pod.uid, card=_names(write.cards))
+    facts = fields(pod=write.pod, uid=write.pod.uid, card=index_text(write.cards))
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("record written %s", fields(pod=write.pod, new_annotations=json.dumps(dict(write.annotations))))
     if write.repaired:
         logger.warning("record that could not be read written again reason=%r %s", write.repaired, facts)
     elif write.corrected_from:
-        logger.warning("record corrected from=%s %s", _names(write.corrected_from), facts)
+        logger.warning("record corrected from=%s %s", index_text(write.corrected_from), facts)
     else:
         logger.info("%s %s", "placed and recorded" if write.placed_here else "marked assigned", facts)
-
-
-def _names(cards: tuple[int, ...]) -> str:
-    return ",".join(str(index) for index in cards)
 
 
 async def wait_and_clear(event: asyncio.Event, timeout_s: float) -> bool:

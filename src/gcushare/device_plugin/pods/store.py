@@ -383,9 +383,3 @@ class PodStore:
             for index, units in peak_per_card(entry, sizes).items():
                 held[index] = held.get(index, 0) + units
         return held
-
-
-def _change_places(moved: PodEntry, waiting: PodEntry) -> bool:
-    """Whether one that has other cards than were kept for it has those of one that waits for as many."""
-    taken = set(moved.taken_cards)
-    return moved.request.cards == waiting.request.cards and set(moved.promise) != taken == set(waiting.promise)

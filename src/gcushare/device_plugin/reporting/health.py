@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from gcushare.device_plugin.pods.reconciler import PERIOD_S
 from gcushare.device_plugin.reporting.metrics import Observed
@@ -37,24 +36,21 @@ class Progress:
         return await self._heartbeat.check()
 
 
-@dataclass(frozen=True, slots=True)
-class Pulses:
-    """What proves progress: the registrations' heartbeats, and how often records were read and cards looked at."""
-
-    registrations: Mapping[str, Heartbeat]
-    record_reads: Callable[[], int]
-    card_looks: Callable[[], int]
-    poll_interval_s: float
-
-
-def make_health(observed: Observed, pulses: Pulses) -> Health:
-    """Return the checks behind /healthz and /readyz."""
+def make_health(
+    observed: Observed,
+    registrations: Mapping[str, Heartbeat],
+    *,
+    card_looks: Callable[[], int],
+    poll_interval_s: float,
+) -> Health:
+    """Return the checks behind /healthz and /readyz; ``card_looks`` is how often the cards were looked at."""
     health = Health()
-    for part, pulse in pulses.registrations.items():
+    for part, pulse in registrations.items():
         health.add_live(f"{part} registration task", pulse.check)
-    health.add_live("record task", Progress("kubelet record", pulses.record_reads, RECORD_AGE_S).check)
-    look_age_s = 3 * pulses.poll_interval_s + LOOK_GRACE_S
-    health.add_live("cards task", Progress("cards", pulses.card_looks, look_age_s).check)
+    checks = Progress("kubelet record", lambda: observed.reconciler.counters.checks, RECORD_AGE_S)
+    health.add_live("record task", checks.check)
+    look_age_s = 3 * poll_interval_s + LOOK_GRACE_S
+    health.add_live("cards task", Progress("cards", card_looks, look_age_s).check)
     for part, endpoint in observed.endpoints.items():
         health.add_ready(f"{part} socket", endpoint.probe)
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.cards.roster import CardsSnapshot
-from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
+from gcushare.core.cards import Card, CardUse, Health, InventoryCard
 from gcushare.device_plugin.allocation.cdi import CdiSpecPublisher
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.mps.watch import MpsWatch
@@ -23,7 +23,7 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.over_use.parts import OverUseParts
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor, granted_bytes
-from gcushare.device_plugin.pods.pod import peak_per_card
+from gcushare.device_plugin.pods.pod import NO_SIZES, peak_per_card
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.over_use import over_use_metrics
@@ -118,7 +118,7 @@ def _gauge(
 
 def _card_metrics(observed: Observed) -> Iterator[Metric]:
     inventory = observed.agent.inventory
-    sizes = _sizes(inventory)
+    sizes = inventory.units_by_card if inventory is not None else NO_SIZES
     held, of_others = observed.store.held_units(sizes), observed.store.unrecorded.units(sizes)
     offered = observed.agent.describe(inventory).cards if inventory is not None else ()
     cards = [(_labels(observed, each.card), each) for each in offered]
@@ -158,11 +158,12 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
 def _pod_metric(observed: Observed) -> Metric:
     inventory = observed.agent.inventory
     held: dict[tuple[str, ...], int] = {}
-    sizes = _sizes(inventory)
-    for entry in observed.store.entries.values() if inventory is not None else ():
-        for index, units in peak_per_card(entry, sizes).items():
-            key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
-            held[key] = held.get(key, 0) + (inventory.unit.bytes_of(units) if inventory is not None else 0)
+    if inventory is not None:
+        sizes = inventory.units_by_card
+        for entry in observed.store.entries.values():
+            for index, units in peak_per_card(entry, sizes).items():
+                key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
+                held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
     return _gauge("gcushare_pod_granted_bytes", "Bytes that a pod holds of a card.", _POD_LABELS, held.items())
 
 
@@ -267,10 +268,6 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         ),
     ):
         yield _gauge(name, text, names, [(labels, number)])
-
-
-def _sizes(inventory: Inventory | None) -> dict[int, int]:
-    return {card.index: card.units for card in inventory.cards} if inventory is not None else {}
 
 
 def _labels(observed: Observed, card: Card) -> tuple[str, ...]:

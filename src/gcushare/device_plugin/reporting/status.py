@@ -38,7 +38,7 @@ def describe_node(observed: Observed) -> PluginStatus:
     """Describe the plugin's state of now."""
     inventory = observed.agent.inventory
     age_s = observed.watch_age_s()
-    sizes = _sizes(inventory) if inventory is not None else NO_SIZES
+    sizes = inventory.units_by_card if inventory is not None else NO_SIZES
     used = observed.pod_use.latest if observed.pod_use is not None else None
     return PluginStatus(
         version=__version__,
@@ -92,8 +92,9 @@ def _watch_problem(age_s: float | None) -> str:
 
 
 def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tuple[CardStatus, ...]:
-    held, promised = observed.store.held_units(_sizes(inventory)), observed.store.promised()
-    unrecorded = observed.store.unrecorded.units(_sizes(inventory))
+    sizes = inventory.units_by_card
+    held, promised = observed.store.held_units(sizes), observed.store.promised()
+    unrecorded = observed.store.unrecorded.units(sizes)
     holders = _holders(observed.store)
     # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
     found = observed.cards()
@@ -126,11 +127,6 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
         )
         for card in observed.agent.describe(inventory).cards
     )
-
-
-def _sizes(inventory: Inventory) -> CardCounts:
-    """The cards' units, all of which a pod has that holds one whole."""
-    return {card.index: card.units for card in inventory.cards}
 
 
 def _cards_of(entry: PodEntry) -> tuple[int, ...]:

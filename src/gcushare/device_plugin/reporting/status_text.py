@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gcushare.core.cards import Health
 from gcushare.core.over_use.tracking import Figures, describe_over_use
+from gcushare.core.wording import index_text
 from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PluginStatus, PodOnNode
 
 _NOTHING = "-"
@@ -76,7 +77,7 @@ def _pod_row(pod: PodOnNode) -> list[str]:
         state = "assigned" if pod.assigned else "not marked assigned yet"
     else:
         state = "not admitted"
-    recorded = ",".join(str(index) for index in pod.recorded_cards or ())
+    recorded = index_text(pod.recorded_cards or ())
     return [pod.pod, "whole" if pod.whole else str(pod.units), recorded or _NOTHING, _by_card(pod.held_by_card), state]
 
 

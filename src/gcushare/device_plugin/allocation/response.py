@@ -6,35 +6,21 @@ given only where every pod that can be meant asks for the same sum, and is the c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import index_text
 from gcushare.device_plugin.choices import Strategy
+from gcushare.device_plugin.mps.limits import NO_LIMITS, ContainerLimits, MpsLimiter
 from gcushare.vendors import Vendor
-
-if TYPE_CHECKING:
-    from gcushare.wire.protos import deviceplugin_pb2 as pb
-
+from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"
 """The whole memory of the container's card (the first of several): what a framework takes a fraction of."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerLimits:
-    """What limits a container: variables, and host folders by their place in the container."""
-
-    variables: Mapping[str, str]
-    mounts: Mapping[str, str]
-
-
-NO_LIMITS = ContainerLimits({}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +37,18 @@ class Grant:
     shares_threads: bool = False
 
 
-class Limiter(Protocol):
-    """Limits what a container's processes may allocate of its cards."""
-
-    def check(self, cards: Iterable[InventoryCard]) -> None:
-        """Raise Refused where a container must not come without a limit, and there can be none."""
-
-    def limit(self, cards: Sequence[tuple[InventoryCard, int]], threads_percent: int | None) -> ContainerLimits:
-        """The limits of a container with so many bytes of each card."""
-
-
 @dataclass(frozen=True, slots=True)
 class AllocateResponses:
     """The vendor's words and the chosen strategies; builds one container's part of Allocate's answer."""
 
     vendor: Vendor
     strategies: Collection[Strategy]
-    limiter: Limiter | None = None
+    limiter: MpsLimiter | None = None
     driver_dirs: tuple[Path, ...] = ()
     """Directories and files of the host that the strategy ``devices`` brings into containers, read-only."""
 
     def build(self, grant: Grant, unit: MemoryUnit) -> pb.ContainerAllocateResponse:
         """Build the response for one container."""
-        from gcushare.wire.protos import deviceplugin_pb2 as pb  # here: settings import this module, not the messages
-
         response = pb.ContainerAllocateResponse()
         for name, value in self.environment(grant, unit).items():
             response.envs[name] = value
@@ -84,7 +58,8 @@ class AllocateResponses:
         for inside, outside in limits.mounts.items():
             response.mounts.add(container_path=inside, host_path=outside, read_only=False)
         if Strategy.DEVICES in self.strategies:
-            for path in self.device_paths(grant):
+            nodes = self.vendor.device_nodes
+            for path in (*(nodes.card.format(index=card.index) for card in grant.cards), *nodes.control):
                 response.devices.add(container_path=path, host_path=path, permissions="rw")
             for each in map(str, self.driver_dirs):
                 response.mounts.add(container_path=each, host_path=each, read_only=True)
@@ -129,11 +104,6 @@ class AllocateResponses:
             # Of the fullest share: what remains of a card is no neighbour's yet, and rounding leaves at least one.
             percent = max(1, *(shares[card.index] * 100 // max(1, card.units) for card in grant.cards))
         return self.limiter.limit(cards, percent)
-
-    def device_paths(self, grant: Grant) -> list[str]:
-        """The device nodes of the cards, then the control nodes."""
-        nodes = self.vendor.device_nodes
-        return [*(nodes.card.format(index=card.index) for card in grant.cards), *nodes.control]
 
     def _visible(self, card: InventoryCard) -> str:
         return card.card.uuid if self.vendor.visible_by_uuid and card.card.uuid else str(card.index)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.allocation.response import NO_LIMITS, ContainerLimits
 from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit, MpsSettings
 from gcushare.device_plugin.mps.state import MpsFolders
 
@@ -17,6 +16,17 @@ MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 SHM = "/dev/shm"
 _MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """What limits a container: variables, and host folders by their place in the container."""
+
+    variables: Mapping[str, str]
+    mounts: Mapping[str, str]
+
+
+NO_LIMITS = ContainerLimits({}, {})
 
 
 def limits_of(folders: MpsFolders, cards: Mapping[str, int], threads_percent: int | None = None) -> ContainerLimits:

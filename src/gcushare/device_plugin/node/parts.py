@@ -14,9 +14,10 @@ from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolationSettings
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.device_plugin.allocation.response import AllocateResponses, Limiter
+from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.choices import Mode, Strategy
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
+from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, KubeletRecordSource
 from gcushare.device_plugin.pods.store import PodStore
@@ -47,7 +48,7 @@ def make_parts(
     patcher: Patcher,
     announcer: Announcer,
     clock: Clock,
-    limiter: Limiter | None = None,
+    limiter: MpsLimiter | None = None,
 ) -> Parts:
     """Build them; nothing runs yet. ``source`` is the kubelet's record, ``patcher`` the API server."""
     cards, kubelet = settings.cards, settings.kubelet

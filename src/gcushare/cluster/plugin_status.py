@@ -12,11 +12,9 @@ from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
 from gcushare.core.errors import ConfigError, RemoteContractError, RetryableError
-from gcushare.wire.documents.plugin_status import PluginStatus, parse_plugin_status
+from gcushare.wire.documents.plugin_status import MAX_STATUS_BYTES, PluginStatus, parse_plugin_status
 
 ANSWER_TIMEOUT_S = 5.0
-MAX_STATUS_BYTES = 64 << 20
-"""Far above the status of a node that is full of pods (some 300 KB): what never ends is no status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from gcushare.core.fit_index import NameLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
-from gcushare.core.packing.rooms import rank_at, room_of
+from gcushare.core.packing.learned_fill import rank_at, room_of
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
 

@@ -129,7 +129,7 @@ def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapp
     card = state.card
     if card is None or not card.is_usable or node.is_unconfirmed or card.units < max(1, request.units):
         return None
-    if request.selection is not None and not request.selection.allows(state.index, card.card.uuid, card.card.model):
+    if not request.allows(card.card):
         return None
     if state.can_hold(request):
         return _Cost((), 0)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.core.packing.expected_fill import PARTS, SEQUENCES, Demand, ExpectedFill, Room, Spot
-from gcushare.core.packing.rooms import rank_at, room_of
 from gcushare.core.packing.spare import Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.core.requests import CardRequest
@@ -87,6 +86,27 @@ def demand_held(held: Assignment, amounts: Amounts) -> Demand | None:
         first = held.grants[0]
         return Demand(len(held.grants), 0 if first.whole else first.units, first.whole, *amounts)
     return Demand(1, held.unplaced, False, *amounts) if held.unplaced else None
+
+
+def room_of(node: NodeState, cpu_milli: int, memory_mib: int, model: str = "") -> Room:
+    """What a new pod may be given of the node's cards, beside so much free CPU and memory."""
+    shared, idle = [], []
+    for card in node.cards.values():
+        if card.is_empty:
+            idle.append(card.free)
+        elif card.grantable:
+            shared.append(card.grantable)
+    return Room(cpu_milli, memory_mib, tuple(sorted(shared)), tuple(sorted(idle)), model)
+
+
+def rank_at(spot: Spot) -> CardRank:
+    """The order that takes a card with exactly this room, the lowest index among equals; then the fullest."""
+
+    def rank(card: CardState, _request: CardRequest) -> tuple[int, ...]:
+        is_other = card.grantable != spot.free or (card.pods == 0) != spot.is_idle
+        return (is_other, card.grantable, card.index)
+
+    return rank
 
 
 def _difference(some: Mapping[Demand, int], others: Mapping[Demand, int]) -> float:

@@ -72,13 +72,7 @@ def decode_over_use(text: str) -> dict[int, OverUse]:
 
 def over_use_words(annotations: Mapping[str, str]) -> str:
     """What a pod's annotation says, for people: what it uses of which card, and since when; "" without a word of it."""
-    text = annotations.get(OVER_USE)
-    if text is None:
-        return ""
-    try:
-        cards = decode_over_use(text)
-    except RemoteContractError:
-        return ""  # Nothing follows from it, and the plugin writes it again at its next look.
+    cards = _read(annotations)
     if not cards:
         return ""
     uses = "; ".join(describe_over_use(index, each.figures) for index, each in sorted(cards.items()))
@@ -87,20 +81,19 @@ def over_use_words(annotations: Mapping[str, str]) -> str:
 
 def over_used_cards(annotations: Mapping[str, str]) -> frozenset[int]:
     """The cards of which a pod uses more than it was granted, as its annotation says."""
-    text = annotations.get(OVER_USE)
-    if text is None:
-        return frozenset()
-    try:
-        return frozenset(decode_over_use(text))
-    except RemoteContractError:
-        return frozenset()
+    return frozenset(_read(annotations))
 
 
 def note_since_s(annotations: Mapping[str, str], index: int) -> float | None:
     """Since when a pod is over on a card, as its annotation says; None where it does not."""
+    found = _read(annotations).get(index)
+    return found.since if found is not None else None
+
+
+def _read(annotations: Mapping[str, str]) -> dict[int, OverUse]:
+    """Nothing where it cannot be read: nothing follows from it, and the plugin writes it again at its next look."""
     text = annotations.get(OVER_USE)
     try:
-        found = decode_over_use(text) if text is not None else {}
+        return decode_over_use(text) if text is not None else {}
     except RemoteContractError:
-        return None
-    return found[index].since if index in found else None
+        return {}

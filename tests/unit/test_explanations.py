@@ -47,6 +47,15 @@ def manual_cluster() -> Ledger:
     return ledger
 
 
+def test_the_best_cards_of_a_class_are_those_of_all_its_nodes_whatever_their_order() -> None:
+    ledger = Ledger()
+    for name, gaps in {"node-1": (5, 9, 7), "node-2": (6, 0, 0)}.items():
+        ledger.set_node(name, cards(16, 16, 16), GIB_UNIT)
+        for index, gap in enumerate(gaps):
+            ledger.apply(held(f"{name}-{index}", name, (index, 16 - gap)))
+    assert [best.units for best in explain(ledger, asks(32)).best] == [9, 7, 6]
+
+
 @pytest.mark.parametrize(
     ("node", "request_", "verdict"),
     [

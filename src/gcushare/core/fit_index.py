@@ -383,6 +383,5 @@ def can_ever_fit(node: NodeState, request: CardRequest) -> bool:
         card = state.card
         if card is None or not card.is_usable or card.units < max(1, request.units):
             continue
-        selection = request.selection
-        able += selection is None or selection.allows(state.index, card.card.uuid, card.card.model)
+        able += request.selection is None or request.selection.allows(card.card)
     return able >= request.cards

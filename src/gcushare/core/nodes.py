@@ -144,9 +144,7 @@ class CardState:
         """Whether this card can be one of the request's cards."""
         if not (self.is_empty if request.whole else self.grantable >= request.units):
             return False
-        if request.selection is None or self.card is None:
-            return True
-        return request.selection.allows(self.index, self.card.card.uuid, self.card.card.model)
+        return request.selection is None or self.card is None or request.selection.allows(self.card.card)
 
 
 class NodeState:

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gcushare.core.cards import Card
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.topology import CLOSE
@@ -55,8 +56,9 @@ class CardSelection:
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
 
-    def allows(self, index: int, uuid: str, model: str) -> bool:
-        words = {str(index), uuid, model} - {""}
+    def allows(self, card: Card) -> bool:
+        """Whether a card is one of those that the author chose."""
+        words = {str(card.index), card.uuid, card.model} - {""}
         return (not self.use or not words.isdisjoint(self.use)) and words.isdisjoint(self.avoid)
 
 
@@ -73,6 +75,10 @@ class CardRequest:
     whole: bool = False
     selection: CardSelection | None = None
     whole_policy: str = CLOSE
+
+    def allows(self, card: Card) -> bool:
+        """Whether the pod's author lets this be one of its cards."""
+        return self.selection is None or self.selection.allows(card)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, InventoryCard, describe_closure
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, describe_closure
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.victims import Victim, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest
@@ -74,7 +74,7 @@ class ClosedCard:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeClass:
     """The nodes with the same cards and the same verdict; ``cards`` are the sizes, smallest first, of one of them.
 
@@ -84,14 +84,31 @@ class NodeClass:
 
     verdict: Verdict
     cards: tuple[int, ...]
-    nodes: int
-    examples: tuple[str, ...]
-    best: tuple[FreeCard, ...]
-    free: int
-    total: int
+    nodes: int = 0
+    examples: list[str] = field(default_factory=list)
+    best: list[FreeCard] = field(default_factory=list)
+    free: int = 0
+    total: int = 0
     cards_free: int = 0
     cards_total: int = 0
-    closed: tuple[ClosedCard, ...] = ()
+    closed: list[ClosedCard] = field(default_factory=list)
+
+    def add(self, name: str, look: _Look) -> None:
+        """Count one node more."""
+        if look.closed:
+            found = (ClosedCard(name, index, words) for index, words in look.closed)
+            self.closed = sorted([*self.closed, *found])[:MAX_EXAMPLES]
+        self.nodes += 1
+        self.total += look.total
+        self.cards_total += look.allowed
+        self.cards_free += len(look.rooms)
+        if len(self.examples) < MAX_EXAMPLES or name < self.examples[-1]:
+            self.examples = sorted([*self.examples, name])[:MAX_EXAMPLES]
+        least = self.best[-1].units if len(self.best) == MAX_BEST_CARDS else 0
+        self.free += sum(units for units, _ in look.rooms)
+        rooms = [FreeCard(units, name, index) for units, index in look.rooms if units >= least]
+        if rooms:
+            self.best = sorted([*self.best, *rooms], key=_best_first)[:MAX_BEST_CARDS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +195,7 @@ class Explainer:
     def __init__(self, request: CardRequest, *, priority: int = 0) -> None:
         self._request = request
         self._priority = priority
-        self._classes: dict[tuple[Verdict, tuple[int, ...]], _Gathered] = {}
+        self._classes: dict[tuple[Verdict, tuple[int, ...]], NodeClass] = {}
         self._near: list[tuple[int, str, NodeState]] = []
         self._possible = self._weighed = self._fit = 0
         self._largest_now = self._largest_ever = 0
@@ -191,8 +208,10 @@ class Explainer:
         if is_kept and verdict is Verdict.FITS:
             verdict = Verdict.KEPT
             look.rooms.clear()
-        gathered = self._classes.setdefault((verdict, tuple(sorted(look.sizes))), _Gathered())
-        gathered.add(node.name, look)
+        kind = verdict, tuple(sorted(look.sizes))
+        if kind not in self._classes:
+            self._classes[kind] = NodeClass(*kind)
+        self._classes[kind].add(node.name, look)
         self._largest_now = max(self._largest_now, _most(look.rooms, self._request))
         self._largest_ever = max(self._largest_ever, _most(look.ever, self._request))
         if verdict is Verdict.FITS:
@@ -217,10 +236,10 @@ class Explainer:
         """Return the explanation; weighs what was not weighed yet."""
         while self.weigh_next():
             pass
-        ordered = sorted(self._classes.items(), key=lambda item: (_ORDER[item[0][0]], -item[1].nodes, item[0][1]))
+        ordered = sorted(self._classes.values(), key=lambda each: (_ORDER[each.verdict], -each.nodes, each.cards))
         return Explanation(
             request=self._request,
-            classes=tuple(gathered.close(verdict, cards) for (verdict, cards), gathered in ordered),
+            classes=tuple(ordered),
             largest_now=self._largest_now,
             largest_ever=self._largest_ever,
             remedy=min(self._remedies, key=_rank_remedy, default=None),
@@ -275,7 +294,7 @@ class _Look:
                 continue
             units = card.units
             found.sizes.append(units)
-            if request.selection is not None and not _is_allowed(card, request):
+            if request.selection is not None and not request.selection.allows(card.card):
                 continue
             found.allowed += 1
             found.total += units
@@ -318,52 +337,6 @@ class _Look:
         return Verdict.FRAGMENTED if is_enough else Verdict.FULL
 
 
-@dataclass(slots=True)
-class _Gathered:
-    """A class of nodes while it is being gathered."""
-
-    nodes: int = 0
-    examples: list[str] = field(default_factory=list)
-    best: list[FreeCard] = field(default_factory=list)
-    free: int = 0
-    total: int = 0
-    cards_free: int = 0
-    cards_total: int = 0
-    closed: list[ClosedCard] = field(default_factory=list)
-
-    def add(self, name: str, look: _Look) -> None:
-        if look.closed:
-            found = (ClosedCard(name, index, words) for index, words in look.closed)
-            self.closed = sorted([*self.closed, *found])[:MAX_EXAMPLES]
-        self.nodes += 1
-        self.total += look.total
-        self.cards_total += look.allowed
-        self.cards_free += len(look.rooms)
-        if len(self.examples) < MAX_EXAMPLES or name < self.examples[-1]:
-            self.examples = sorted([*self.examples, name])[:MAX_EXAMPLES]
-        least = self.best[-1].units if len(self.best) == MAX_BEST_CARDS else 0
-        for units, index in look.rooms:
-            self.free += units
-            if units >= least:
-                self.best.append(FreeCard(units, name, index))
-        if len(self.best) > MAX_BEST_CARDS:
-            self.best = sorted(self.best, key=_best_first)[:MAX_BEST_CARDS]
-
-    def close(self, verdict: Verdict, cards: tuple[int, ...]) -> NodeClass:
-        return NodeClass(
-            verdict=verdict,
-            cards=cards,
-            nodes=self.nodes,
-            examples=tuple(self.examples),
-            best=tuple(sorted(self.best, key=_best_first)),
-            free=self.free,
-            total=self.total,
-            cards_free=self.cards_free,
-            cards_total=self.cards_total,
-            closed=tuple(self.closed),
-        )
-
-
 def _best_first(card: FreeCard) -> tuple[int, str, int]:
     return (-card.units, card.node, card.index)
 
@@ -387,11 +360,6 @@ def _nearness(rooms: Sequence[tuple[int, int]], request: CardRequest) -> int:
         return len(rooms)
     best = sorted(rooms, reverse=True)[: request.cards]
     return sum(min(units, request.units) for units, _ in best)
-
-
-def _is_allowed(card: InventoryCard, request: CardRequest) -> bool:
-    selection = request.selection
-    return selection is None or selection.allows(card.index, card.card.uuid, card.card.model)
 
 
 _ORDER = {verdict: place for place, verdict in enumerate(Verdict)}

@@ -78,7 +78,11 @@ def describe_help(explanation: Explanation) -> str:
     if not explanation.can_fit_where_asked:
         where = ", of the nodes asked about" if explanation.asked is not None else ""
         return f"{_describe_impossible(explanation)}{where}"
-    parts = [f"the largest request that fits now is {_describe_largest(explanation)}", *_describe_remedy(explanation)]
+    parts = [f"the largest request that fits now is {_describe_largest(explanation)}"]
+    if explanation.remedy is not None:
+        parts.append(_describe_remedy(explanation.remedy))
+    elif explanation.weighed:
+        parts.append("only pods of higher priority are in the way")
     if explanation.weighed < explanation.after_preemption:
         parts.append(f"pods to end were sought on {explanation.weighed} of {explanation.after_preemption} such nodes")
     return "; ".join(parts)
@@ -91,14 +95,7 @@ def _describe_largest(explanation: Explanation) -> str:
     return _amount(largest, request) if request.cards > 1 else str(largest)
 
 
-def _describe_remedy(explanation: Explanation) -> list[str]:
-    remedy = explanation.remedy
-    if remedy is not None:
-        return [_name_remedy(remedy)]
-    return ["only pods of higher priority are in the way"] if explanation.weighed else []
-
-
-def _name_remedy(remedy: Remedy) -> str:
+def _describe_remedy(remedy: Remedy) -> str:
     ended = ", ".join(str(victim.pod) for victim in remedy.victims)
     text = f"it would fit on {remedy.node} if these pods ended: {ended}"
     if remedy.is_preemption:

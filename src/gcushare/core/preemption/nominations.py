@@ -66,9 +66,7 @@ class _RoomAfter:
     def can_hold(self, request: CardRequest, kept: RoomLeft) -> bool:
         state = self._state
         card = state.card
-        if card is None or not card.is_usable or not state.serves(request):
-            return False
-        if request.selection is not None and not request.selection.allows(state.index, card.card.uuid, card.card.model):
+        if card is None or not card.is_usable or not state.serves(request) or not request.allows(card.card):
             return False
         if request.whole:
             return not self._pods and state.index not in kept and card.units > 0

@@ -114,7 +114,9 @@ class _Search:
     def __init__(self, node: NodeState, request: CardRequest, victims: Iterable[Victim]) -> None:
         self._count = request.cards
         self._needs = {
-            state.index: (state.pods, True) if request.whole or state.whole else (_missing_units(state, request), False)
+            state.index: (state.pods, True)
+            if request.whole or state.whole
+            else (request.units - (state.total - state.used - state.kept), False)
             for state in node.cards.values()
             if _could_hold(state, request)
         }
@@ -228,12 +230,7 @@ def _could_hold(state: CardState, request: CardRequest) -> bool:
     use = SERVES_WHOLE if request.whole else SERVES_MEMORY
     if state.card is None or not state.card.takes(use) or state.total < max(1, request.units):
         return False
-    selection = request.selection
-    return selection is None or selection.allows(state.index, state.card.card.uuid, state.card.card.model)
-
-
-def _missing_units(state: CardState, request: CardRequest) -> int:
-    return request.units - (state.total - state.used - state.kept)
+    return request.allows(state.card.card)
 
 
 Cost: TypeAlias = tuple[int, int]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.requests import MAX_POD_UNITS
-from gcushare.core.wording import index_text
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import CARD_MODE, MODE_WHOLE
 from gcushare.wire.foreign import MAX_INT
@@ -42,7 +41,7 @@ def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
     """Write a record as annotations."""
     keys = vendor.record
     annotations = {
-        keys.card_index: index_text(record.card_indexes),
+        keys.card_index: ",".join(str(index) for index in record.card_indexes),
         keys.card_units: str(record.card_units),
         keys.pod_units: str(record.pod_units),
         keys.assigned: "true" if record.assigned else "false",

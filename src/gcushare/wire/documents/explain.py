@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -250,16 +249,12 @@ def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:
         reason=found.verdict.value,
         text=describe_room(request, found.best, [found]),
         nodes=found.nodes,
-        examples=found.examples,
+        examples=tuple(found.examples),
         cards=found.cards,
         best_cards=tuple(FreeCardDocument(card.node, card.index, card.units) for card in found.best),
         free=found.free,
         total=found.total,
     )
-
-
-if TYPE_CHECKING:
-    from gcushare.wire.documents.explain import ExplainDocument, RequestDocument
 
 
 def describe_ways_out(document: ExplainDocument) -> str:
@@ -287,19 +282,12 @@ def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
     total = request.units * request.cards
     for cards in range(request.cards + 1, MAX_CARDS_PER_POD + 1):
         each = -(-total // cards)
-        if not any(_has_cards(found.cards, cards, each) for found in document.classes if _is_too_small(found.reason)):
+        too_small = (found for found in document.classes if found.reason == Verdict.TOO_SMALL.value)
+        if not any(sum(size >= each for size in found.cards) >= cards for found in too_small):
             continue
         asked = f" and ask for {each * cards}" if each * cards != total else ""
         return [f'annotate the pod with {CARDS}: "{cards}"{asked}: {each} in each of {cards} cards of one node']
     return []
-
-
-def _is_too_small(reason: str) -> bool:
-    return reason == Verdict.TOO_SMALL.value
-
-
-def _has_cards(sizes: tuple[int, ...], count: int, units: int) -> bool:
-    return sum(size >= units for size in sizes) >= count
 
 
 def _larger(request: RequestDocument) -> str:

@@ -10,13 +10,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gcushare.scheduler_extender.dashboard.access import PATH
 from gcushare.scheduler_extender.dashboard.settings import Access
-from gcushare_playground.apiserver import ApiServer, User
+from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod, on_card
 from tests.protocol.event_stream import DEADLINE_S, Events
-from tests.protocol.page_reviews import EXTENDER, JANE, MALLORY, extender_client, reviewing_api
+from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api
 
 
 @pytest.fixture
@@ -191,14 +190,6 @@ class TestTokens:
 
         assert [node["name"] for node in document["nodes"]] == ["a"]
 
-    async def test_a_known_user_without_the_role_is_told_what_is_missing(
-        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
-    ) -> None:
-        headers = {"Authorization": f"Bearer {api.add_user(MALLORY)}"}
-        async with http.get(f"{guarded.url}api/cluster", headers=headers) as answer:
-            assert answer.status == 403
-            assert PATH in (await answer.json())["error"]
-
     async def test_nothing_is_asked_of_the_api_server_but_the_two_reviews(
         self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
     ) -> None:
@@ -208,15 +199,3 @@ class TestTokens:
             ("authentication.k8s.io", "tokenreviews", "create"),
             ("authorization.k8s.io", "subjectaccessreviews", "create"),
         }
-
-    async def test_an_extender_without_rights_says_which_it_needs(
-        self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
-    ) -> None:
-        await http.delete(
-            f"{api.url}/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/auth-delegator",
-            headers={"Authorization": f"Bearer {api.add_user(User('root', ('system:masters',)))}"},
-        )
-        headers = {"Authorization": f"Bearer {api.add_user(JANE)}"}
-        async with http.get(f"{guarded.url}api/cluster", headers=headers) as answer:
-            assert answer.status == 503
-            assert "system:auth-delegator" in (await answer.json())["error"]

@@ -109,12 +109,6 @@ class TestInspect:
 
         assert (await rig.get(f"{PREFIX}/inspect?pretty"))[1].startswith('{\n    "nodes": [\n        {\n')
 
-    async def test_a_large_cluster_is_one_document(self, rig: ExtenderRig) -> None:
-        await rig.add_nodes(*(eight_cards(f"node-{number:03d}") for number in range(200)))
-
-        document = await rig.get_json(f"{PREFIX}/inspect")
-        assert len(document["nodes"]) == 200
-
     async def test_changes_can_be_followed(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(eight_cards("node-1"), eight_cards("node-2"))
         async with rig.http.get(f"{rig.replica.url}{PREFIX}/inspect?watch") as lines:
@@ -156,13 +150,6 @@ class TestExplain:
         assert "needs 12 in one card" in text
         assert "best card free: 6 (card 0 of node-1)" in text
 
-    async def test_a_bound_pod_is_explained_by_its_card(self, rig: ExtenderRig) -> None:
-        await rig.add_nodes(node_document("node-1", 16))
-        await rig.schedule("a", 10, ["node-1"])
-
-        document = await rig.get_json(f"{PREFIX}/explain/default/a")
-        assert (document["state"], document["node"], document["cards"]) == ("bound", "node-1", [0])
-
     async def test_a_stranger_learns_no_uid(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-1", 16))
         await rig.schedule("bound", 10, ["node-1"])
@@ -172,14 +159,6 @@ class TestExplain:
             _, text = await rig.get(f"{PREFIX}/explain/default/{name}", {"Accept": "text/plain"})
             assert rig.pod(name)["metadata"]["uid"] not in document + text
             assert text.startswith(f"pod default/{name}: ")
-
-    async def test_a_node_that_cannot_be_read_stands_in_the_explanation(self, rig: ExtenderRig) -> None:
-        broken = node_document("node-1", 16, annotations={ENFLAME.inventory_annotation: "no JSON"})
-        await rig.add_nodes(broken)
-        await rig.add_pods(pod_document("a", 4))
-
-        document = await rig.get_json(f"{PREFIX}/explain/default/a")
-        assert "node-1" in document["unreadableNodes"]
 
     async def test_a_refused_pod_gets_one_event_with_the_numbers(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-1", 16))
@@ -267,29 +246,6 @@ class TestHostile:
         async with rig.http.request(method, f"{rig.replica.url}{path}", data=b"{}") as answer:
             assert answer.status == status
             assert set(await answer.json()) == {"error", "status"}
-
-    async def test_a_forged_record_gives_no_card(self, rig: ExtenderRig) -> None:
-        await rig.add_nodes(eight_cards())
-        pod = await rig.schedule("a", 4, ["node-1"], record=on_card(7, 1))
-
-        assert pod["metadata"]["annotations"][CARD] == "0"
-
-    async def test_a_bind_that_names_what_does_not_exist_changes_nothing(self, rig: ExtenderRig) -> None:
-        await rig.add_nodes(eight_cards())
-        (pod,) = await rig.add_pods(pod_document("a", 4))
-        ghost = {"metadata": {"name": "ghost", "uid": "uid"}}
-        other = {"metadata": {"name": "a", "uid": "another"}}
-
-        for document, node, words in (
-            (ghost, "node-1", "ghost"),
-            (pod, "node-9", "node-9"),
-            (other, "node-1", "another"),
-        ):
-            status, answer = await rig.bind(document, node)
-            assert status == 200
-            assert words in answer["Error"]
-        assert rig.replica.held() == {}
-        assert "nodeName" not in rig.pod("a")["spec"]
 
     async def test_one_bad_request_does_not_touch_another(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(eight_cards())

@@ -229,15 +229,6 @@ async def test_only_so_many_are_sent_at_once() -> None:
         assert (server.connections, len(server.heads)) == (3, 10)
 
 
-async def test_nothing_was_sent_where_nobody_listens() -> None:
-    async with serving() as server:
-        config = server.config()
-    async with KubeClient(config) as client:
-        with pytest.raises(RetryableError, match="nothing was sent") as caught:
-            await bind(client)
-        assert not isinstance(caught.value, UnknownOutcomeError)
-
-
 @asynccontextmanager
 async def silent_port() -> AsyncIterator[str]:
     """A port whose queue of connections is full: nobody accepts, and nobody refuses."""

@@ -61,23 +61,6 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
         assert rig.annotation("modest", OVER_USE) is None
 
 
-async def test_within_the_tolerance_nothing_is_said(tmp_path: Path) -> None:
-    async with OverUseRig(tmp_path / "proc") as rig:
-        await start_pods(rig)
-        rig.use(greedy=4.2, modest=2)
-        await rig.looks(4)
-        assert not rig.events("OverUse")
-
-
-async def test_a_peak_in_one_look_at_a_time_is_no_over_use(tmp_path: Path) -> None:
-    async with OverUseRig(tmp_path / "proc") as rig:
-        await start_pods(rig)
-        for most in (5.0, 6.0, 7.0, 8.0):  # each look finds that it had more than ever since the look before
-            rig.use(greedy=1, peaks={"greedy": most})
-            await rig.looks(3)
-        assert not rig.events("OverUse")
-
-
 async def test_one_peak_is_enough_where_an_admin_asks_for_one_look(tmp_path: Path) -> None:
     async with OverUseRig(tmp_path / "proc", over_use_looks=1) as rig:
         await start_pods(rig)

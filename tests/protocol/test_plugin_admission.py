@@ -124,16 +124,6 @@ async def test_ids_of_two_cards_in_one_call_are_refused_with_the_reason() -> Non
         assert "3 units were taken from 2 cards (1 of card 0, 2 of card 1), and the container gets one: " in message
 
 
-async def test_a_deleted_pods_units_are_free_again_and_its_name_may_come_back() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 12, card=0)
-        await rig.until_recorded("a")
-        await rig.delete("a")
-        rig.bind("a", 12, card=0)
-        await rig.until_recorded("a")
-        assert rig.pod("a")["status"]["phase"] == "Running"
-
-
 async def test_a_bound_pod_that_the_watch_shows_late_is_waited_for() -> None:
     async with PluginRig(order=by_creation) as rig:
         rig.kubelet.faults.admission_open.clear()

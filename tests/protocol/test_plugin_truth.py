@@ -136,16 +136,6 @@ async def test_a_pod_of_the_same_name_gets_nothing_of_the_one_before() -> None:
         assert rig.record("a")[0] == "1"
 
 
-async def test_a_finished_pods_units_are_free_for_the_next() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 12, card=0)
-        await rig.until_recorded("a")
-        await rig.finish("a")
-        rig.bind("b", 12, card=0)
-        await rig.until_recorded("b")
-        assert rig.visible("b") == "0"
-
-
 async def test_a_mirror_pod_of_a_static_pod_is_placed_and_recorded() -> None:
     async with PluginRig() as rig:
         rig.bind("a", 4, card=0)

@@ -208,7 +208,6 @@ def test_other_names_and_versions_are_not_found(name: str, version: str) -> None
 def test_everything_together_is_small() -> None:
     assets = load_assets()
     packed = [assets.file(ask(name, assets.version, Accept_Encoding="gzip")).body for name in FILES if name != PAGE]
-    packed = [assets.file(ask(name, assets.version, Accept_Encoding="gzip")).body for name in FILES if name != PAGE]
     sizes = [len(body) for body in packed if isinstance(body, bytes)]
 
     assert len(sizes) == len(FILES) - 1

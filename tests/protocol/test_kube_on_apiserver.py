@@ -23,7 +23,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
-from tests.protocol.test_kube_reflector import Picture
+from tests.protocol.reflector_rig import Picture
 
 ID_KEY = "enflame.com/gcu-device-id"
 

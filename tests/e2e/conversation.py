@@ -135,7 +135,7 @@ CONVERSATION: tuple[Exchange, ...] = (
     Exchange("take it away again", "PATCH", _STATUS, _change("remove", _COUNT), _JSON_PATCH),
     Exchange("a test that fails", "PATCH", f"{_NODES}/node-1", _change("test", "/metadata/name", "x"), _JSON_PATCH),
     Exchange("remove what is not there", "PATCH", _STATUS, _status(capacity={"x.com/y": None}), _MERGE),
-    Exchange("a capacity by the wrong door", "PATCH", f"{_NODES}/node-1", _status(capacity={"x.com/y": "1"}), _MERGE),
+    Exchange("a capacity at the node itself", "PATCH", f"{_NODES}/node-1", _status(capacity={"x.com/y": "1"}), _MERGE),
     Exchange("a fraction as capacity", "PATCH", _STATUS, _status(capacity={"x.com/y": "1.5"}), _MERGE),
     Exchange("a negative capacity", "PATCH", _STATUS, _status(capacity={"x.com/y": "-1"}), _MERGE),
     Exchange("labels", "PATCH", f"{_NODES}/node-1", _labels(gcushare="true"), _STRATEGIC),

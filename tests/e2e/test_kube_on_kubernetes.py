@@ -1,4 +1,4 @@
-"""The door to the API server against kube-apiserver: what is expected of it on the double, and more."""
+"""The client of the API server against kube-apiserver: what is expected of it on the double, and more."""
 
 from __future__ import annotations
 

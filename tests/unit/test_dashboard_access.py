@@ -255,7 +255,7 @@ async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> 
     await guard.admit(asking("t-jane"))
 
 
-async def test_the_open_door_asks_nobody() -> None:
+async def test_an_open_page_asks_for_no_review() -> None:
     await NoGuard().admit(asking(None))
 
 

@@ -191,7 +191,7 @@ class DoctorRig:
         return made
 
     def put_pod(self, obj: JsonObject, *, age_s: float = 0.0, **state: Any) -> JsonObject:
-        """Create a pod in a state: bound where the object says so, Running and Ready unless told otherwise."""
+        """Create a pod in a state: bound where the object says so, Running and Ready unless asked otherwise."""
         wanted = {key: value for key, value in obj.items() if key != "status"}
         wanted["metadata"] = {k: v for k, v in obj["metadata"].items() if k not in ("uid", "creationTimestamp")}
         made = self.put(wanted, age_s=age_s)

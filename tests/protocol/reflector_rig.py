@@ -25,7 +25,7 @@ DECODER = msgspec.json.Decoder(Pod)
 
 @dataclass
 class Picture:
-    """A sink as the programs write them: pods by uid, applying replaces. Counts what it was told."""
+    """A sink as the programs write them: pods by uid, applying replaces. Counts what it was given."""
 
     pods: dict[str, Pod] = field(default_factory=dict)
     applied_count: int = 0
@@ -72,9 +72,9 @@ class Running:
     task: asyncio.Task[None]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that tells nobody when it comes; ends early when the reflector ended."""
+        """Wait for something that tells no one when it comes; ends early when the reflector ended."""
         async with asyncio.timeout(60):
-            while not condition() and not self.task.done():  # noqa: ASYNC110 - counters tell nobody that they changed
+            while not condition() and not self.task.done():  # noqa: ASYNC110 - counters tell no one that they changed
                 await asyncio.sleep(0.002)
 
     async def streaming(self) -> None:

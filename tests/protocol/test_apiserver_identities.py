@@ -67,4 +67,4 @@ async def test_a_requested_token_stands_for_the_account_and_the_node_of_its_pod(
     assert unknown.body["status"]["authenticated"] is False
     wrong = await api.call("POST", f"{ACCOUNT}/plugin/token", {"spec": {"boundObjectRef": {**bound, "uid": "other"}}})
     assert wrong.code == 409
-    assert (await api.call("POST", f"{ACCOUNT}/nobody/token", {})).code == 404
+    assert (await api.call("POST", f"{ACCOUNT}/stranger/token", {})).code == 404

@@ -102,7 +102,7 @@ async def test_a_watch_from_before_the_history_gets_410_as_its_only_event(api: A
         assert len(await watch.take(10)) == 10, "one version later nothing is lost"
 
 
-async def test_a_watch_that_falls_behind_the_history_is_told_410_in_the_middle(api: Api, server: ApiServer) -> None:
+async def test_a_watch_that_falls_behind_the_history_gets_410_in_the_middle(api: Api, server: ApiServer) -> None:
     server.registry.put(config_map("a"))
     async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={server.store.version}") as watch:
         for value in range(10):

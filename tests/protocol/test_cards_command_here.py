@@ -32,7 +32,7 @@ def address(rig: PluginRig) -> str:
 
 
 def silent_url() -> str:
-    """An address at which nobody listens any more."""
+    """An address at which no one listens any more."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -91,7 +91,7 @@ def test_a_renewed_certificate_moves_the_end_as_it_is_taken(folder: Folder) -> N
     }
 
 
-def test_a_certificate_whose_end_cannot_be_read_is_told_and_served_all_the_same(
+def test_a_certificate_whose_end_cannot_be_read_is_reported_and_served_all_the_same(
     folder: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """OpenSSL reads times only when it verifies, which a server's own certificate is not."""

@@ -43,7 +43,7 @@ class Caller:
             return answer.status
 
     async def flood(self, name: str, count: int) -> list[int]:
-        """Show tokens that nobody ever issued, many at once."""
+        """Show tokens that no one ever issued, many at once."""
         return list(await asyncio.gather(*(self.show(f"{name}-{number}") for number in range(count))))
 
 
@@ -56,10 +56,10 @@ async def test_a_flood_from_one_address_keeps_no_newcomer_of_another_out_of_the_
     async with extender_client(api) as client, PageRig(access=Access.TOKEN, client=client) as rig:
         url = f"{rig.url}api/cluster"
         async with Caller(url, STRANGER) as stranger, Caller(url, READER) as reader:
-            told = await stranger.flood("made-up", 60)
+            reported = await stranger.flood("made-up", 60)
 
-            assert set(told) == {401, 503}
+            assert set(reported) == {401, 503}
             # The page's clock is the real one, so that a slow machine lets a few more through.
-            assert told.count(401) <= 2 * PER_PEER.burst
-            assert reviews(api) == told.count(401)
+            assert reported.count(401) <= 2 * PER_PEER.burst
+            assert reviews(api) == reported.count(401)
             assert await reader.show(api.add_user(JANE)) == 200

@@ -48,7 +48,7 @@ async def test_every_answer_carries_the_policy_or_is_an_error_document(
             assert (await answer.json())["status"] == answer.status == 404
 
 
-async def test_the_cluster_is_one_compressed_document_that_nobody_keeps(
+async def test_the_cluster_is_one_compressed_document_that_no_one_keeps(
     rig: PageRig, http: aiohttp.ClientSession
 ) -> None:
     rig.see(*(a_node(f"n{number:03d}", *[16] * 8) for number in range(100)))
@@ -70,10 +70,10 @@ async def test_changes_come_as_they_happen_and_only_what_changed(rig: PageRig, h
         assert (await events.next())["event"] == "replica"
 
         rig.see(a_pod("x", 4, node="b", record=on_card(0, 4)))
-        told = await events.next()
-        assert told["event"] == "changes"
-        assert [node["name"] for node in json.loads(told["data"])["nodes"]] == ["b"]
-        assert told["id"] != mark
+        reported = await events.next()
+        assert reported["event"] == "changes"
+        assert [node["name"] for node in json.loads(reported["data"])["nodes"]] == ["b"]
+        assert reported["id"] != mark
 
 
 async def test_a_reader_that_was_cut_goes_on_where_it_was(rig: PageRig, http: aiohttp.ClientSession) -> None:
@@ -89,7 +89,7 @@ async def test_a_reader_that_was_cut_goes_on_where_it_was(rig: PageRig, http: ai
     assert node["used"] == 6
 
 
-async def test_a_reader_with_the_mark_of_another_replica_begins_anew(rig: PageRig, http: aiohttp.ClientSession) -> None:
+async def test_a_reader_with_another_replicas_mark_begins_again(rig: PageRig, http: aiohttp.ClientSession) -> None:
     rig.see(a_node("a", 16))
     async with http.get(f"{rig.url}api/changes", headers={"Last-Event-ID": "deadbeef.3"}) as answer:
         events = Events(answer)
@@ -107,11 +107,11 @@ async def test_a_replica_that_loses_its_lease_says_so(rig: PageRig, http: aiohtt
         rig.leadership.is_leader, rig.leadership.holder = False, "extender-1_1_ef"
         rig.see(a_pod("x", 4, node="a", record=on_card(0, 4)))
 
-        told = json.loads((await events.until("replica"))["data"])
-        assert (told["leads"], told["holder"]) == (False, "extender-1_1_ef")
+        reported = json.loads((await events.until("replica"))["data"])
+        assert (reported["leads"], reported["holder"]) == (False, "extender-1_1_ef")
 
 
-async def test_readers_beyond_the_limit_are_told_to_come_back(http: aiohttp.ClientSession) -> None:
+async def test_readers_beyond_the_limit_are_asked_to_come_back(http: aiohttp.ClientSession) -> None:
     async with PageRig(readers=1) as rig, http.get(f"{rig.url}api/changes") as first:
         await Events(first).next()
         async with http.get(f"{rig.url}api/changes") as second:
@@ -172,7 +172,7 @@ class TestTokens:
         async with extender_client(api) as client, PageRig(access=Access.TOKEN, client=client) as rig:
             yield rig
 
-    async def test_the_page_is_shown_to_everybody_and_the_cluster_to_nobody_unknown(
+    async def test_the_page_is_shown_to_everybody_and_the_cluster_to_no_one_unknown(
         self, guarded: PageRig, http: aiohttp.ClientSession
     ) -> None:
         async with http.get(guarded.url) as page:

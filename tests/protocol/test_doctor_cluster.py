@@ -97,7 +97,7 @@ def serve_whole_cards(rig: DoctorRig, *, beside_memory: bool = True) -> None:
     rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
 
 
-def whole_cards_that_nobody_is_asked_about(rig: DoctorRig) -> None:
+def whole_cards_that_no_one_is_asked_about(rig: DoctorRig) -> None:
     serve_whole_cards(rig)
     configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler")
 
@@ -147,7 +147,7 @@ def service_without_ready_replicas(rig: DoctorRig) -> None:
     rig.delete("endpoints", SERVICE, SYSTEM)
 
 
-def nobody_leads(rig: DoctorRig) -> None:
+def no_one_leads(rig: DoctorRig) -> None:
     rig.extender.pages["/metrics"] = metrics(leader=0)
 
 
@@ -226,7 +226,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_with_another_extender_only, ERROR, "scheduler-not-calling", SCHEDULER, "http://10.1.1.1/other"),
         (scheduler_calling_an_old_address, ERROR, "scheduler-other-address", SCHEDULER, "10.96.99.99:32766"),
         (scheduler_that_does_not_manage_a_vendor, ERROR, "scheduler-resource-unmanaged", SCHEDULER, "gcu-memory"),
-        (whole_cards_that_nobody_is_asked_about, WARNING, "whole-cards-unmanaged", SCHEDULER, "n1 serve whole cards"),
+        (whole_cards_that_no_one_is_asked_about, WARNING, "whole-cards-unmanaged", SCHEDULER, "n1 serve whole cards"),
         (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no node's plugin serves"),
         (whole_cards_of_another_plugin_beside_ours, WARNING, "whole-cards-unserved", SCHEDULER, "on theirs"),
         (extender_that_was_never_asked, ERROR, "scheduler-not-calling", "kube-scheduler", "1 pods wait"),
@@ -234,7 +234,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_with_an_unseen_configuration, INFO, "scheduler-unseen", SCHEDULER, "own.yaml"),
         (config_manager_that_failed, ERROR, "config-manager-failed", "node master", "unhealthy for 180s"),
         (no_extender_at_all, ERROR, "extender-missing", SERVICE, "no such Service"),
-        (nobody_leads, ERROR, "no-leader", "scheduler extender", f"held by {EXTENDER}"),
+        (no_one_leads, ERROR, "no-leader", "scheduler extender", f"held by {EXTENDER}"),
         (two_lead, ERROR, "two-leaders", "scheduler extender", "2 replicas"),
         (service_without_ready_replicas, ERROR, "extender-unreachable", SERVICE, "no endpoints"),
         (extender_that_hears_nothing, WARNING, "extender-behind", EXTENDER, "15 min"),

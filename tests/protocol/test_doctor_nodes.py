@@ -123,7 +123,7 @@ def inventory_of_a_newer_plugin(rig: DoctorRig) -> None:
 
 
 def unit_finer_than_the_kubelet_takes(rig: DoctorRig) -> None:
-    """The plugin was started anew with a finer unit and refuses; the node still shows what it offered before."""
+    """The plugin was started again with a finer unit and refuses; the node still shows what it offered before."""
     big = [InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=48 * GIB), units=48) for i in range(8)]
     set_inventory(rig, big)
     for part in ("capacity", "allocatable"):

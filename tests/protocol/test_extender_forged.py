@@ -1,4 +1,4 @@
-"""Calls that kube-scheduler never made: nothing is written for them, and nobody waits for them."""
+"""Calls that kube-scheduler never made: nothing is written for them, and no one waits for them."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class TestExplain:
         assert event["message"].startswith("needs 20 in one card; best card free: 16 (card 0 of node-1)")
         assert "it can never fit: the largest usable card has 16" in event["message"]
 
-    async def test_a_pod_that_is_kept_to_a_full_node_is_told_that_room_is_elsewhere(self, rig: ExtenderRig) -> None:
+    async def test_a_pod_that_is_kept_to_a_full_node_is_informed_that_room_is_elsewhere(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-a", 16), node_document("node-b", 16))
         await rig.schedule("x", 16, ["node-a"])
         (pod,) = await rig.add_pods(pod_document("a", 12))
@@ -215,7 +215,7 @@ class TestRoot:
 
 
 class TestHostile:
-    async def test_what_is_not_json_is_told_in_the_protocols_place(self, rig: ExtenderRig) -> None:
+    async def test_what_is_not_json_is_reported_in_the_protocols_place(self, rig: ExtenderRig) -> None:
         for verb in ("filter", "bind"):
             status, answer = await rig.post(verb, b"not JSON")
             assert status == 200
@@ -242,7 +242,7 @@ class TestHostile:
             pytest.param("GET", f"{PREFIX}/explain/default", 404, id="explain without a pod"),
         ],
     )
-    async def test_a_wrong_address_is_told(self, rig: ExtenderRig, method: str, path: str, status: int) -> None:
+    async def test_a_wrong_address_is_reported(self, rig: ExtenderRig, method: str, path: str, status: int) -> None:
         async with rig.http.request(method, f"{rig.replica.url}{path}", data=b"{}") as answer:
             assert answer.status == status
             assert set(await answer.json()) == {"error", "status"}
@@ -277,7 +277,7 @@ async def test_both_vendors_are_served_side_by_side() -> None:
         assert (gcu["name"], gcu["usedGCU"]) == ("gcu", 4)
 
 
-async def test_it_answers_nobody_before_it_has_read_the_cluster() -> None:
+async def test_it_answers_no_one_before_it_has_read_the_cluster() -> None:
     async with ExtenderRig(starts=False) as rig:
         await rig.api.stop()
         replica = await rig.add_replica()

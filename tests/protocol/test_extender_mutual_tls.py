@@ -156,15 +156,15 @@ async def test_an_empty_secret_is_filled_and_the_scheduler_is_served_by_it(tmp_p
         assert (status, answer["NodeNames"]) == (200, ["node-1"])
 
 
-@pytest.mark.parametrize("who", ["nobody", "another authority's", "another's of ours", "the server"])
-async def test_nobody_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["stranger", "another authority's", "another's of ours", "the server"])
+async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path) -> None:
     other = Authority("clients").issue(SCHEDULER_NAME)
     async with rig_of() as rig:
         await start(rig)
         port = await verbs_port(rig, tmp_path)
         data = held(rig)
         shown = {
-            "nobody": (b"", b""),
+            "stranger": (b"", b""),
             "another authority's": (other.cert_pem, other.key_pem),
             "another's of ours": stranger_of(data),
             "the server": (data[SERVER_CERT], data["tls.key"]),

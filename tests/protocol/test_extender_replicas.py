@@ -121,7 +121,7 @@ async def test_a_follower_with_a_half_open_watch_gives_nothing_away_twice() -> N
         assert rig.pod("b")["spec"].get("nodeName") is None
 
 
-async def test_the_elected_says_that_it_catches_up_and_serves_nobody_until_then() -> None:
+async def test_the_elected_says_that_it_catches_up_and_serves_no_one_until_then() -> None:
     async with ExtenderRig(extender_settings(election=quick_election())) as rig:
         leader, follower = rig.replica, await rig.add_replica()
         await until(lambda: follower.extender.serving.is_synced)

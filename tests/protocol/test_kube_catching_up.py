@@ -29,11 +29,11 @@ async def test_catching_up_costs_no_list_when_the_watch_is_there_already(server:
         await running.picture.shows("a", "b", "c")
         await running.reflector.catch_up()
         assert running.reflector.counters.lists == 1
-        # One object of the newest state told the version.
+        # One object of the newest state reported the version.
         assert (server.lists[-1]["limit"], server.lists[-1].get("resourceVersion")) == ("1", None)
 
 
-async def test_catching_up_lists_anew_when_the_stream_is_half_open(server: CollectionServer) -> None:
+async def test_catching_up_lists_again_when_the_stream_is_half_open(server: CollectionServer) -> None:
     async with following(server) as running:
         await running.streaming()
         server.silent = True
@@ -96,11 +96,11 @@ async def test_catching_up_goes_by_the_list_where_versions_tell_no_order(server:
         await running.streaming()
         server.opaque = True
         await asyncio.gather(running.reflector.catch_up(), running.reflector.catch_up())
-        # The first had the others list anew; whoever asked before that list began is served by it.
+        # The first had the others list again; whoever asked before that list began is served by it.
         assert 2 <= running.reflector.counters.lists <= 3
 
 
-async def test_catching_up_fails_when_the_version_is_not_told(server: CollectionServer) -> None:
+async def test_catching_up_fails_when_the_version_is_not_reported(server: CollectionServer) -> None:
     async with following(server) as running:
         await running.streaming()
         server.refuse_lists.append((403, "Forbidden"))

@@ -77,7 +77,7 @@ async def test_a_cut_stream_is_resumed_where_it_broke(server: CollectionServer) 
         await running.picture.shows("a", "b", "c", "d")
         assert len(server.lists) == 1
         assert server.watches[-1]["resourceVersion"] == seen
-        # Nothing was told twice: two listed, c and d watched.
+        # Nothing was reported twice: two listed, c and d watched.
         assert running.picture.applied_count == 4
 
 
@@ -240,7 +240,7 @@ async def test_cancelling_it_leaves_no_task_behind(server: CollectionServer) -> 
 
 async def test_the_picture_stays_true_through_a_storm_of_faults(server: CollectionServer) -> None:
     chance = random.Random(20260101)
-    # A stream that is cut while it is being opened may stay silent for ever: that ends by its silence, here soon.
+    # A stream that is cut while it is being opened may stay silent without end: that ends by its silence, here soon.
     settings = ReflectorSettings(backoff=FAST, page_size=2, stall_s=0.5)
     async with following(server, settings=settings) as running:
         for number in range(200):

@@ -122,7 +122,7 @@ async def test_another_unit_is_refused_while_pods_hold_the_old_ones_and_taken_wh
         await rig.until_units(160)
 
 
-async def test_what_the_kubelet_cannot_be_reported_is_refused_before_registering() -> None:
+async def test_what_the_kubelet_cannot_be_known_is_refused_before_registering() -> None:
     async with PluginRig(cards=(80,) * 8, memory_unit="0.001", plugin_first=False) as rig:
         await rig.start_plugin()
         await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event that says why")

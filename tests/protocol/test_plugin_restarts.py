@@ -47,7 +47,7 @@ async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
 
 @asynccontextmanager
 async def refusing_kubelet(directory: Path, accepts: asyncio.Event) -> AsyncIterator[list[str]]:
-    """A kubelet that refuses registrations until it is told to accept; yields the endpoints of all that it saw."""
+    """A kubelet that refuses registrations until it is asked to accept; yields the endpoints of all that it saw."""
     seen: list[str] = []
 
     async def register(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:

@@ -224,7 +224,7 @@ def test_a_program_that_does_not_stop_is_cancelled_at_its_deadline(caplog: pytes
     assert "stop deadline passed, cancelling deadline_s=0.01 tasks=main" in caplog.text
 
 
-def test_a_failure_while_stopping_late_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_while_stopping_late_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def main(shutdown: Shutdown) -> int:
         shutdown.request("the test is over")
         try:

@@ -178,7 +178,7 @@ async def test_without_its_record_recovering_still_ends_right(tmp_path: Path) ->
     assert host.tree() == before
 
 
-async def test_a_lost_record_is_written_anew_without_a_restart(tmp_path: Path) -> None:
+async def test_a_lost_record_is_written_again_without_a_restart(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     await host.apply()
     applied, starts = host.tree(), host.scheduler.starts
@@ -203,7 +203,7 @@ async def test_a_rollback_needs_no_space_on_the_disk(tmp_path: Path) -> None:
     assert host.tree() == before
 
 
-async def test_a_broken_record_is_told_and_not_used(tmp_path: Path) -> None:
+async def test_a_broken_record_is_reported_and_not_used(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     before = host.tree()
     await host.apply()

@@ -1,4 +1,4 @@
-"""The page's files: nothing inline, nothing from elsewhere, every word in both languages, kept for ever by contents."""
+"""The page's files: nothing inline, nothing from elsewhere, every word in both languages, kept by their contents."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_page_asks_for_the_version_it_belongs_to() -> None:
     assert body == b'<link href="static/%b/a.css">' % assets.version.encode()
 
 
-def test_files_are_kept_for_ever_and_the_page_is_asked_about() -> None:
+def test_files_are_kept_permanently_and_the_page_is_asked_about() -> None:
     assets = Assets(TINY)
 
     assert assets.file(ask("a.css", assets.version)).headers["Cache-Control"] == "public, max-age=31536000, immutable"

@@ -165,7 +165,7 @@ async def test_a_binding_that_arrived_after_all_wins_over_a_second_attempt_elsew
 
 
 class TestRepeated:
-    async def test_a_bind_asked_again_after_the_watch_told_is_done_already(self) -> None:
+    async def test_a_bind_asked_again_after_the_watch_reported_is_done_already(self) -> None:
         rig = Rig(a_pod("a", 4))
         await rig.bind()
         rig.cluster.tell(rig.state)
@@ -173,11 +173,11 @@ class TestRepeated:
 
         assert len(rig.cluster.bindings) == 1
 
-    @pytest.mark.parametrize("told", [False, True])
-    async def test_a_bound_pod_is_not_bound_to_another_node(self, told: bool) -> None:
+    @pytest.mark.parametrize("reported", [False, True])
+    async def test_a_bound_pod_is_not_bound_to_another_node(self, reported: bool) -> None:
         rig = Rig(a_pod("a", 4))
         await rig.bind()
-        if told:
+        if reported:
             rig.cluster.tell(rig.state)
         with pytest.raises(Refused, match="bound to node 'node-1' already"):
             await rig.bind(node="node-2")
@@ -300,7 +300,7 @@ async def test_a_pod_that_only_filter_has_seen_is_bound_without_a_read() -> None
     rig.check_truth()
 
 
-async def test_a_pod_that_nobody_has_seen_is_read_once() -> None:
+async def test_a_pod_that_no_one_has_seen_is_read_once() -> None:
     rig = Rig()
     rig.cluster.put(a_pod("a", 4))
     await rig.bind()
@@ -321,7 +321,7 @@ async def test_the_authors_card_policy_and_choice_of_cards_are_obeyed() -> None:
     assert rig.used() == [4, 8]
 
 
-async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_told_why() -> None:
+async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_refused_with_a_reason() -> None:
     pods = [a_pod(f"p{number}", 5) for number in range(30)]
     rig = Rig(*pods)
     results = await asyncio.gather(

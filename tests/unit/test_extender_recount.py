@@ -55,7 +55,7 @@ def test_an_order_of_nodes_that_missed_a_change_is_found_and_repaired() -> None:
     state = state_of(a_node("node-1", 16), a_node("node-2", 16))
     shape = Shape(asks(12), "binpack")
     assert state.indexes.get(shape).fits("node-1")
-    state.ledger._listeners.clear()  # Nobody hears of what comes now.
+    state.ledger._listeners.clear()  # No one hears of what comes now.
     state.see_pod(bound("a", 8))
 
     assert recount(state) == [FigureDrift("node-1", "ranked wrongly")]
@@ -63,7 +63,7 @@ def test_an_order_of_nodes_that_missed_a_change_is_found_and_repaired() -> None:
     assert recount(state) == []
 
 
-def test_what_is_told_between_two_steps_is_no_drift() -> None:
+def test_what_is_reported_between_two_steps_is_no_drift() -> None:
     state = state_of(a_node("node-1", 16, 16))
     state.see_pod(bound("a"))
     state.see_pod(bound("b"))

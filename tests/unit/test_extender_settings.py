@@ -53,12 +53,12 @@ def test_filter_names_all_or_the_best(word: str, best: int | None) -> None:
         "--recount-interval=0",
     ],
 )
-def test_a_wrong_value_is_told_with_what_is_accepted(flag: str) -> None:
+def test_a_wrong_value_is_reported_with_what_is_accepted(flag: str) -> None:
     with pytest.raises(ConfigError, match="accepted: "):
         load(flag)
 
 
-def test_every_problem_is_told_at_once_and_lease_times_must_fit_each_other() -> None:
+def test_every_problem_is_reported_at_once_and_lease_times_must_fit_each_other() -> None:
     with pytest.raises(ConfigError) as caught:
         load("--vendor=amd", "--node-policy=random")
     assert len(caught.value.problems) == 2

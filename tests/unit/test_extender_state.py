@@ -128,7 +128,7 @@ class TestPods:
         assert used(state) == {0: 0}
         assert state.bound["uid-a"].grants == ()
 
-    def test_a_damaged_record_is_a_problem_that_is_told_and_goes_away_with_its_correction(self) -> None:
+    def test_a_damaged_record_is_a_problem_that_is_reported_and_goes_away_with_its_correction(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.see_pod(a_pod("a", 4, node="node-1", annotations={ENFLAME.record.card_index: "first"}))
         assert "'first'" in state.pod_problems["uid-a"]
@@ -295,13 +295,13 @@ class TestSinks:
         assert set(state.bound) == {"uid-b"}
         assert state.waiting == {}
 
-    def test_a_node_made_anew_under_its_name_is_kept(self) -> None:
+    def test_a_node_made_again_under_its_name_is_kept(self) -> None:
         state = state_of()
         sink = NodeHandler([state])
         sink.applied(a_node("node-1", 16))
-        anew = a_node("node-1", 8)
-        meta = ObjectMeta(name="node-1", uid="second", annotations=anew.metadata.annotations)
-        sink.applied(Node(metadata=meta, status=anew.status))
+        again = a_node("node-1", 8)
+        meta = ObjectMeta(name="node-1", uid="second", annotations=again.metadata.annotations)
+        sink.applied(Node(metadata=meta, status=again.status))
         sink.retained(frozenset({"second"}), "100")
 
         assert largest(state) == 8

@@ -138,7 +138,7 @@ def nested(levels: int) -> bytes:
 
 
 @pytest.mark.parametrize("levels", [10, 1500, OBJECT_DEPTH - 100])
-def test_an_object_is_read_however_deep_what_nobody_reads_of_it_is(levels: int) -> None:
+def test_an_object_is_read_however_deep_what_no_one_reads_of_it_is(levels: int) -> None:
     """An API server keeps a pod's managedFields to any depth: one pod would stop the lists that it is in."""
     fields = b'{"metadata":{"uid":"u","name":"p","managedFields":[{"fieldsV1":' + nested(levels) + b"}]}}"
     limit = sys.getrecursionlimit()

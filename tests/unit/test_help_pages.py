@@ -25,7 +25,7 @@ _COMMAND = re.compile(r"^  ([a-z][a-z-]*)  +\S", re.MULTILINE)
 
 
 class Terminal(io.StringIO):
-    """A terminal whose size is told by the environment."""
+    """A terminal whose size is given by the environment."""
 
     def isatty(self) -> bool:
         return True
@@ -113,7 +113,7 @@ HEAVY = (
     "gcushare.kube.client",
     "gcushare.wire.objects",
 )
-"""What a command needs once it runs, and nobody who asks for help should wait for."""
+"""What a command needs once it runs, and no one who asks for help should wait for."""
 
 _LOADED_BY_HELP = """
 import importlib, io, json, sys

@@ -67,7 +67,7 @@ def test_closeness_says_how_near_two_cards_can_be(free: tuple[int, ...], level: 
 UNLINKED_FIRST = [CardPlace(0, 0), CardPlace(1, 0), CardPlace(2, 0, "a"), CardPlace(3, 0, "a"), CardPlace(4, 0)]
 
 
-def test_linked_cards_go_before_cards_of_which_no_link_is_told() -> None:
+def test_linked_cards_go_before_cards_of_which_no_link_is_reported() -> None:
     assert choose_close_cards(UNLINKED_FIRST, 2) == (2, 3)
     assert choose_close_cards(UNLINKED_FIRST, 1) == (0,)
     assert choose_close_cards(UNLINKED_FIRST, 3) == (0, 1, 2)

@@ -246,7 +246,7 @@ async def test_half_requests_that_send_nothing_keep_no_one_out(header: tuple[str
         for body in ("abc", whole):
             await client.send(post("/echo", body))
             assert (await client.receive_response())[0] == 200
-        assert server.turned_away[Cause.MEMORY] == 0
+        assert server.rejected[Cause.MEMORY] == 0
 
 
 @pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast_paths", "past the lane"])
@@ -265,7 +265,7 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tup
             status, answer = await cut.receive_response()
             assert (status, "came slower than others" in answer["error"]) == (503, True)
             assert await cut.wait_closed() == b""
-        assert server.turned_away[Cause.MEMORY] == 2
+        assert server.rejected[Cause.MEMORY] == 2
         await slow[2].send("x" * 100)
         assert (await slow[2].receive_response())[0] == 200
 

@@ -103,7 +103,7 @@ class DeviceAllocator:
                 reusable -= ids
 
     async def prepare_start(self, pod: Pod, container: ContainerSpec) -> None:
-        """Do what precedes every (re)start of a container: stored answers are reused, plugins that want the call get it.
+        """Do what precedes every (re)start of a container: stored answers are reused, plugins that want it are called.
 
         Raises:
             AllocationRefused: a plugin refused, or lost devices could not be allocated again.

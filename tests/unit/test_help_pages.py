@@ -63,6 +63,7 @@ def test_the_commands_of_every_overview_were_found() -> None:
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
 def test_a_page_fits_80_columns(words: tuple[str, ...]) -> None:
     page = help_of(*words)
+    assert page.startswith("Usage: ")
     assert [line for line in page.splitlines() if len(line) > 80] == []
     assert [sign for sign in page if not sign.isprintable() and sign != "\n"] == []
     assert "default: empty" not in page, "what holds without the flag is said"

@@ -33,10 +33,10 @@ SEEDS ?= 0
 soak: install
 	$(BIN)/python -m simulation.soak --minutes $(MINUTES) --seeds $(SEEDS) $(ARGS)
 
-# Only doors whose name has DOOR in it; `make fuzz ARGS="--seed 7"` for other inputs.
-DOOR ?=
+# Only decoders whose name has DECODER in it; `make fuzz ARGS="--seed 7"` for other inputs.
+DECODER ?=
 fuzz: install
-	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --door "$(DOOR)" $(ARGS)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --decoder "$(DECODER)" $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

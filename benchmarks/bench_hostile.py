@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.bench_extender import PREFIX, Bench, Connection, filter_body, metadata_of, row, running, say
+from benchmarks.bench_extender import PREFIX, metadata_of, row, say
+from benchmarks.measured_extender import Bench, Connection, filter_body, running
 from benchmarks.streaming_api import Size, make_pod, node_name
 
 CONNECTIONS = 16

@@ -106,7 +106,7 @@ def _normalize(settings: str, command: str) -> str:
 def _read_pages() -> Iterator[Page]:
     scripts: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for name, target in sorted(scripts.items()):
-        # kubectl's own completion asks the first, nobody types them; the others are further names of the same programs.
+        # kubectl's own completion asks the first, no one types them; the others are further names of the same programs.
         if name.startswith("kubectl_complete-") or (target.startswith(_OURS) and target.endswith(":main_gpushare")):
             continue
         page = Page(_KUBECTL.sub("kubectl inspect ", name), _ask(name, target, "--help"))

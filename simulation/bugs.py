@@ -91,7 +91,7 @@ class KeepsTheDead(Bug):
 
 
 class NeverSettles(Bug):
-    """Nobody finds out about bindings of which no answer came."""
+    """No one finds out about bindings of which no answer came."""
 
     def plant_in_extender(self, app: Extender) -> None:
         async def confirm(*, older_than_s: float) -> None:

@@ -164,7 +164,7 @@ class SchedulerOnHost:
     problem: str = ""
     ready_at_s: float = 0.0
     is_booting: bool = False
-    """Whether it starts because its machine did, which is nobody's doing."""
+    """Whether it starts because its machine did, which is no one's doing."""
 
     def boot(self) -> None:
         """The machine came up again: the scheduler starts from what is on its disk."""

@@ -84,7 +84,7 @@ class _Server(RunningServer):
         return 0
 
     @property
-    def turned_away(self) -> dict[Cause, int]:
+    def rejected(self) -> dict[Cause, int]:
         return {}
 
     @property

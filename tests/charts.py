@@ -130,7 +130,7 @@ def render_variants(chart: Path, variants: Sequence[Object], folder: Path) -> li
 
 @cache
 def rendered(chart: Path, *pairs: str, version: str = NEWEST) -> tuple[Object, ...]:
-    """Render with ``path=value`` pairs, once for all tests that read the result. Nobody may change it."""
+    """Render with ``path=value`` pairs, once for all tests that read the result. No one may change it."""
     sets = dict(pair.split("=", 1) for pair in pairs)
     return tuple(render(chart, Rendering(sets=sets, version=version)))
 

@@ -150,7 +150,7 @@ class Labels:
 
     def _of_name(self, name: str | None) -> frozenset[str]:
         if name is None or name not in self.of_series:
-            raise LabelError(f"nobody serves {name}")
+            raise LabelError(f"nothing serves {name}")
         return self.of_series[name]
 
     def _of_aggregate(self, expr: promql.AggregateExpr) -> frozenset[str]:

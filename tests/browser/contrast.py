@@ -1,4 +1,4 @@
-"""How well the texts of the page are told from what they stand on, as WCAG 2 counts it."""
+"""How well the texts of the page are distinguished from what they stand on, as WCAG 2 counts it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _LISTEN = f"""(() => {{ {_COUNTING}
   const copy = new OffscreenCanvas(1, 1).getContext("2d", {{ willReadFrequently: true }});
   const page = read(getComputedStyle(document.documentElement).backgroundColor).rgb;
   const write = painting.fillText.bind(painting);
-  // The colours below a text, before it is written: what it must be told from.
+  // The colours below a text, before it is written: what it must be distinguished from.
   const groundsBelow = (words, x, y) => {{
     const box = painting.measureText(words);
     const scale = painting.getTransform().a;
@@ -120,7 +120,7 @@ async def texts_of(tab: Tab) -> list[Text]:
 
 
 async def texts_of_the_map(tab: Tab) -> list[Text]:
-    """Every text that the map writes when it is drawn anew, once for each colour found beneath it."""
+    """Every text that the map writes when it is drawn again, once for each colour found beneath it."""
     await tab.evaluate(_LISTEN)
     await tab.evaluate("window.dispatchEvent(new Event('resize'))")
     await tab.until("window.written.length > 0")

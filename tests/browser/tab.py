@@ -37,7 +37,7 @@ class Tab:
         self._session = session
         self._context = context
         self.complaints: list[str] = []
-        """Errors and warnings of the console, exceptions nobody caught, requests that failed or were blocked."""
+        """Errors and warnings of the console, exceptions no one caught, requests that failed or were blocked."""
         self.responses: list[Message] = []
         self.requests: list[str] = []
         self._loaded = asyncio.Event()
@@ -101,7 +101,7 @@ class Tab:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait for two frames: what was laid out anew is in its place."""
+        """Wait for two frames: what was laid out again is in its place."""
         await self.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => go(0))))")
 
     async def reload(self) -> None:

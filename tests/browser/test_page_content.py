@@ -55,7 +55,7 @@ async def test_every_card_is_drawn_in_the_colours_of_who_holds_it(rig: PageRig, 
 
     shown = await painted(tab)
     assert {await colour_of(tab, "vision"), await colour_of(tab, "speech")} <= shown
-    # Pieces of 16, 10 and 4 of 16: the whole, the large and the small are told apart.
+    # Pieces of 16, 10 and 4 of 16: the whole, the large and the small are distinguished.
     assert {await variable(tab, name) for name in ("--free-4", "--free-3", "--free-1")} <= shown
 
 
@@ -150,7 +150,7 @@ async def test_a_waiting_pod_is_explained_by_kinds_of_nodes(rig: PageRig, tab: T
         assert part in words
 
 
-async def test_room_that_the_scheduler_did_not_ask_about_is_told(rig: PageRig, tab: Tab) -> None:
+async def test_room_that_the_scheduler_did_not_ask_about_is_reported(rig: PageRig, tab: Tab) -> None:
     rig.see(*small_cluster(), a_pod("c", 10, node="node-2", record=on_card(0, 10)), a_pod("p", 9))
     rig.states[0].asked.note("uid-p", frozenset({"node-2"}))
     await tab.show(f"{rig.url}#pod=enflame/default/p")

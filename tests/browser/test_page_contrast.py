@@ -1,4 +1,4 @@
-"""Every text is told from its ground as WCAG AA asks, in both themes, whatever state it tells of."""
+"""Every text is distinguished from its ground as WCAG AA asks, in both themes, whatever state it tells of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page while the cluster changes: what is told, what is drawn anew, and what a reader sees of a lost extender."""
+"""The page while the cluster changes: what is shown and drawn again, and what is seen of a lost extender."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_click_is_not_lost_when_things_change_under_it(rig: PageRig, tab
     await tab.mouse("mousePressed", x, y)
     drawn = await tab.evaluate("document.querySelector('#canvas').dataset.drawn")
     rig.see(holding("q", "node-1", 2))
-    # The tile is drawn anew, so the change has come; what is pressed stays.
+    # The tile is drawn again, so the change has come; what is pressed stays.
     await tab.until("document.querySelector('#canvas').dataset.drawn !== $0", drawn)
     await tab.mouse("mouseReleased", x, y)
 

@@ -1,7 +1,7 @@
 """A control plane of real programs on loopback: etcd, kube-apiserver and, when asked for, kube-scheduler.
 
 No controller manager: tests create Nodes and Pods themselves. So two admission plugins that need controllers are off:
-ServiceAccount (nobody makes the default account) and TaintNodesByCondition (nobody would take the taint off again).
+ServiceAccount (no one makes the default account) and TaintNodesByCondition (no one would take the taint off again).
 """
 
 from __future__ import annotations

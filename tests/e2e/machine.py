@@ -226,13 +226,13 @@ state = "{root}/containerd-state"
         if self.feature_gates:
             config["featureGates"] = self.feature_gates
         if not Path("/sys/fs/cgroup/cgroup.controllers").exists():
-            # Cgroups of version 1, which kubelets refuse from 1.35 on unless told not to.
+            # Cgroups of version 1, which kubelets refuse from 1.35 on unless configured not to.
             config["failCgroupV1"] = False
         return config
 
 
 def _free_port() -> int:
-    """Find a port nobody uses; the kubelet has no way to share one, so somebody else might still be faster."""
+    """Find a port no one uses; the kubelet has no way to share one, so somebody else might still be faster."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         number: int = probe.getsockname()[1]

@@ -118,7 +118,7 @@ class Scheduling:
         return [metadata["name"] for metadata in found if metadata["namespace"] == "default"]
 
     def _own_nodes(self) -> list[str]:
-        """Name the nodes that nobody but a test made."""
+        """Name the nodes that no one but a test made."""
         return [name for name in self.nodes.objects if not ("kubelet" in self._kept and name == NODE)]
 
     def pod(self, name: str) -> JsonObject:

@@ -217,10 +217,10 @@ def _binding_of(name: str) -> Resource[dict[str, Any]]:
 
 
 async def _ensure_pod(guarded: Guarded, name: str) -> str:
-    """Have a pod that waits for nobody; returns its uid."""
+    """Have a pod that waits for no one; returns its uid."""
     client = guarded.control_plane.client
     try:
         found = await client.get(POD_OBJECTS, name, namespace="default")
     except NotFoundError:
-        found = await client.create(POD_OBJECTS, pod(name, 4, schedulerName="nobody"), namespace="default")
+        found = await client.create(POD_OBJECTS, pod(name, 4, schedulerName="stranger"), namespace="default")
     return str(found["metadata"]["uid"])

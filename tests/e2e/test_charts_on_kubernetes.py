@@ -127,13 +127,13 @@ async def test_the_programs_can_do_their_work_with_the_rights_of_the_charts(inst
         assert not re.search(r"\b403\b", written), written  # A uid may have these digits inside.
 
 
-async def test_nobody_else_writes_a_record(installed: Installed) -> None:
+async def test_no_one_else_writes_a_record(installed: Installed) -> None:
     client = installed.scheduling.client
     forged = pod("forged", 4)
     forged["metadata"]["annotations"] = RECORD
     with pytest.raises(GcushareError, match="a pod is created without"):
         await client.create(POD_OBJECTS, forged, namespace="default")
-    made = await client.create(POD_OBJECTS, pod("honest", 4, schedulerName="nobody"), namespace="default")
+    made = await client.create(POD_OBJECTS, pod("honest", 4, schedulerName="stranger"), namespace="default")
     identity = PodRef(made["metadata"]["uid"], "default", "honest")
     with pytest.raises(GcushareError, match="only gcushare writes"):
         await client.patch_pod_annotations(identity, RECORD)
@@ -141,7 +141,7 @@ async def test_nobody_else_writes_a_record(installed: Installed) -> None:
         await client.bind_pod(identity, NODE, RECORD)
 
 
-async def test_nobody_else_writes_an_inventory(installed: Installed) -> None:
+async def test_no_one_else_writes_an_inventory(installed: Installed) -> None:
     with pytest.raises(GcushareError, match="only gcushare-device-plugin writes"):
         await installed.scheduling.client.patch_node_annotations(NODE, {ENFLAME.inventory_annotation: "{}"})
 

@@ -13,7 +13,7 @@ LEVELS = 4000
 
 
 class Seen:
-    """The names of the pods that a reflector told of."""
+    """The names of the pods that a reflector reported."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

@@ -1,6 +1,6 @@
 """The writes of the programs on a cluster that is there already (KUBECONFIG), in a namespace of their own.
 
-Nothing is done that a cluster in use would notice: no Node is written, and the pods ask for a scheduler nobody runs.
+Nothing is done that a cluster in use would notice: no Node is written, and the pods ask for a scheduler no one runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Given:
         return ""
 
     async def make_pod(self, name: str) -> PodRef:
-        body = pod(name, 4, schedulerName="gcushare-e2e-nobody")
+        body = pod(name, 4, schedulerName="gcushare-e2e-unserved")
         made = await self.client.create(PODS, body, namespace=self.namespace)
         return PodRef(made.metadata.uid, self.namespace, name)
 

@@ -1,4 +1,4 @@
-"""The door to the API server against kube-apiserver: what is expected of it on the double, and more."""
+"""The client of the API server against kube-apiserver: what is expected of it on the double, and more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.protocol.test_kube_on_apiserver import (  # noqa: F401 - collected he
     test_a_delete_with_another_uid_deletes_nothing,
     test_a_lease_is_taken_kept_and_handed_over,
     test_a_lease_written_by_others_keeps_what_we_do_not_know,
-    test_a_name_taken_is_told_from_a_change_in_between,
+    test_a_name_taken_is_distinguished_from_a_change_in_between,
     test_a_picture_that_catches_up_holds_what_was_written_before,
     test_a_reflector_outlives_restarts_of_the_server,
     test_a_second_bind_and_one_of_another_uid_change_nothing,
@@ -72,11 +72,11 @@ async def _names(client: KubeClient, resource: Resource[Any]) -> list[tuple[str,
     return [(name, namespace) for name, namespace in pairs if not name.startswith("apiserver-")]
 
 
-async def test_a_watch_from_a_forgotten_version_is_told_to_list_again(
+async def test_a_watch_from_a_forgotten_version_is_asked_to_list_again(
     server: RestartedServer, client: KubeClient
 ) -> None:
     await make_pod(client)
-    # Its watch cache begins anew, with the version of now.
+    # Its watch cache begins again, with the version of now.
     await server.restart()
     with pytest.raises(GoneError):
         async with client.watch(PODS, resource_version="1") as events:

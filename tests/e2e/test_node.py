@@ -66,7 +66,7 @@ async def test_pods_that_come_and_go_leave_no_unit_behind(start_node: StartNode)
         await side.scheduling.delete_pods(grace_s=1)
 
 
-async def test_a_pod_that_nobody_assigned_is_placed_and_recorded(start_node: StartNode) -> None:
+async def test_a_pod_that_no_one_assigned_is_placed_and_recorded(start_node: StartNode) -> None:
     side = await start_node(TWO)
     await side.run_pods(real_pod("assigned", 12))
     await side.run_pods(real_pod("by-hand", 12, nodeName=NODE))

@@ -106,9 +106,9 @@ async def test_of_two_pods_that_race_for_one_card_in_the_two_ways_never_both_sta
         winners.add({shares: "whole", takes: "memory"}[loser])
         status = side.scheduling.pod(loser)["status"]
         assert status["reason"] == "UnexpectedAdmissionError"
-        print(f"{loser}: {status['message']}")  # noqa: T201 - what a loser is told, for the documents
-        told = await side.scheduling.until_said(loser, "CardInOtherUse")
-        assert ("is in use as a whole" if loser == shares else "is shared") in told
+        print(f"{loser}: {status['message']}")  # noqa: T201 - what the loser is shown, for the documents
+        reported = await side.scheduling.until_said(loser, "CardInOtherUse")
+        assert ("is in use as a whole" if loser == shares else "is shared") in reported
         await side.scheduling.delete_pods(grace_s=1)
         await side.until_allocatable(16)
         await side.until_allocatable(1, resource=WHOLE)

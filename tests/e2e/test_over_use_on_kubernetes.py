@@ -109,7 +109,7 @@ async def grant_evictions(control_plane: ControlPlane, plugin: KubeClient) -> No
 
     async def missing() -> str:
         try:
-            await plugin.evict_pod(PodRef("none", "default", "nobody"))
+            await plugin.evict_pod(PodRef("none", "default", "stranger"))
         except NotFoundError:
             return ""
         except ForbiddenError as error:

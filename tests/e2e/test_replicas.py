@@ -83,7 +83,7 @@ async def test_a_killed_leader_is_followed_and_no_card_is_overcommitted(scheduli
     assert second.is_running
 
 
-async def test_a_leader_that_is_told_to_end_hands_over_at_once(scheduling: Scheduling) -> None:
+async def test_a_leader_that_is_asked_to_end_hands_over_at_once(scheduling: Scheduling) -> None:
     first, first_url = await start_replica(scheduling, "extender-a")
     await until_ready(first_url)
     _, second_url = await start_replica(scheduling, "extender-b")
@@ -107,8 +107,8 @@ async def test_a_replica_that_does_not_lead_says_who_does(scheduling: Scheduling
         url = f"{second_url}/gcushare-scheduler/filter"
         async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
             assert answer.status == 503
-            told = await answer.text()
+            reported = await answer.text()
         # Until it has read the cluster it says that instead.
-        return "" if (lease.spec.holder_identity or "nobody") in told else told
+        return "" if (lease.spec.holder_identity or "stranger") in reported else reported
 
     await until(missing, "the second names the leader")

@@ -70,10 +70,10 @@ async def expect_true_books(scheduling: Scheduling, pods: list[JsonObject]) -> N
         url = f"{scheduling.extender_url}/gcushare-scheduler/inspect"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             document = await answer.json()
-        told = Counter(
+        reported = Counter(
             {(each["name"], card["id"]): card["usedGCU"] for each in document["nodes"] for card in each["devices"]}
         )
-        return "" if +told == used else f"{used - told} not counted, {told - used} counted and not recorded"
+        return "" if +reported == used else f"{used - reported} not counted, {reported - used} counted and not recorded"
 
     # The last bindings may still be on their way through the extender's watch.
     await until(differing, "the extender's ledger is what the records say", deadline_s=180)

@@ -19,7 +19,7 @@ async def until(ask: Callable[[], Awaitable[str]], what: str, *, deadline_s: flo
     missing = "nothing was asked yet"
     try:
         async with asyncio.timeout(deadline_s):
-            while missing := await ask():  # noqa: ASYNC110 - nobody over there sets an event of ours
+            while missing := await ask():  # noqa: ASYNC110 - no one over there sets an event of ours
                 await asyncio.sleep(_PROBE_S)
     except TimeoutError as error:
         raise NotInTime(f"waited {deadline_s:g}s until {what}; now: {missing}") from error

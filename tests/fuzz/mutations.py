@@ -33,7 +33,7 @@ def _changed(body: bytes, random: Random, bodies: Sequence[bytes]) -> bytes:
     structured = random.random() < 0.7
     for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
         if len(body) > LARGE_BYTES // 10:
-            break  # each further change of so much takes longer than the door does
+            break  # each further change of so much takes longer than the decoder does
         by_form = _by_form(body, random) if structured else None
         body = random.choice(_AS_TEXT)(body, random) if by_form is None else by_form
     if random.random() < 0.05:

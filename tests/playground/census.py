@@ -130,7 +130,7 @@ class Census:
             yield f"{name}: record says card {cards}, its container sees {seen}"
 
     def is_quiet(self) -> bool:
-        """Whether every pod runs with a confirmed record, has failed, or was told why it has to wait."""
+        """Whether every pod runs with a confirmed record, has failed, or was informed why it has to wait."""
         return all(self._is_settled(pod) for pod in self.pods.values())
 
     def _is_settled(self, pod: Pod) -> bool:
@@ -173,7 +173,7 @@ class Census:
         await poll_until(look, f"{count} pods are settled", deadline_s=deadline_s)
 
     async def delete_all(self) -> None:
-        """Delete every pod, waiting ones first so that nobody takes the room of others, and wait until all are gone."""
+        """Delete every pod, waiting ones first so that no one takes the room of others, and wait until all are gone."""
         for group in (self.waiting(), list(self.pods.values())):
             await asyncio.gather(*map(self.end, group))
         await self.cluster.pods.until(lambda: not self.pods, "every pod is gone", shown=self.describe)

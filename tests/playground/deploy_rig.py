@@ -1,6 +1,6 @@
 """What deploying is tested with: a real helm and kubectl on the API server double, and what runs the hooks' Jobs.
 
-The double makes pods of Deployments and nobody starts them. Jobs, which helm waits for, are run here: their own command
+The double makes pods of Deployments and no one starts them. Jobs, which helm waits for, are run here: their own command
 lines, as processes, with a token of their own service account, so that their rights are tested as well. On how many
 nodes the config manager belongs, which the scripts wait for, is counted here too.
 """

@@ -71,14 +71,6 @@ def test_each_installed_file_starts(name: str) -> None:
 
 
 @pytest.mark.parametrize("words", EVERY, ids=name_of)
-def test_help_is_a_page_that_begins_with_the_usage(words: list[str]) -> None:
-    ended = run_here(*words, "--help")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith(f"Usage: {name_of(words)}")
-    assert len(ended.stdout.splitlines()) > 8
-
-
-@pytest.mark.parametrize("words", EVERY, ids=name_of)
 def test_a_wrong_flag_is_named_on_stderr_with_code_2(words: list[str]) -> None:
     ended = run_here(*words, "--no-such-flag")
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -109,7 +109,7 @@ def check_admin_commands(text: str) -> None:
     assert re.fullmatch(r"gcushare cards node-[12]", typed[2])
     assert typed[3:] == ["gcushare doctor"]
     assert "over by " in text, "top tells of a card on which more is used than was granted"
-    assert "policy-missing" in text, "doctor tells what is true: nobody protects records here"
+    assert "policy-missing" in text, "doctor tells what is true: no one protects records here"
 
 
 @pytest.mark.slow
@@ -229,7 +229,7 @@ def test_settings_that_cannot_be_played_are_refused_before_anything_starts(flags
 
 @pytest.mark.slow
 async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
-    """The negative control: the demo's own bookkeeping is told of larger cards than there are."""
+    """The negative control: the demo's own bookkeeping is given larger cards than there are."""
     plan = ClusterPlan(nodes=(NodePlan(name="node-1", card_bytes=(16 * GIB,) * 2),), labels_nodes=False)
     async with Cluster(plan, InsideDoubles()) as cluster:
         shown = io.StringIO()

@@ -198,8 +198,8 @@ async def test_no_right_is_unused(after: Site, account: str) -> None:
 
 
 async def test_a_right_that_is_not_granted_would_be_missed(after: Site) -> None:
-    config = load_config(ConfigSources(kubeconfig=after.token_file("gcushare-nobody")))
+    config = load_config(ConfigSources(kubeconfig=after.token_file("gcushare-stranger")))
     async with KubeClient(config) as client:
         with pytest.raises(GcushareError, match="403"):
             await client.get(NAMESPACES, NAMESPACE)
-    assert [each.resource for each in after.server.requests.refused(user("gcushare-nobody"))] == ["namespaces"]
+    assert [each.resource for each in after.server.requests.refused(user("gcushare-stranger"))] == ["namespaces"]

@@ -292,7 +292,9 @@ async def test_nothing_is_uninstalled_while_a_scheduler_is_not_put_back(bench: B
     assert bench.site.names("deployments.apps") == set()
 
 
-async def test_a_cluster_without_a_control_plane_of_its_own_is_told_about_the_second_scheduler(bench: Bench) -> None:
+async def test_a_cluster_without_its_own_control_plane_is_informed_about_the_second_scheduler(
+    bench: Bench,
+) -> None:
     await bench.site.run("kubectl", "label", "node", "n1", "node-role.kubernetes.io/control-plane-")
     done = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none")
     assert done.code == 1

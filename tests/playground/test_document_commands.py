@@ -152,11 +152,11 @@ async def check_metrics(census: Census, heading: str, url: str) -> None:
     """Compare a table of the API reference with what the program serves: every name, type and label, nothing more."""
     served = dict(served_metrics(await fetch(census, f"{url}/metrics")))
     rows = guide("api-reference.md").rows(heading)
-    told = {name.strip("`"): (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
-    told.pop(ONLY_WITH_EVICTIONS, None)
-    assert {name: kind for name, (kind, _) in told.items()} == {name: kind for name, (kind, _) in served.items()}
+    reported = {name.strip("`"): (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
+    reported.pop(ONLY_WITH_EVICTIONS, None)
+    assert {name: kind for name, (kind, _) in reported.items()} == {name: kind for name, (kind, _) in served.items()}
     for name, (_, labels) in served.items():
-        assert labels is None or labels == told[name][1], name
+        assert labels is None or labels == reported[name][1], name
 
 
 def served_metrics(text: str) -> Iterator[tuple[str, tuple[str, set[str] | None]]]:
@@ -171,7 +171,7 @@ def served_metrics(text: str) -> Iterator[tuple[str, tuple[str, set[str] | None]
 
 async def check_endpoints(census: Census, environ: Mapping[str, str]) -> None:
     """Ask every endpoint of the API reference, and find every one that the extender lists there."""
-    reference, told = guide("api-reference.md"), set()
+    reference, reported = guide("api-reference.md"), set()
     for heading, url in (
         ("Endpoints of the scheduler extender", environ["EXTENDER"]),
         ("Endpoints of the device plugin", environ["PLUGIN"]),
@@ -180,7 +180,7 @@ async def check_endpoints(census: Census, environ: Mapping[str, str]) -> None:
             found = ENDPOINT.match(cell)
             assert found is not None, cell
             method, path = found.groups()
-            told.add((method, path))
+            reported.add((method, path))
             real = path.replace("<node>", "node-1").replace("<namespace>", "default").replace("<pod>", "notebook")
             real = real.replace("<vendor>", census.cluster.plan.vendor.name)
             async with census.cluster.http.request(method, url + real) as answer:
@@ -188,12 +188,12 @@ async def check_endpoints(census: Census, environ: Mapping[str, str]) -> None:
                 is_stream = answer.content_type == "text/event-stream"
                 text = (await answer.content.readline()).decode() if is_stream else await answer.text()
             # A call of the scheduler without its body is malformed, which only an endpoint that exists can say.
-            told_in_body = method == "GET" or real.endswith(("/filter", "/bind"))
-            assert answer.status == (200 if told_in_body else 400), f"{method} {url}{real}: {answer.status} {text}"
+            named_in_body = method == "GET" or real.endswith(("/filter", "/bind"))
+            assert answer.status == (200 if named_in_body else 400), f"{method} {url}{real}: {answer.status} {text}"
             assert method == "GET" or "arguments" in text, f"{method} {url}{real}: {text}"
     listed = set(listed_endpoints(await fetch(census, environ["EXTENDER"] + "/")))
     assert len(listed) > 8
-    assert listed - told == set()
+    assert listed - reported == set()
 
 
 def listed_endpoints(page: str) -> Iterator[tuple[str, str]]:

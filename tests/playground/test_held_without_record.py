@@ -66,7 +66,7 @@ async def until_runs(census: Census, *keys: str) -> None:
 
 
 async def until_refused(census: Census, key: str) -> str:
-    """Wait until the scheduler says that a pod fits nowhere, and see that nobody sent it to the node to fail there."""
+    """Wait until the scheduler says that a pod fits nowhere, and see that no one sent it to the node to fail there."""
     await census.cluster.pods.until(
         lambda: bool(condition_of(census.pods.get(key, {}), "PodScheduled").get("message")), f"{key} has to wait"
     )

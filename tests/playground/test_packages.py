@@ -141,8 +141,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", single_files.COMMANDS)
 def test_a_single_file_runs_with_a_python_that_knows_nothing_of_us(files: Path, command: str, tmp_path: Path) -> None:
     path = f"{PYTHON.parent}:/usr/bin:/bin"
-    told = run(files / command, "--version", cwd=tmp_path, PATH=path)
-    assert (told.stdout, told.stderr) == (
+    reported = run(files / command, "--version", cwd=tmp_path, PATH=path)
+    assert (reported.stdout, reported.stderr) == (
         f"{command.replace('kubectl-inspect-', 'kubectl inspect ')} {__version__}\n",
         "",
     )

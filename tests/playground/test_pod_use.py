@@ -38,11 +38,11 @@ async def test_a_pod_that_uses_more_than_it_was_granted_is_named_by_everything_t
         show_program(census, NODE.name, "gcushare-device-plugin", url)
         await census.cluster.pods.until(lambda: len(census.running()) == 3, "two pods run, and the plugin's own")
         start_processes(census, proc)
-        await until_told(census, url)
+        await until_reported(census, url)
         words = ["--kubeconfig", str(census.cluster.place.kubeconfig), "--plugin-port", str(port_of(url))]
         top = json.loads(await run(main_gcushare, "top", "-o", "json", *words))
-        told = [(pod["pod"], pod["grantedBytes"], pod["usedBytes"], pod["over"]) for pod in top["pods"]]
-        assert told == [
+        reported = [(pod["pod"], pod["grantedBytes"], pod["usedBytes"], pod["over"]) for pod in top["pods"]]
+        assert reported == [
             ("default/greedy", 4 * GIB, 7 * GIB, True),
             ("default/modest", 6 * GIB, 2 * GIB, False),
         ]
@@ -66,7 +66,7 @@ def start_processes(census: Census, proc: FakeProc) -> None:
     path.write_text(json.dumps(document))
 
 
-async def until_told(census: Census, url: str) -> None:
+async def until_reported(census: Census, url: str) -> None:
     async def look() -> str | None:
         async with census.cluster.http.get(f"{url}/metrics") as answer:
             found = parse_figures(await answer.text())

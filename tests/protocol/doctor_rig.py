@@ -97,6 +97,12 @@ class Answer:
         assert found, self.stdout
         return found[0]
 
+    def assert_only(self, severity: str, kind: str, words: str) -> None:
+        """Check that nothing but this was found, with these words and something to do."""
+        assert self.kinds == {(severity, kind)}
+        assert words in self.finding(kind)["problem"]
+        assert self.finding(kind)["remedy"]
+
 
 def metrics(*, leader: int = 1, filters: int = 5, age_s: float = 1.0, drifts: int = 0, started: float = 0.0) -> str:
     return (
@@ -185,7 +191,7 @@ class DoctorRig:
         return made
 
     def put_pod(self, obj: JsonObject, *, age_s: float = 0.0, **state: Any) -> JsonObject:
-        """Create a pod in a state: bound where the object says so, Running and Ready unless told otherwise."""
+        """Create a pod in a state: bound where the object says so, Running and Ready unless asked otherwise."""
         wanted = {key: value for key, value in obj.items() if key != "status"}
         wanted["metadata"] = {k: v for k, v in obj["metadata"].items() if k not in ("uid", "creationTimestamp")}
         made = self.put(wanted, age_s=age_s)
@@ -199,6 +205,12 @@ class DoctorRig:
         """Create a pod that asks for memory, or for ``whole`` cards, some time ago."""
         phase = "Running" if options.get("node") else "Pending"
         return self.put_pod(pod_document(name, units, **options), age_s=age_s, phase=phase, conditions=[])
+
+    def mount_certificate(self, pem: bytes) -> None:
+        """Give the extender's pod a TLS Secret of its own."""
+        self.put(tls_secret("extender-tls", pem))
+        volume = {"name": "tls", "secret": {"secretName": "extender-tls"}}
+        self.change("pods", EXTENDER, lambda pod: pod["spec"].update(volumes=[volume]), SYSTEM)
 
     def change(self, kind: str, name: str, change: Change, namespace: str = "") -> None:
         """Change a stored object in place; ``kind`` as in ``deployments.apps``."""

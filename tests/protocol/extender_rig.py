@@ -214,7 +214,7 @@ async def until(holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> No
 
 
 def quick_election(duration_s: float = 60.0) -> ElectionSettings:
-    """An election that is won at once when nobody leads; after a kill in ``duration_s``, and kept on a busy machine."""
+    """An election that is won at once when no one leads; after a kill in ``duration_s``, and kept on a busy machine."""
     return replace(
         ElectionSettings(),
         lease_name="gcushare-scheduler-extender",

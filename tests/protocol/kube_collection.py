@@ -129,11 +129,11 @@ class CollectionServer:
             number, _, position = token.partition(":")
             start = int(position)
         else:
-            told = f"list-{number}" if self.opaque else str(self.version)
-            self._snapshots[number] = told, [self.objects[name] for name in sorted(self.objects)]
-        told, objects = self._snapshots[number]
+            reported = f"list-{number}" if self.opaque else str(self.version)
+            self._snapshots[number] = reported, [self.objects[name] for name in sorted(self.objects)]
+        reported, objects = self._snapshots[number]
         end = start + int(query.get("limit") or len(objects) or 1)
-        metadata: dict[str, Any] = {"resourceVersion": told}
+        metadata: dict[str, Any] = {"resourceVersion": reported}
         if end < len(objects):
             metadata["continue"] = f"{number}:{end}"
         return web.json_response({"kind": "PodList", "metadata": metadata, "items": objects[start:end] or None})

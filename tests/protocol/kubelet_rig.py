@@ -25,7 +25,7 @@ NODE = "node-1"
 
 
 class ManualClock:
-    """Monotonic seconds that pass when told."""
+    """Monotonic seconds that pass when asked."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -13,7 +13,7 @@ from tests.protocol.plugin_rig import PluginRig
 
 
 class OverUseRig(PluginRig):
-    """Cards of 16 GiB; ``use`` sets what each pod's one process has of card 0, and what belongs to nobody."""
+    """Cards of 16 GiB; ``use`` sets what each pod's one process has of card 0, and what belongs to no one."""
 
     def __init__(self, proc_root: Path, *, cards: tuple[int, ...] = (16,), **plugin: Any) -> None:
         self.proc = FakeProc(proc_root)

@@ -1,4 +1,4 @@
-"""A tiny device plugin over real gRPC, for tests of the kubelet double: does as told and remembers its calls."""
+"""A tiny device plugin over real gRPC, for tests of the kubelet double: does as asked and remembers its calls."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class SchedulerRig:
         """Wait until a pod's PodScheduled condition says this and return the condition."""
         await self.pods.until(
             lambda: self.message(key) == message,
-            f"{key} is told {message!r}",
+            f"{key} is shown {message!r}",
             deadline_s=60.0,
             shown=lambda: self.message(key),
         )

@@ -81,8 +81,8 @@ def test_a_case_that_expects_something_else_is_found(tmp_path: Path) -> None:
     """The negative control."""
     (case,) = [case for case in CASES if case.alert == "GcushareCardSick"]
     rule = rule_of(case.alert)
-    told = run_promtool(tmp_path, rule, [a_test(case.quiet, case.alert, {60: [expected(case, rule)]})])
-    assert "FAILED" in told
+    reported = run_promtool(tmp_path, rule, [a_test(case.quiet, case.alert, {60: [expected(case, rule)]})])
+    assert "FAILED" in reported
 
 
 @needs_promtool

@@ -72,10 +72,6 @@ def _is_available(server: ApiServer, name: str, count: int) -> bool:
     return counts == {count}
 
 
-def _with_replicas(count: int) -> Callable[[JsonObject], JsonObject]:
-    return lambda obj: {**obj, "spec": {**obj["spec"], "replicas": count}}
-
-
 async def test_a_deployment_creates_its_pods_and_reports_them(server: ApiServer) -> None:
     server.registry.put(deployment("web", 3))
     await _until_run(server, lambda: _is_available(server, "web", 3))
@@ -89,30 +85,11 @@ async def test_a_deployment_creates_its_pods_and_reports_them(server: ApiServer)
     assert reasons == {"ScalingReplicaSet", "SuccessfulCreate"}
 
 
-async def test_scaling_adds_and_removes_pods(server: ApiServer) -> None:
-    server.registry.put(deployment("web", 1))
-    await _until_run(server, lambda: _is_available(server, "web", 1))
-    (kept,) = [found["metadata"]["name"] for found in _pods(server)]
-    _change(server, DEPLOYMENTS, "web", _with_replicas(3))
-    await server.store.until(lambda: len(_pods(server)) == 3)
-    _change(server, DEPLOYMENTS, "web", _with_replicas(1))
-    await server.store.until(lambda: len(_pods(server)) == 1)
-    assert [found["metadata"]["name"] for found in _pods(server)] == [kept], "unbound pods go first"
-
-
 async def test_a_deleted_deployment_takes_its_sets_and_pods_along(server: ApiServer) -> None:
     server.registry.put(deployment("web", 2))
     await server.store.until(lambda: len(_pods(server)) == 2)
     server.registry.delete(BY_NAME[DEPLOYMENTS], Key("default", "web"), Deletion())
     await server.store.until(lambda: not _pods(server) and not server.store.list("replicasets.apps"))
-
-
-async def test_a_failed_pod_is_replaced(server: ApiServer) -> None:
-    server.registry.put(deployment("web", 1))
-    (first,) = await server.store.until(lambda: _pods(server))
-    failed = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
-    server.registry.update(BY_NAME[PODS], key_of(first), lambda obj: {**obj, "status": failed}, status_only=True)
-    await server.store.until(lambda: len(_pods(server)) == 2)
 
 
 async def test_a_service_has_the_addresses_of_ready_pods(server: ApiServer) -> None:

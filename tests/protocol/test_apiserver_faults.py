@@ -72,16 +72,3 @@ async def test_a_watch_is_cut_after_the_events_it_may_carry(api: Api, server: Ap
             await watch.next()
     async with api.watch(path) as watch:
         assert len(await watch.take(3)) == 3
-
-
-async def test_a_stopped_server_refuses_connections_and_comes_back_as_it_was(api: Api, server: ApiServer) -> None:
-    server.registry.put(config_map("a"))
-    async with api.watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={server.store.version}") as watch:
-        await server.stop()
-        with pytest.raises(aiohttp.ClientError):
-            await watch.next()
-    assert not server.is_serving
-    with pytest.raises(aiohttp.ClientConnectorError):
-        await api.get(CONFIG_MAPS)
-    await server.start()
-    assert [item["metadata"]["name"] for item in (await api.get(CONFIG_MAPS)).body["items"]] == ["a"]

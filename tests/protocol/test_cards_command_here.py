@@ -15,7 +15,6 @@ from gcushare.cluster.plugin_status import ClientTls
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
-from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
 from tests.protocol.cards_command_rig import NOWHERE, Caller, serving, simulated
@@ -33,7 +32,7 @@ def address(rig: PluginRig) -> str:
 
 
 def silent_url() -> str:
-    """An address at which nobody listens any more."""
+    """An address at which no one listens any more."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -89,16 +88,6 @@ async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admi
         ("default/now", 16, True, "holds"),
         ("default/later", 16, True, "waits"),
     ]
-
-
-async def test_a_sick_and_a_cordoned_card_are_reported_with_the_reason(rig: PluginRig) -> None:
-    rig.write_cards({1: {"health": "unhealthy", "reason": "xid 79"}})
-    await rig.annotate_node(ENFLAME.cordon_annotation, "0")
-    await rig.until_units(32, allocatable=6)
-    lines = (await Caller({}).call("--plugin", address(rig))).lines
-    assert any(line.endswith(" healthy  cordoned  shared ─╮") for line in lines)
-    assert any(line.endswith(" sick  free ─╮") for line in lines)
-    assert any("sick: xid 79" in line for line in lines)
 
 
 async def test_two_plugins_are_shown_and_one_that_is_silent_is_a_warning(rig: PluginRig) -> None:

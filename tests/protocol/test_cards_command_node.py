@@ -71,14 +71,6 @@ async def test_port_tls_namespace_and_labels_of_the_plugins_can_be_named(seen: C
     assert seen.front.proxied == ["/api/v1/namespaces/own/pods/https:mine:9/proxy/status"]
 
 
-async def test_one_plugin_that_fails_is_a_warning_beside_the_other(seen: Cluster) -> None:
-    seen.put(plugin_pod("gpushare-device-plugin-y1", "node-1"))
-    ran = await caller(seen).call("node-1")
-    assert ran.code == 1
-    assert ran.lines[0].startswith("node-1   enflame")
-    assert ran.err.startswith("warning: pod kube-system/gpushare-device-plugin-y1: ")
-
-
 async def test_a_node_without_a_plugin_says_where_it_was_looked_for(seen: Cluster) -> None:
     seen.put(plugin_pod("gcushare-device-plugin-ended", "node-2", phase="Failed"))
     ran = await caller(seen).call("node-2")

@@ -91,16 +91,7 @@ def test_a_renewed_certificate_moves_the_end_as_it_is_taken(folder: Folder) -> N
     }
 
 
-def test_a_chain_ends_with_its_first_certificate(folder: Folder) -> None:
-    """The authority behind the certificate ends in an hour."""
-    alone_s = folder.end_s("tls.crt")
-    with (folder.path / "tls.crt").open("ab") as file:
-        file.write(folder.authority.cert_pem)
-    ends = {each.purpose: each.not_after.timestamp() for each in FollowedTls(folder.files).ends}
-    assert ends[Purpose.SERVER] == folder.end_s("tls.crt") < alone_s
-
-
-def test_a_certificate_whose_end_cannot_be_read_is_told_and_served_all_the_same(
+def test_a_certificate_whose_end_cannot_be_read_is_reported_and_served_all_the_same(
     folder: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """OpenSSL reads times only when it verifies, which a server's own certificate is not."""

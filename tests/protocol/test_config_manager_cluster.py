@@ -90,7 +90,7 @@ async def test_a_given_address_needs_no_api_server() -> None:
         await find_extender(None, ExtenderOptions())
 
 
-async def test_a_headless_or_missing_service_is_told(client: KubeClient) -> None:
+async def test_a_headless_or_missing_service_is_reported(client: KubeClient) -> None:
     with pytest.raises(NotFoundError):
         await find_extender(client, ExtenderOptions())
     await make_service(client, {"clusterIP": "None"})
@@ -140,8 +140,8 @@ async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client
     assert await read_reports(client, NAMESPACE) == expected, "a node that is gone is not waited for"
     found = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
     assert found["data"]["mode"] == "recover"
-    told = json.loads(found["data"][f"node.{names[0]}"])
-    assert told == {"state": "applied", "calls": "mutual-tls", "reason": ""}
+    reported = json.loads(found["data"][f"node.{names[0]}"])
+    assert reported == {"state": "applied", "calls": "mutual-tls", "reason": ""}
 
 
 async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient) -> None:

@@ -233,7 +233,7 @@ async def keeping(node: ProcessNode, kubeconfig: Path) -> AsyncIterator[asyncio.
 
 
 async def put_service(client: KubeClient, address: str) -> None:
-    """Make the extender's Service anew with another address, as deleting and installing it again does."""
+    """Make the extender's Service again with another address, as deleting and installing it again does."""
     name = "gcushare-scheduler-extender"
     with contextlib.suppress(NotFoundError):
         await client.delete(SERVICES, name, namespace="kube-system")

@@ -57,7 +57,7 @@ async def test_a_scheduler_with_a_certificate_of_its_own_making_is_asked_all_the
         assert await ask_health(f"https://127.0.0.1:{port}/healthz") == ""
 
 
-async def test_what_is_wrong_with_a_scheduler_is_told_in_words() -> None:
+async def test_what_is_wrong_with_a_scheduler_is_reported_in_words() -> None:
     async with serving(500, "[-]leaderElection failed: reason withheld") as port:
         problem = await ask_health(f"http://127.0.0.1:{port}/healthz")
         assert "answers 500 '[-]leaderElection failed" in problem
@@ -97,7 +97,7 @@ async def test_of_two_schedulers_the_one_on_the_asked_port_is_meant(tmp_path: Pa
     assert [one.instance.partition("@")[0] for one in found if one is not None] == ["6", "5"]
 
 
-async def test_no_scheduler_is_told_as_none(tmp_path: Path) -> None:
+async def test_no_scheduler_is_reported_as_none(tmp_path: Path) -> None:
     assert await proc(tmp_path, p1=("/sbin/init",), p2=()).find(ENDPOINT) is None
 
 
@@ -146,11 +146,11 @@ async def test_the_new_scheduler_is_believed_once_it_stayed_well() -> None:
     assert await waited(lambda now: Sighting(OLD if now < 10 else NEW, "")) == 15
 
 
-async def test_a_moment_of_trouble_starts_the_settling_anew() -> None:
+async def test_a_moment_of_trouble_starts_the_settling_again() -> None:
     assert await waited(lambda now: Sighting(NEW, "answers 500" if now == 3 else "")) == 9
 
 
-async def test_a_restart_in_between_starts_the_settling_anew() -> None:
+async def test_a_restart_in_between_starts_the_settling_again() -> None:
     assert await waited(lambda now: Sighting(NEW if now < 4 else OTHER, "")) == 9
 
 

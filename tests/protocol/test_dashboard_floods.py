@@ -7,13 +7,9 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from aiohttp import web
 
-from gcushare.runtime.http.server import start_server
-from gcushare.runtime.settings.groups import ServeSettings
-from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, KubeReviews, TokenGuard
 from gcushare.scheduler_extender.dashboard.settings import Access
-from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
+from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER
 from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig
 from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api
@@ -21,40 +17,10 @@ from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewi
 READER, STRANGER = "127.0.0.2", "127.0.0.3"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 async def api() -> AsyncIterator[ApiServer]:
     async with reviewing_api() as server:
         yield server
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def door(api: ApiServer, clock: Clock) -> AsyncIterator[str]:
-    """A server whose only answer stands behind the page's guard."""
-    async with extender_client(api) as client:
-        guard = TokenGuard(KubeReviews(client), monotonic=clock)
-
-        async def answer(request: web.Request) -> web.Response:
-            await guard.admit(request)
-            return web.Response(text="in")
-
-        app = web.Application()
-        app.router.add_get("/", answer)
-        server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=0))
-        yield f"{server.url}/"
-        await server.stop(1.0)
 
 
 class Caller:
@@ -77,7 +43,7 @@ class Caller:
             return answer.status
 
     async def flood(self, name: str, count: int) -> list[int]:
-        """Show tokens that nobody ever issued, many at once."""
+        """Show tokens that no one ever issued, many at once."""
         return list(await asyncio.gather(*(self.show(f"{name}-{number}") for number in range(count))))
 
 
@@ -90,30 +56,10 @@ async def test_a_flood_from_one_address_keeps_no_newcomer_of_another_out_of_the_
     async with extender_client(api) as client, PageRig(access=Access.TOKEN, client=client) as rig:
         url = f"{rig.url}api/cluster"
         async with Caller(url, STRANGER) as stranger, Caller(url, READER) as reader:
-            told = await stranger.flood("made-up", 60)
+            reported = await stranger.flood("made-up", 60)
 
-            assert set(told) == {401, 503}
+            assert set(reported) == {401, 503}
             # The page's clock is the real one, so that a slow machine lets a few more through.
-            assert told.count(401) <= 2 * PER_PEER.burst
-            assert reviews(api) == told.count(401)
+            assert reported.count(401) <= 2 * PER_PEER.burst
+            assert reviews(api) == reported.count(401)
             assert await reader.show(api.add_user(JANE)) == 200
-
-
-async def test_floods_from_many_addresses_cost_the_api_server_no_more_than_the_bound(door: str, api: ApiServer) -> None:
-    for number in range(8):
-        async with Caller(door, f"127.0.1.{number + 1}") as stranger:
-            await stranger.flood(f"made-up-{number}", 20)
-
-    assert reviews(api) == STRANGERS.burst
-
-
-async def test_a_reader_is_renewed_while_strangers_flood_even_from_the_same_address(
-    door: str, api: ApiServer, clock: Clock
-) -> None:
-    token = api.add_user(JANE)
-    async with Caller(door, READER) as reader:
-        assert await reader.show(token) == 200
-        for second in range(0, 2 * int(ALLOWED_S), 10):
-            await reader.flood(f"made-up-{second}", 40)
-            assert await reader.show(token) == 200
-            clock.now += 10.0

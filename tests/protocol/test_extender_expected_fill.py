@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARD_POLICY, NODE_POLICY
 from tests.extender_objects import filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, extender_settings, until
 
@@ -57,31 +56,3 @@ async def test_a_pod_goes_where_typical_pods_lose_least_before_and_after_a_resta
         status, text = await rig.get(path, {"Accept": "text/plain"}, url=replica.url)
         assert status == 200
         assert f"node policy expected-fill scored it {choice['scorePercent']} of 100, and none was better of" in text
-
-
-async def test_a_pods_author_may_choose_it_where_the_settings_say_binpack() -> None:
-    async with ExtenderRig(starts=False) as rig:
-        replica = await a_cluster(rig)
-        wish = {NODE_POLICY: "expected-fill", CARD_POLICY: "expected-fill"}
-        plain, wishing = await rig.add_pods(pod_document("plain", 4), pod_document("new", 4, annotations=wish))
-        await until(lambda: len(replica.extender.states[0].waiting) == 2)
-        assert (await ask(rig, replica, plain))[0] == ["a", "b"]
-        assert (await ask(rig, replica, wishing))[0] == ["b", "a"]
-
-
-async def test_a_pod_without_cards_that_takes_the_cpu_is_followed() -> None:
-    settings = extender_settings(node_policy="expected-fill")
-    async with ExtenderRig(settings, starts=False) as rig:
-        replica = await a_cluster(rig)
-        asking = pod_document("new", 4)
-        asking["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "8"
-        (pod,) = await rig.add_pods(asking)
-        await until(lambda: bool(replica.extender.states[0].waiting))
-        assert (await ask(rig, replica, pod))[0] == ["b", "a"]
-
-        taking = pod_document("busy", None, node="b")
-        taking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
-        await rig.add_pods(taking)
-        index = replica.extender.states[0].indexes
-        shape = next(each.shape for each in index._by_shape.values())
-        await until(lambda: index.get(shape).best({"a": None, "b": None}, 1) == ["a"])

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import DropAfter, DropBefore, FailAfter, FailBefore, Fault
-from tests.extender_objects import Document, node_document, on_card, pod_document, recount
+from tests.extender_objects import Document, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, until
 
 CARD = ENFLAME.record.card_index
@@ -70,78 +70,6 @@ async def test_a_bind_through_trouble_ends_bound_and_counted_once(
     assert fault.struck == count
     assert rig.pod("a")["spec"]["nodeName"] == "node-1"
     await until_true(rig)
-
-
-async def test_a_bind_that_is_forbidden_says_so_and_holds_nothing(rig: ExtenderRig) -> None:
-    await rig.add_nodes(eight_cards())
-    (pod,) = await rig.add_pods(pod_document("a", 4))
-    rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "pods/binding is forbidden"), BINDING, "POST", count=1))
-    _, answer = await rig.bind(pod, "node-1")
-
-    assert "pods/binding is forbidden" in answer["Error"]
-    assert rig.replica.held() == {}
-
-
-async def test_a_pod_deleted_before_its_bind_is_told_gone(rig: ExtenderRig) -> None:
-    await rig.add_nodes(eight_cards())
-    (pod,) = await rig.add_pods(pod_document("a", 4))
-    await delete(rig, "a")
-    answer = await rig.filter(pod, ["node-1"])
-    assert "does not exist" in answer["Error"]
-    _, answer = await rig.bind(pod, "node-1")
-
-    assert "has not passed filter here lately" in answer["Error"]
-    await until_true(rig)
-
-
-async def test_a_name_used_again_is_never_bound_for_the_pod_before(rig: ExtenderRig) -> None:
-    await rig.add_nodes(eight_cards())
-    (first,) = await rig.add_pods(pod_document("a", 4))
-    await delete(rig, "a")
-    (second,) = await rig.add_pods(pod_document("a", 8))
-    assert "it is another pod" in (await rig.filter(first, ["node-1"]))["Error"]
-    _, answer = await rig.bind(first, "node-1")
-
-    assert "has not passed filter here lately" in answer["Error"]
-    assert "nodeName" not in rig.pod("a")["spec"]
-    assert (await rig.bind(second, "node-1"))[1] == {"Error": ""}
-    await until_true(rig)
-
-
-async def test_cut_and_expired_watches_do_not_make_the_ledger_drift(rig: ExtenderRig) -> None:
-    await rig.add_nodes(*(node_document(f"node-{number}", 16, 16) for number in range(4)))
-    names = [f"node-{number}" for number in range(4)]
-    for number in range(12):
-        await rig.schedule(f"p{number}", 1 + number % 5, names)
-        (rig.api.cut_watches if number % 2 else rig.api.expire_watches)("pods")
-        if number % 3 == 0:
-            await delete(rig, f"p{number}")
-    await until_true(rig)
-
-    assert recount(rig.replica.extender.states[0]) == []
-
-
-async def test_a_restarted_api_server_is_followed_again(rig: ExtenderRig) -> None:
-    await rig.add_nodes(eight_cards())
-    await rig.schedule("a", 4, ["node-1"])
-    await rig.api.stop()
-    await rig.api.start()
-    await delete(rig, "a")
-    await until_true(rig)
-
-    assert rig.replica.held() == {}
-
-
-async def test_the_plugins_correction_and_pods_bound_by_others_are_counted(rig: ExtenderRig) -> None:
-    await rig.add_nodes(eight_cards())
-    await rig.schedule("a", 4, ["node-1"])
-    await rig.add_pods(pod_document("static", 6, node="node-1", record=on_card(3, 6)))
-    body = {"metadata": {"annotations": {CARD: "2"}}}
-    url = f"{rig.api.url}/api/v1/namespaces/default/pods/a"
-    async with rig.http.patch(url, json=body, headers={"Content-Type": "application/merge-patch+json"}) as answer:
-        assert answer.status == 200
-
-    await until(lambda: in_ledger(rig) == {("node-1", 2): 4, ("node-1", 3): 6})
 
 
 async def test_120_pods_at_once_end_within_every_card_with_the_ledger_true(rig: ExtenderRig) -> None:

@@ -1,4 +1,4 @@
-"""One node that carries what nobody can read, and the extender that goes on serving the others."""
+"""One node that carries what no one can read, and the extender that goes on serving the others."""
 
 from __future__ import annotations
 

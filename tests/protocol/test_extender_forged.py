@@ -1,4 +1,4 @@
-"""Calls that kube-scheduler never made: nothing is written for them, and nobody waits for them."""
+"""Calls that kube-scheduler never made: nothing is written for them, and no one waits for them."""
 
 from __future__ import annotations
 
@@ -81,19 +81,6 @@ async def test_a_pod_is_bound_to_no_node_but_those_that_filter_named(rig: Extend
 
     assert "node 'tainted', which filter did not name for it" in answer["Error"]
     assert writes(rig) == []
-
-
-async def test_a_pod_that_the_watch_has_not_brought_is_read_once(rig: ExtenderRig) -> None:
-    state = rig.replica.extender.states[0]
-    (pod,) = await rig.add_pods(pod_document("a", 4))
-    state.lose_pod(pod["metadata"]["uid"])  # As if the watch were behind the scheduler's.
-    rig.api.requests.clear()
-
-    assert (await rig.filter(pod, ["node-1"]))["NodeNames"] == ["node-1"]
-    assert (await rig.post("prioritize", filter_body(pod, ["node-1"])))[0] == 200
-    assert (await rig.bind(pod, "node-1", is_filtered=True))[1] == {"Error": ""}
-    asked = [each.attributes for each in rig.api.requests.of(ADMIN.name)]
-    assert [(a.verb, a.subresource) for a in asked if a.resource == "pods"] == [("get", ""), ("create", "binding")]
 
 
 class Turns:

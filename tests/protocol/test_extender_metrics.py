@@ -28,9 +28,9 @@ async def figures(rig: ExtenderRig, name: str, **wanted: str) -> dict[tuple[str,
     _, text = await rig.get("/metrics")
     found: dict[tuple[str, ...], float] = {}
     for series, labels, value in _LINE.findall(text):
-        told = dict(_LABEL.findall(labels))
-        if series == name and wanted.items() <= told.items() and float(value):
-            found[tuple(told[key] for key in sorted(told) if key not in wanted)] = float(value)
+        reported = dict(_LABEL.findall(labels))
+        if series == name and wanted.items() <= reported.items() and float(value):
+            found[tuple(reported[key] for key in sorted(reported) if key not in wanted)] = float(value)
     return found
 
 
@@ -86,7 +86,7 @@ async def test_one_that_has_not_read_the_cluster_counts_it() -> None:
         await rig.api.start()
 
 
-async def test_what_became_of_events_and_of_large_requests_is_told(rig: ExtenderRig) -> None:
+async def test_what_became_of_events_and_of_large_requests_is_reported(rig: ExtenderRig) -> None:
     await rig.add_nodes(eight_cards())
     (pod,) = await rig.add_pods(pod_document("a", 20))
     await rig.filter(pod, ["node-1"])

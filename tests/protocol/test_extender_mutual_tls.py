@@ -88,7 +88,7 @@ async def put_reports(rig: ExtenderRig, **calls: Calls | None) -> None:
 
 
 @dataclass
-class Door:
+class VerbsPort:
     """The rig's port of the scheduler's calls, as clients reach it."""
 
     rig: ExtenderRig
@@ -122,9 +122,9 @@ class Door:
                 return answer.status, await answer.json()
 
 
-async def open_door(rig: ExtenderRig, folder: Path) -> Door:
+async def verbs_port(rig: ExtenderRig, folder: Path) -> VerbsPort:
     await until(lambda: rig.replica.extender.verbs.server is not None)
-    return Door(rig, folder)
+    return VerbsPort(rig, folder)
 
 
 async def start(rig: ExtenderRig, data: Mapping[str, bytes] | None = None) -> None:
@@ -147,36 +147,36 @@ def due() -> Mapping[str, bytes]:
 async def test_an_empty_secret_is_filled_and_the_scheduler_is_served_by_it(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await start(rig)
-        door = await open_door(rig, tmp_path)
+        port = await verbs_port(rig, tmp_path)
         rig.api.registry.put(eight_cards())
         await until(lambda: "node-1" in rig.known_nodes())
         pod = rig.api.registry.put({k: v for k, v in pod_document("p", 4).items() if k != "status"})
         await until(lambda: any(pod["metadata"]["uid"] in state.waiting for state in rig.replica.extender.states))
-        status, answer = await door.call("filter", door.of_scheduler(), filter_body(pod, ["node-1"]))
+        status, answer = await port.call("filter", port.of_scheduler(), filter_body(pod, ["node-1"]))
         assert (status, answer["NodeNames"]) == (200, ["node-1"])
 
 
-@pytest.mark.parametrize("who", ["nobody", "another authority's", "another's of ours", "the server"])
-async def test_nobody_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["stranger", "another authority's", "another's of ours", "the server"])
+async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path) -> None:
     other = Authority("clients").issue(SCHEDULER_NAME)
     async with rig_of() as rig:
         await start(rig)
-        door = await open_door(rig, tmp_path)
+        port = await verbs_port(rig, tmp_path)
         data = held(rig)
         shown = {
-            "nobody": (b"", b""),
+            "stranger": (b"", b""),
             "another authority's": (other.cert_pem, other.key_pem),
             "another's of ours": stranger_of(data),
             "the server": (data[SERVER_CERT], data["tls.key"]),
         }[who]
-        context = door.context(data[CA], *shown)
+        context = port.context(data[CA], *shown)
         for verb in VERBS:
             try:
-                status, _ = await door.call(verb, context)
+                status, _ = await port.call(verb, context)
             except (aiohttp.ClientError, ssl.SSLError):
                 continue  # the handshake was refused
             assert status == 403
-        assert (await door.call("prioritize", door.of_scheduler()))[0] != 403
+        assert (await port.call("prioritize", port.of_scheduler()))[0] != 403
         cause = "certificate" if who == "another's of ours" else "handshake"
         found = parse_figures((await rig.get("/metrics"))[1])
         assert found.sum("gcushare_turned_away_total") == len(VERBS)
@@ -200,11 +200,11 @@ def stranger_of(data: Mapping[str, bytes]) -> tuple[bytes, bytes]:
 async def test_a_scheduler_that_trusts_another_authority_does_not_take_our_answer(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await start(rig)
-        door = await open_door(rig, tmp_path)
+        port = await verbs_port(rig, tmp_path)
         data = held(rig)
-        context = door.context(Authority("another").cert_pem, data[CLIENT_CERT], data[CLIENT_KEY])
+        context = port.context(Authority("another").cert_pem, data[CLIENT_CERT], data[CLIENT_KEY])
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await door.call("filter", context)
+            await port.call("filter", context)
 
 
 async def test_the_first_port_goes_on_reading_and_answers_no_verb(tmp_path: Path) -> None:
@@ -224,8 +224,8 @@ async def test_two_replicas_that_begin_at_once_work_with_one_set(tmp_path: Path)
         replicas = await asyncio.gather(rig.add_replica(), rig.add_replica())
         for replica in replicas:
             rig.replica = replica
-            door = await open_door(rig, tmp_path)
-            assert (await door.call("prioritize", door.of_scheduler()))[0] != 403
+            port = await verbs_port(rig, tmp_path)
+            assert (await port.call("prioritize", port.of_scheduler()))[0] != 403
 
 
 async def test_a_replica_is_not_ready_before_it_has_certificates(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_a_replica_is_not_ready_before_it_has_certificates(tmp_path: Path)
         assert status == 503
         assert "no certificates for the scheduler's calls yet" in text
         await put_secret(rig)
-        await open_door(rig, tmp_path)
+        await verbs_port(rig, tmp_path)
         assert (await rig.get("/readyz"))[0] == 200
 
 
@@ -302,13 +302,13 @@ def scheduler_side(url: str, data: Mapping[str, bytes], **changes: bytes) -> Sch
 async def test_the_scheduler_is_sent_only_where_its_certificates_are_taken(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await start(rig)
-        door = await open_door(rig, tmp_path)
+        port = await verbs_port(rig, tmp_path)
         data = held(rig)
-        await check_extender(scheduler_side(door.url, data))
+        await check_extender(scheduler_side(port.url, data))
         other = Authority("clients").issue(SCHEDULER_NAME)
         for wrong in (
-            scheduler_side(door.url, data, ca=Authority("another").cert_pem),
-            scheduler_side(door.url, data, certificate=other.cert_pem, key=other.key_pem),
+            scheduler_side(port.url, data, ca=Authority("another").cert_pem),
+            scheduler_side(port.url, data, certificate=other.cert_pem, key=other.key_pem),
             scheduler_side("https://127.0.0.1:1", data),
         ):
             with pytest.raises(RetryableError, match="so the scheduler is left as it is"):

@@ -15,12 +15,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gcushare.runtime.settings.groups import ServeSettings
 from gcushare.scheduler_extender.settings import FollowSettings
 from gcushare_playground.apiserver import Delay, Fault
 from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until
-from tests.protocol.runtime_certificates import Authority, trusting
 from tests.protocol.watch_wire import watch_wire
 
 PREFIX = "/gcushare-scheduler"
@@ -123,7 +121,7 @@ async def test_a_follower_with_a_half_open_watch_gives_nothing_away_twice() -> N
         assert rig.pod("b")["spec"].get("nodeName") is None
 
 
-async def test_the_elected_says_that_it_catches_up_and_serves_nobody_until_then() -> None:
+async def test_the_elected_says_that_it_catches_up_and_serves_no_one_until_then() -> None:
     async with ExtenderRig(extender_settings(election=quick_election())) as rig:
         leader, follower = rig.replica, await rig.add_replica()
         await until(lambda: follower.extender.serving.is_synced)
@@ -227,28 +225,3 @@ async def until_status(url: str, wanted: int) -> None:
     async with asyncio.timeout(60):
         while await status_of(url) != wanted:  # noqa: ASYNC110 - another process's state has no event
             await asyncio.sleep(0.05)
-
-
-async def test_with_tls_the_scheduler_needs_its_certificate_and_probes_do_not(tmp_path: Path) -> None:
-    authority, clients = Authority("servers"), Authority("clients")
-    cert, key = authority.issue("gcushare").write(tmp_path)
-    (tmp_path / "clients.crt").write_bytes(clients.cert_pem)
-    serve = ServeSettings(
-        listen_address="127.0.0.1",
-        listen_port=0,
-        tls_cert_file=cert,
-        tls_key_file=key,
-        tls_client_ca_file=tmp_path / "clients.crt",
-    )
-    async with ExtenderRig(extender_settings(serve=serve)) as rig:
-        await rig.add_nodes(eight_cards())
-        url = f"{rig.replica.url}{PREFIX}/filter"
-        (pod,) = await rig.add_pods(pod_document("a"))
-        body = filter_body(pod, ["node-1"])
-        scheduler = trusting(authority, clients.issue("kube-scheduler"), tmp_path)
-        async with rig.http.post(url, data=body, ssl=scheduler) as answer:
-            assert (await answer.json())["NodeNames"] == ["node-1"]
-        async with rig.http.post(url, data=body, ssl=trusting(authority)) as answer:
-            assert answer.status == 403
-        async with rig.http.get(f"{rig.replica.url}/readyz", ssl=trusting(authority)) as answer:
-            assert answer.status == 200

@@ -259,7 +259,7 @@ async def test_a_server_that_is_away_exits_with_75_and_says_what_to_do(seen: Clu
     [
         (("--context", "nowhere"), "context 'nowhere' is not in"),
         (("--cluster", "nowhere"), "cluster 'nowhere' is not in"),
-        (("--user", "nobody"), "user 'nobody' is not in"),
+        (("--user", "stranger"), "user 'stranger' is not in"),
         (("-o", "jsn"), "did you mean 'json'?"),
         (("node-1", "-l", "a=b"), "exclude each other"),
         (("--watch", "-o", "csv"), "watch prints table, wide or json"),

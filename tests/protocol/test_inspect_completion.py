@@ -40,32 +40,33 @@ async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
     return [line.split("\t")[0] for line in lines], int(directive.removeprefix(":"))
 
 
-@pytest.mark.parametrize(
-    ("line", "candidates"),
-    [
-        ("", ["node", "explain", "top", "completion", "node-1", "node-2"]),
-        ("no", ["node", "node-1", "node-2"]),
-        ("-d node-1 ", []),
-        ("top ", ["node-1", "node-2"]),
-        ("node node-2", ["node-2"]),
-        ("explain ", ["a", "wait", "team/t"]),
-        ("explain -n team ", ["t"]),
-        ("explain --namespace team ", ["t"]),
-        ("-o ", ["table", "wide", "json", "yaml", "csv"]),
-        ("--output=j", ["--output=json"]),
-        ("--sort-by p", ["percent", "pods"]),
-        ("--source ", ["auto", "extender", "api"]),
-        ("-n t", ["team"]),
-        ("--context ", ["gcushare-playground"]),
-        ("--user ", ["gcushare-playground"]),
-        ("--sor", ["--sort-by"]),
-        ("top --plug", ["--plugin-namespace", "--plugin-port", "--plugin-tls", "--plugin-selector"]),
-        ("completion ", ["bash", "zsh", "fish"]),
-    ],
-)
-async def test_what_may_stand_next_is_found(seen: Cluster, line: str, candidates: list[str]) -> None:
-    *before, begun = line.split(" ")
-    assert await complete(seen, *before, begun) == (candidates, 4)
+NEXT = {
+    "": ["node", "explain", "top", "completion", "node-1", "node-2"],
+    "no": ["node", "node-1", "node-2"],
+    "-d node-1 ": [],
+    "top ": ["node-1", "node-2"],
+    "node node-2": ["node-2"],
+    "explain ": ["a", "wait", "team/t"],
+    "explain -n team ": ["t"],
+    "explain --namespace team ": ["t"],
+    "-o ": ["table", "wide", "json", "yaml", "csv"],
+    "--output=j": ["--output=json"],
+    "--sort-by p": ["percent", "pods"],
+    "--source ": ["auto", "extender", "api"],
+    "-n t": ["team"],
+    "--context ": ["gcushare-playground"],
+    "--user ": ["gcushare-playground"],
+    "--sor": ["--sort-by"],
+    "top --plug": ["--plugin-namespace", "--plugin-port", "--plugin-tls", "--plugin-selector"],
+    "completion ": ["bash", "zsh", "fish"],
+}
+"""What may stand after a line that was begun."""
+
+
+async def test_what_may_stand_next_is_found(seen: Cluster) -> None:
+    for line, candidates in NEXT.items():
+        *before, begun = line.split(" ")
+        assert await complete(seen, *before, begun) == (candidates, 4), line
 
 
 def install(folder: Path) -> Path:

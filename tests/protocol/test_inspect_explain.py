@@ -63,18 +63,18 @@ async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_s
     await until(lambda: replica.extender.serving.is_synced and len(replica.extender.states[0].waiting) == 2)
     try:
         asked = await seen.call("explain", "wait", "--extender-url", replica.url)
-        told = json.loads((await seen.call("explain", "wait", "--extender-url", replica.url, "-o", "json")).out)
+        reported = json.loads((await seen.call("explain", "wait", "--extender-url", replica.url, "-o", "json")).out)
     finally:
         await replica.stop()
     here = await seen.call("explain", "wait", "--source=api")
     own = json.loads((await seen.call("explain", "wait", "--source=api", "-o", "json")).out)
     assert (asked.code, here.code) == (0, 0)
     assert "source: the scheduler extender at" in asked.err
-    assert told["source"] == "extender"
+    assert reported["source"] == "extender"
     assert own["source"] == "api"
-    for document in (told, own):
+    for document in (reported, own):
         document["explanation"].pop("request")  # the extender knows its own default policies
-    assert told["explanation"] == own["explanation"]
+    assert reported["explanation"] == own["explanation"]
     assert own["explanation"]["largestThatFitsNow"] == 10
     assert own["explanation"]["remedy"] == {"node": "node-2", "pods": ["default/c"], "preemption": False}
     assert "it would fit on node-2 if these pods ended: default/c" in here.out
@@ -209,7 +209,7 @@ async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_n
     assert report["lacking"] == [{"node": "node-3", "resources": [ENFLAME.count_resource, "memory"], "unread": ""}]
 
 
-async def test_who_may_not_read_the_nodes_is_told_that_the_rest_is_not_known(seen: Cluster) -> None:
+async def test_who_may_not_read_the_nodes_is_informed_that_the_rest_is_not_known(seen: Cluster) -> None:
     replica = Replica(extender_settings(), seen.api.url)
     seen.put(a_node("node-3", 16), pod_document("fits", 16))
     await replica.start()

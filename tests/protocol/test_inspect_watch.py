@@ -1,4 +1,4 @@
-"""``--watch`` as a process: lines on a pipe, documents for programs, a live screen on a terminal, trouble told."""
+"""``--watch`` as a process: lines on a pipe, documents for programs, a live screen on a terminal, trouble reported."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import aiohttp
 import pytest
 
 from gcushare.core.errors import (
@@ -378,11 +377,6 @@ async def test_every_request_is_reported_with_its_verb_resource_and_code(server:
 async def test_a_client_that_is_not_open_says_how_to_open_it(server: ScriptedServer) -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await KubeClient(server.config()).get(PODS, "train", namespace="ns")
-
-
-def test_no_error_of_ours_is_an_error_of_aiohttp() -> None:
-    ours = [AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError, RetryableError]
-    assert not any(issubclass(each, aiohttp.ClientError | OSError) for each in ours)
 
 
 class Rotating:

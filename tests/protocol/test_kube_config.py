@@ -198,7 +198,7 @@ def test_a_line_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "header"),
     [
-        pytest.param({}, None, id="nobody"),
+        pytest.param({}, None, id="no credentials"),
         pytest.param({"token": "abc"}, "Bearer abc", id="token"),
         pytest.param({"username": "u", "password": "p"}, "Basic dTpw", id="password"),
         pytest.param(
@@ -246,7 +246,7 @@ def test_an_address_of_ipv6_is_bracketed(tmp_path: Path, authority_pem: str) -> 
     assert load(tmp_path, environ=environ).server == "https://[fd00::1]:443"
 
 
-def test_a_pod_without_a_service_account_is_told_what_to_set(tmp_path: Path) -> None:
+def test_a_pod_without_a_service_account_is_shown_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="automountServiceAccountToken"):
         load(tmp_path, environ={"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
 

@@ -229,18 +229,9 @@ async def test_only_so_many_are_sent_at_once() -> None:
         assert (server.connections, len(server.heads)) == (3, 10)
 
 
-async def test_nothing_was_sent_where_nobody_listens() -> None:
-    async with serving() as server:
-        config = server.config()
-    async with KubeClient(config) as client:
-        with pytest.raises(RetryableError, match="nothing was sent") as caught:
-            await bind(client)
-        assert not isinstance(caught.value, UnknownOutcomeError)
-
-
 @asynccontextmanager
 async def silent_port() -> AsyncIterator[str]:
-    """A port whose queue of connections is full: nobody accepts, and nobody refuses."""
+    """A port whose queue of connections is full: no one accepts, and no one refuses."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as stack:
         for _ in range(3):
             waiting = stack.enter_context(socket.socket())

@@ -23,7 +23,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
-from tests.protocol.test_kube_reflector import Picture
+from tests.protocol.reflector_rig import Picture
 
 ID_KEY = "enflame.com/gcu-device-id"
 
@@ -71,7 +71,7 @@ async def test_a_second_bind_and_one_of_another_uid_change_nothing(client: KubeC
 
 async def test_a_bind_of_a_pod_that_is_not_there(client: KubeClient) -> None:
     with pytest.raises(NotFoundError):
-        await client.bind_pod(PodRef("uid", "default", "nobody"), "node-1", {})
+        await client.bind_pod(PodRef("uid", "default", "stranger"), "node-1", {})
 
 
 @pytest.mark.parametrize("effect", [DropAfter(), FailAfter()], ids=["connection cut", "answered 504"])
@@ -115,7 +115,7 @@ async def test_a_delete_with_another_uid_deletes_nothing(client: KubeClient) -> 
         await read(client, pod)
 
 
-async def test_a_name_taken_is_told_from_a_change_in_between(client: KubeClient) -> None:
+async def test_a_name_taken_is_distinguished_from_a_change_in_between(client: KubeClient) -> None:
     with pytest.raises(AlreadyExistsError):
         await client.create(NAMESPACES, {"metadata": {"name": "default"}})
 

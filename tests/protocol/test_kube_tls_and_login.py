@@ -98,7 +98,7 @@ async def test_verification_can_be_switched_off(authority: Authority, tmp_path: 
         assert await ask(config_of(tmp_path, server.server, {}, **{"insecure-skip-tls-verify": True})) == "p"
 
 
-async def test_a_client_certificate_opens_the_door_and_leaves_no_key_behind(
+async def test_a_client_certificate_is_shown_and_leaves_no_key_behind(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = authority.issue("system:admin")

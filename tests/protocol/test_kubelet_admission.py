@@ -22,21 +22,6 @@ async def admitted_order(rig: Rig, count: int) -> list[int]:
     return [len(ids) for ids in rig.plugin.calls.allocated]
 
 
-async def test_a_running_pod_has_a_status_and_the_granted_environment() -> None:
-    async with Rig() as rig:
-        uid = await rig.run(pod("a", container("main", 4)))
-
-        status = rig.api.pod("a")["status"]
-        ready = {item["type"]: item["status"] for item in status["conditions"]}
-        assert (ready["Ready"], ready["ContainersReady"], ready["Initialized"]) == ("True", "True", "True")
-        assert status["podIP"]
-        assert status["containerStatuses"][0]["ready"] is True
-        assert "running" in status["containerStatuses"][0]["state"]
-        view = rig.kubelet.container_view(uid, "main")
-        assert view is not None
-        assert view.environment == {"GRANTED": "000,001,002,003"}
-
-
 async def test_a_batch_is_admitted_in_an_order_that_is_not_the_binding_order_and_repeats_with_its_seed() -> None:
     orders = []
     for _ in range(2):
@@ -56,14 +41,6 @@ async def test_one_call_per_container_with_all_free_ids() -> None:
         assert (first.available, first.must_include, first.size) == (frozenset(unit_ids(8)), frozenset(), 2)
         assert (second.available, second.size) == (frozenset(unit_ids(8)[2:]), 3)
         assert rig.plugin.calls.allocated == [frozenset(unit_ids(8)[:2]), frozenset(unit_ids(8)[2:5])]
-
-
-async def test_a_preferred_answer_is_taken_exactly() -> None:
-    async with Rig() as rig:
-        rig.plugin.prefer = lambda request: ["00f", "003", "007"]
-        uid = await rig.run(pod("a", container("main", 3)))
-
-        assert rig.ids(uid) == {"00f", "003", "007"}
 
 
 @pytest.mark.parametrize(
@@ -138,16 +115,6 @@ async def test_later_containers_take_over_an_init_containers_units() -> None:
         assert rig.plugin.calls.preferred[1].available >= init
 
 
-async def test_a_deleted_pod_is_removed_and_its_units_are_free() -> None:
-    async with Rig(units=4) as rig:
-        uid = await rig.run(pod("a", container("main", 4)))
-        rig.api.request_deletion("a")
-        await rig.api.wait_for_pod("a", None)
-
-        assert rig.kubelet.container_view(uid, "main") is None
-        await rig.run(pod("a", container("main", 4)))
-
-
 async def test_a_terminating_pod_keeps_its_units() -> None:
     async with Rig(units=4, termination_s=30.0) as rig:
         await rig.run(pod("a", container("main", 4)))
@@ -155,18 +122,6 @@ async def test_a_terminating_pod_keeps_its_units() -> None:
 
         _, message = await rig.fail(pod("b", container("main", 1)))
         assert "Requested: 1, Available: 0" in message
-
-
-async def test_a_finished_pod_frees_its_units() -> None:
-    async with Rig(units=4) as rig:
-        uid = await rig.run(pod("job", container("main", 4)))
-        await rig.kubelet.finish(uid, "Succeeded")
-
-        status = rig.api.pod("job")["status"]
-        assert status["phase"] == "Succeeded"
-        assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
-        assert "GRANTED=" in (rig.kubelet.logs("default", "job", "main") or "")
-        await rig.run(pod("next", container("main", 4)))
 
 
 async def test_a_container_restart_reuses_the_stored_answer_and_calls_nothing() -> None:

@@ -11,13 +11,6 @@ from tests.protocol.kubelet_rig import RESOURCE, Rig, container, pod, unit_ids
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 
-async def test_a_registered_plugins_units_appear_on_the_node() -> None:
-    async with Rig(units=16) as rig:
-        assert rig.node_resources("capacity")[RESOURCE] == "16"
-        assert rig.node_resources("allocatable")[RESOURCE] == "16"
-        assert rig.plugin.calls.options == 1
-
-
 @pytest.mark.parametrize(
     ("version", "resource", "message"),
     [
@@ -54,16 +47,6 @@ async def test_a_stopped_plugins_units_turn_unhealthy_at_once_and_go_after_five_
         rig.clock.now += 2
         await rig.wait_for_units(0, 0)
         assert rig.kubelet.counts() == {}
-
-
-async def test_a_plugin_that_comes_back_within_the_grace_has_its_units_again() -> None:
-    async with Rig(units=16) as rig:
-        await rig.plugin.stop()
-        await rig.wait_for_units(16, 0)
-        await rig.serve_again()
-
-        uid = await rig.run(pod("after", container("main", 4)))
-        assert len(rig.ids(uid)) == 4
 
 
 async def test_a_new_registration_replaces_the_endpoint() -> None:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import grpc
 import grpc.aio
 import pytest
 
 from gcushare_playground.kubelet import PodResourcesMode
-from tests.protocol.kubelet_rig import RESOURCE, Rig, container, pod, unit_ids
+from tests.protocol.kubelet_rig import Rig, container, pod, unit_ids
 from tests.protocol.reference_plugin import devices
-
-
-async def test_the_checkpoint_names_what_each_container_holds() -> None:
-    async with Rig(units=8) as rig:
-        uid = await rig.run(pod("a", container("main", 2)))
-        data = json.loads(rig.checkpoint_path.read_text())["Data"]
-
-        (entry,) = data["PodDeviceEntries"]
-        assert (entry["PodUID"], entry["ContainerName"], entry["ResourceName"]) == (uid, "main", RESOURCE)
-        assert entry["DeviceIDs"] == {"-1": ["000", "001"]}
-        assert sorted(data["RegisteredDevices"][RESOURCE]) == unit_ids(8)
 
 
 async def test_running_pods_survive_a_restart_without_a_call() -> None:
@@ -54,19 +42,6 @@ async def test_pods_that_end_while_the_kubelet_is_down_free_their_units() -> Non
         await rig.run(pod("b", container("main", 4)))
 
         assert rig.kubelet.container_view(uid, "main") is None
-
-
-async def test_a_pod_bound_while_the_kubelet_was_down_fails_before_its_plugin_is_back() -> None:
-    async with Rig(units=4) as rig:
-        await rig.kubelet.stop()
-        await rig.bind(pod("a", container("main", 2)))
-        await rig.kubelet.start()
-
-        failed = await rig.api.wait_for_pod("a", "Failed")
-        assert failed["status"]["reason"] == "UnexpectedAdmissionError"
-        assert (
-            f"no healthy devices present; cannot allocate unhealthy devices {RESOURCE}" in failed["status"]["message"]
-        )
 
 
 async def restart_with_sick_units(rig: Rig, *, reboot: bool) -> None:

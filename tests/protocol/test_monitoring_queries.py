@@ -159,12 +159,12 @@ def test_the_variables_are_found_among_what_is_served(served: Served) -> None:
 
 
 def test_every_series_of_the_programs_is_on_a_dashboard_or_in_an_alert(served: Served) -> None:
-    """What nobody looks at is not worth serving; those that only detail others are named here."""
+    """What no one looks at is not worth serving; those that only detail others are named here."""
     asked = {str(selector.name) for each in EXPRESSIONS for selector in selectors_of(each.parse())}
     details = {
         "gcushare_cards",  # the sum of the cards by mode
         "gcushare_extender_request_seconds_count",  # the results say it by result
-        "gcushare_watch_streams_total",  # a stream is opened anew every few minutes
+        "gcushare_watch_streams_total",  # a stream is opened again every few minutes
         "gcushare_watch_events_total",
     }
     whole = {name for name in served.labels if not name.endswith(("_created", "_sum", "_bucket"))}
@@ -174,7 +174,7 @@ def test_every_series_of_the_programs_is_on_a_dashboard_or_in_an_alert(served: S
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("gcushare_nothing", "nobody serves gcushare_nothing", id="a metric that is not there"),
+        pytest.param("gcushare_nothing", "nothing serves gcushare_nothing", id="a metric that is not there"),
         pytest.param("sum by (vendr) (gcushare_nodes)", "vendr", id="a label that is not there"),
         pytest.param('gcushare_nodes{card="0"}', "card", id="a matcher on no label"),
         pytest.param("gcushare_leader * on (vendor) gcushare_nodes", "vendor", id="a join by a label of one side"),

@@ -86,7 +86,7 @@ async def test_another_daemon_of_the_machine_is_left_alone_and_reported() -> Non
         assert "another MPS control daemon" in problem_of(rig)
 
 
-async def test_a_state_that_nobody_renews_is_none() -> None:
+async def test_a_state_that_no_one_renews_is_none() -> None:
     async with mps_rig() as rig:
         await rig.start()
         await until(lambda: problem_of(rig) == "", "the daemon answers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Reserve, Strategy
+from gcushare.device_plugin.choices import Strategy
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 CORDON = "gcushare.io/enflame-cordoned-cards"
@@ -30,34 +30,6 @@ async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_o
         rig.bind("b", 4, card=0)
         await rig.until_recorded("b")
         assert rig.visible("b") == "1"
-
-
-async def test_a_card_recovers_without_a_restart() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.write_cards({0: {"health": "unhealthy", "reason": "hot"}})
-        await rig.until_units(32, allocatable=16)
-        rig.write_cards()
-        await rig.until_units(32)
-        await rig.until(lambda: rig.events("CardRecovered"), "an event about it")
-        assert rig.kubelet.registrations == 1
-
-
-async def test_a_card_that_leaves_stays_as_unhealthy_capacity() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.write_cards(gone=(1,))
-        await rig.until_units(32, allocatable=16)
-        await rig.until(lambda: "no longer listed" in inventory_text(rig), "the inventory says why")
-
-
-async def test_a_replaced_card_is_seen_by_its_uuid() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.write_cards({1: {"uuid": "GCU-new"}})
-        await rig.until(lambda: '"uuid":"GCU-new"' in inventory_text(rig), "the new uuid in the inventory")
-        await rig.until(lambda: rig.events("CardGone"), "an event about the old one")
-        assert rig.events("CardGone") == ["card 1 (GCU-1) is gone or was replaced"]
-        rig.bind("a", 4, card=1)
-        await rig.until_recorded("a")
-        assert rig.annotation("a", "gcushare.io/card-uuid") == "GCU-new"
 
 
 async def test_a_card_that_grows_offers_more_units_and_moves_no_id() -> None:
@@ -90,39 +62,7 @@ async def test_a_cordoned_card_gets_no_new_pods_and_keeps_those_that_run() -> No
         await rig.until_units(32)
 
 
-async def test_units_of_a_cordoned_card_that_are_given_back_take_no_new_pod() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        await rig.annotate_node(CORDON, "0")
-        await rig.until_units(16, allocatable=4)
-        await rig.delete("a")
-        await rig.until_units(16, allocatable=0)
-
-
-async def test_a_cordon_that_names_no_card_is_pointed_out() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        await rig.annotate_node(CORDON, "0,7")
-        await rig.until(lambda: rig.events("UnknownCordon"), "an event about the word that names nothing")
-        assert rig.events("UnknownCordon") == [f"{CORDON} names 7, and no card is called so"]
-
-
-async def test_another_unit_is_refused_while_pods_hold_the_old_ones_and_taken_when_they_are_gone() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        await rig.stop_plugin()
-        await rig.start_plugin(memory_unit="0.1")
-        await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event that says why")
-        (text,) = rig.events("MemoryUnitRefused")
-        assert "changes from '1' to '0.1' while pods hold units of the old one (default/a)" in text
-        code, answer = await rig.get("/readyz")
-        assert (code, "--memory-unit 1" in answer) == (503, True)
-        await rig.delete("a")
-        await rig.until_units(160)
-
-
-async def test_what_the_kubelet_cannot_be_reported_is_refused_before_registering() -> None:
+async def test_what_the_kubelet_cannot_be_known_is_refused_before_registering() -> None:
     async with PluginRig(cards=(80,) * 8, memory_unit="0.001", plugin_first=False) as rig:
         await rig.start_plugin()
         await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event that says why")
@@ -130,14 +70,6 @@ async def test_what_the_kubelet_cannot_be_reported_is_refused_before_registering
         assert "10240000 bytes of 4194304" in text
         assert "the finest unit that fits is 0.01" in text
         assert rig.kubelet.counts() == {}
-
-
-async def test_a_reserve_is_kept_back_and_shown() -> None:
-    async with PluginRig(cards=(16, 32), plugin_first=False, plugin={"reserve": Reserve(percent=12.5)}) as rig:
-        await rig.start_plugin()
-        await rig.until_units(14 + 28)
-        await rig.until(lambda: '"reserved":4' in inventory_text(rig), "the reserve in the inventory")
-        assert 'gcushare_card_reserved_units{card="1"' in (await rig.get("/metrics"))[1]
 
 
 async def test_a_node_without_cards_says_so_and_offers_them_when_they_come() -> None:

@@ -72,16 +72,6 @@ async def test_status_of_something_else_says_that_it_is_no_plugin() -> None:
         assert "answers 404 and no plugin's status" in why
 
 
-async def test_the_status_document_is_json_with_everything_believed() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        document = json.loads((await rig.get("/status"))[1])
-        assert document["cards"][0]["heldUnits"] == 4
-        assert document["pods"][0]["containers"] == {"c0": {"0": 4}}
-        assert (document["problems"], document["registrations"]) == ({}, 1)
-
-
 async def test_readiness_asks_the_plugins_own_socket() -> None:
     async with PluginRig() as rig:
         assert (await rig.get("/readyz"))[0] == 200

@@ -60,23 +60,6 @@ async def test_a_start_without_the_api_server_is_bounded_and_pods_that_come_late
         assert (rig.visible("b", "c0"), rig.visible("b", "c1")) == ("1", "1")
 
 
-async def test_a_running_pod_whose_record_was_broken_and_repaired_is_taken_for_no_other() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        store = rig.app.observed.store
-        rig.kubelet.faults.admission_open.clear()
-        rig.bind("b", 4, 12, card=1)
-        await rig.until(lambda: len(store.entries) == 2, "both are known")
-        for value in ("broken", "0"):
-            await annotate(rig, "a", value)
-        await rig.until(lambda: rig.record("a") == ("0", "true") and not store.unreadable, "repaired")
-        assert ([each.pod.name for each in store.candidates()], store.promised()) == (["b"], {1: 16})
-        rig.kubelet.faults.admission_open.set()
-        await rig.until_recorded("b")
-        assert (rig.visible("b", "c0"), rig.visible("b", "c1")) == ("1", "1")
-
-
 async def annotate(rig: PluginRig, name: str, card: str | None) -> None:
     """Write a card on a pod, as ``kubectl annotate`` does."""
     body = {"metadata": {"annotations": {"enflame.com/gcu-device-id": card}}}
@@ -131,19 +114,6 @@ async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_it
         assert rig.kubelet.container_view(uid, "c0") is not None, "the container runs on"
 
 
-async def test_ids_of_init_containers_stay_healthy_when_their_card_is_cordoned() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0, init=[container("init", 8)])
-        await rig.until_recorded("a")
-        uid = rig.pod("a")["metadata"]["uid"]
-        held = {i for name in ("init", "c0") for i in rig.kubelet.held_ids(uid, name, RESOURCE)}
-        assert len(held) == 8
-        await rig.annotate_node(CORDON, "0")
-        await rig.until_allocatable(RESOURCE, 16 + 8)
-        await rig.annotate_node(CORDON, None)
-        await rig.until_allocatable(RESOURCE, 32)
-
-
 async def test_after_a_restart_a_cordoned_card_keeps_every_id_of_init_containers_healthy() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0, init=[container("init", 8)])
@@ -164,17 +134,6 @@ async def test_after_a_restart_a_cordoned_card_keeps_every_id_of_init_containers
 
         await rig.until(closes, "the card is closed again but for what is held")
         assert least == 16 + 8
-
-
-async def test_a_request_that_is_refused_elsewhere_counts_with_what_the_kubelet_gave_it() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        put(rig, "a", {RESOURCE: "12", ENFLAME.count_resource: "2"})
-        await rig.until_recorded("a")
-        card = int(rig.record("a")[0] or "-1")
-        assert rig.app.observed.store.held_units() == {card: 12}
-        status = describe_node(rig.app.observed)
-        assert [each.held_units for each in status.cards if each.index == card] == [12]
-        assert "only 1 is accepted" in status.unreadable_pods[0].reason
 
 
 async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() -> None:

@@ -49,7 +49,7 @@ def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
     rig.write_cards({index: {"processes": dict(processes)} for index, processes in by_card.items()})
 
 
-async def _told(rig: PluginRig, wanted: Callable[[Figures], bool]) -> Figures:
+async def _reported(rig: PluginRig, wanted: Callable[[Figures], bool]) -> Figures:
     """The figures as soon as they are so."""
     async with asyncio.timeout(60):
         found = await figures(rig)
@@ -69,22 +69,22 @@ async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_
             proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
         proc.start(99, "0::/system.slice/sshd.service\n")
         _used(rig, {0: {11: 3 * GIB, 12: 2 * GIB, 13: GIB, 99: GIB // 2, 98: 5}, 1: {21: 9 * GIB}})
-        used, nobodys = "gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"
-        found = await _told(rig, lambda found: found.sum(nobodys) > 0)
+        used, no_ones = "gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"
+        found = await _reported(rig, lambda found: found.sum(no_ones) > 0)
         assert found.sum(used, pod_namespace="default", pod_name="a", card="0") == 5 * GIB
         assert found.sum(used, pod_name="b", card="0") == GIB
         assert found.sum(used, pod_name="w", card="1") == 9 * GIB
         granted = "gcushare_pod_memory_granted_bytes"
         assert [found.sum(granted, pod_name=name) for name in ("a", "b", "w")] == [4 * GIB, 2 * GIB, 16 * GIB]
-        assert found.sum(nobodys, card="0", uuid="GCU-0") == GIB // 2 + 5
-        assert found.sum(nobodys, card="1") == 0
+        assert found.sum(no_ones, card="0", uuid="GCU-0") == GIB // 2 + 5
+        assert found.sum(no_ones, card="1") == 0
         document = json.loads((await rig.get("/status"))[1])
         pods = {pod["pod"]: pod["usedByCard"] for pod in document["pods"]}
         assert pods == {"default/a": {"0": 5 * GIB}, "default/b": {"0": GIB}, "default/w": {"1": 9 * GIB}}
         assert [card["unattributedBytes"] for card in document["cards"]] == [GIB // 2 + 5, 0]
         assert document["podUse"] == ""
         proc.end(11)  # a process that ended while its driver still lists it
-        await _told(rig, lambda found: found.sum(used, pod_name="a") == 2 * GIB)
+        await _reported(rig, lambda found: found.sum(used, pod_name="a") == 2 * GIB)
         await rig.delete("b")
         await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin has seen its end")
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
@@ -98,7 +98,7 @@ async def test_a_pod_that_uses_a_card_that_it_does_not_hold_was_granted_nothing_
         proc.start_in_pod(11, rig.pod("a")["metadata"]["uid"])
         _used(rig, {0: {11: GIB}, 1: {11: 3 * GIB}})
         used, granted = "gcushare_pod_memory_used_bytes", "gcushare_pod_memory_granted_bytes"
-        found = await _told(rig, lambda found: found.sum(used, card="1") > 0)
+        found = await _reported(rig, lambda found: found.sum(used, card="1") > 0)
         assert (found.sum(used, card="1"), found.sum(granted, card="1")) == (3 * GIB, 0)
         assert (found.sum(used, card="0"), found.sum(granted, card="0")) == (GIB, 4 * GIB)
         assert f'{granted}{{card="1"' in (await rig.get("/metrics"))[1]

@@ -15,7 +15,7 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver import Delay, FailBefore, Fault
 from gcushare_playground.picture import poll_until
-from tests.protocol.plugin_rig import PluginRig, container
+from tests.protocol.plugin_rig import PluginRig
 
 AGAIN_S = 5.0
 """Twice what a registration takes at most (the kubelet is looked at twice a second) and a busy machine's share."""
@@ -47,7 +47,7 @@ async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
 
 @asynccontextmanager
 async def refusing_kubelet(directory: Path, accepts: asyncio.Event) -> AsyncIterator[list[str]]:
-    """A kubelet that refuses registrations until it is told to accept; yields the endpoints of all that it saw."""
+    """A kubelet that refuses registrations until it is asked to accept; yields the endpoints of all that it saw."""
     seen: list[str] = []
 
     async def register(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
@@ -235,15 +235,6 @@ async def test_a_kubelet_that_dies_between_preference_and_allocate_loses_no_unit
         rig.bind("c", 12, card=0)
         await rig.until_recorded("b", "c")
         assert (rig.visible("b"), rig.visible("c")) == ("1", "0")
-
-
-async def test_init_containers_restart_with_what_they_were_given() -> None:
-    async with PluginRig() as rig:
-        rig.bind("a", 4, card=2, init=[container("init", 8)])
-        await rig.until_recorded("a")
-        before = rig.visible("a", "c0")
-        await rig.kubelet.restart_container(rig.pod("a")["metadata"]["uid"], "c0")
-        assert rig.visible("a", "c0") == before == "2"
 
 
 async def test_no_socket_is_served_where_others_could_replace_it() -> None:

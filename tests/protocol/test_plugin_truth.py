@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +12,6 @@ from gcushare_playground.kubelet import PodResourcesMode
 from gcushare_playground.kubelet.podspec import Pod
 from tests.protocol.plugin_rig import PluginRig, container
 
-FORGED_S = 8.0
-"""Below the time after which a write without an echo is repeated."""
 RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+$"
 
 
@@ -56,17 +53,6 @@ async def test_a_kubelet_without_podresources_is_read_by_its_checkpoint() -> Non
         await until_true(rig, await bind_equal_pods(rig))
 
 
-async def test_a_rate_limit_that_others_use_up_does_not_keep_records_wrong() -> None:
-    async with PluginRig(order=backwards, podresources_calls_per_s=0.001) as rig:
-        await until_true(rig, await bind_equal_pods(rig))
-
-
-async def test_podresources_that_is_late_is_waited_for() -> None:
-    async with PluginRig(order=backwards) as rig:
-        rig.kubelet.faults.podresources_delay_s = (0.4, 0.6)
-        await until_true(rig, await bind_equal_pods(rig))
-
-
 async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:
     async with PluginRig(podresources=False, plugin_first=False) as rig:
         (rig.root / "device-plugins" / "kubelet_internal_checkpoint").write_text("{broken")
@@ -81,8 +67,6 @@ async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:
 @pytest.mark.parametrize(
     "effect",
     [
-        pytest.param(FailBefore(409, "Conflict", "modified"), id="409"),
-        pytest.param(FailBefore(404, "NotFound", "gone"), id="404"),
         pytest.param(FailBefore(503, "ServiceUnavailable", "busy"), id="503"),
         pytest.param(DropAfter(), id="answer lost"),
     ],
@@ -108,42 +92,6 @@ async def test_a_record_that_is_refused_for_good_delays_no_other_and_leaves_the_
         assert fault.struck == 1, "it is not asked again and again"
         assert (await rig.get("/readyz"))[0] == 200
         assert "the records of 1 pods (default/a) cannot be written" in (await rig.get("/status"))[1]
-
-
-async def test_a_record_that_somebody_forges_right_after_it_was_written_is_soon_true_again() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 4, card=0)
-        await rig.until_recorded("a")
-        for card in ("1", "0", "1"):
-            forged = {"metadata": {"annotations": {"enflame.com/gcu-device-id": card}}}
-            await rig.request("PATCH", "/api/v1/namespaces/default/pods/a", forged)
-            await rig.until(lambda: rig.record("a") == ("0", "true"), "a record that is true", FORGED_S)
-
-
-async def test_a_pod_of_the_same_name_gets_nothing_of_the_one_before() -> None:
-    async with PluginRig(cards=(16, 16)) as rig:
-        rig.bind("a", 12, card=0)
-        await rig.until_recorded("a")
-        first = rig.pod("a")["metadata"]["uid"]
-        fault = rig.api.faults.on(Fault(FailBefore(503, "Busy", "busy"), path=RECORD_PATCH, method="PATCH"))
-        await rig.delete("a")
-        rig.bind("a", 12, card=1)
-        await rig.until(lambda: rig.visible("a") == "1", "the second runs")
-        assert rig.record("a") == ("1", "false")
-        rig.api.faults.off(fault)
-        await rig.until_recorded("a")
-        assert rig.pod("a")["metadata"]["uid"] != first
-        assert rig.record("a")[0] == "1"
-
-
-async def test_a_finished_pods_units_are_free_for_the_next() -> None:
-    async with PluginRig(cards=(16,)) as rig:
-        rig.bind("a", 12, card=0)
-        await rig.until_recorded("a")
-        await rig.finish("a")
-        rig.bind("b", 12, card=0)
-        await rig.until_recorded("b")
-        assert rig.visible("b") == "0"
 
 
 async def test_a_mirror_pod_of_a_static_pod_is_placed_and_recorded() -> None:
@@ -183,23 +131,3 @@ async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_an
         await rig.api.start()
         await rig.until_recorded("a", "b")
         await rig.until(lambda: rig.problem("node") == "", "the node is written")
-
-
-async def test_ids_of_another_plugin_in_the_checkpoint_are_explained_and_not_counted() -> None:
-    async with PluginRig(plugin_first=False, podresources=False) as rig:
-        await rig.kubelet.stop()
-        checkpoint = rig.root / "device-plugins" / "kubelet_internal_checkpoint"
-        entry = {
-            "PodUID": "old-uid",
-            "ContainerName": "app",
-            "ResourceName": "enflame.com/gcu-memory",
-            "DeviceIDs": {"-1": ["GCU-0a1b-_-0", "GCU-0a1b-_-1"]},
-            "AllocResp": "",
-        }
-        checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}))
-        await rig.start_plugin()
-        await rig.until(lambda: rig.events("ForeignDeviceIds"), "an event that explains them")
-        (text,) = rig.events("ForeignDeviceIds")
-        assert "container 'app' of pod old-uid holds 2 device ids such as 'GCU-0a1b-_-0'" in text
-        assert "delete that pod to free its memory" in text
-        assert rig.app.observed.store.held_units() == {}

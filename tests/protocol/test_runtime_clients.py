@@ -115,7 +115,7 @@ async def test_at_the_limit_the_longest_idle_connection_makes_room() -> None:
             assert await second.wait_closed() == b""
             await first.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
             assert (await first.receive_response())[0] == 404
-            assert server.turned_away[Cause.CONNECTIONS] == 0
+            assert server.rejected[Cause.CONNECTIONS] == 0
 
 
 async def test_a_connection_whose_body_does_not_come_makes_room_as_well() -> None:
@@ -132,7 +132,7 @@ async def test_a_connection_whose_body_does_not_come_makes_room_as_well() -> Non
         assert await slow[0].wait_closed() == b""
         await slow[1].send("..")
         assert (await slow[1].reader.readline()).startswith(b"HTTP/1.1 200")
-        assert (server.turned_away[Cause.SLOW], server.turned_away[Cause.CONNECTIONS]) == (1, 0)
+        assert (server.rejected[Cause.SLOW], server.rejected[Cause.CONNECTIONS]) == (1, 0)
 
 
 async def test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_work_finish() -> None:
@@ -148,7 +148,7 @@ async def test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_w
                 )
             work.may_end.set()
             assert await busy.receive_response() == (200, {"held": True})
-        assert server.turned_away[Cause.CONNECTIONS] == 1
+        assert server.rejected[Cause.CONNECTIONS] == 1
         await until(lambda: server.connection_count == 0)
         async with connected(server) as next_one:
             await next_one.send("GET /hold HTTP/1.1\nHost: x\n\n")

@@ -105,19 +105,6 @@ def wait_for_url_json(process: subprocess.Popen[str]) -> str:
     return url
 
 
-def test_it_goes_on_without_a_log_directory_that_can_be_written(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.touch()
-    with started(f"--log-dir={blocked}/logs") as process:
-        assert process.stderr is not None
-        assert "WARNING gcushare/runtime/logs.py" in process.stderr.readline()
-        wait_for_url(process)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
-
-    assert process.returncode == 0
-
-
 def test_an_address_that_is_taken_ends_it_with_one_line_and_code_two(tmp_path: Path) -> None:
     with started(f"--log-dir={tmp_path}") as first:
         port = wait_for_url(first).rpartition(":")[2]

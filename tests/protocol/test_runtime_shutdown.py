@@ -24,8 +24,11 @@ from gcushare.runtime.shutdown import Shutdown, root_tasks, run
 logging.basicConfig(level=logging.INFO, stream=sys.stderr)
 def say(word): print(word, flush=True)
 """
-BOTH_LOOPS = pytest.mark.parametrize("use_uvloop", [True, False], ids=["uvloop", "asyncio"])
-BOTH_SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+EACH_LOOP_AND_SIGNAL = pytest.mark.parametrize(
+    ("number", "use_uvloop"),
+    [(signal.SIGTERM, True), (signal.SIGINT, False)],
+    ids=["SIGTERM, uvloop", "SIGINT, asyncio"],
+)
 
 
 @contextmanager
@@ -44,8 +47,7 @@ def wait_for_line(process: subprocess.Popen[str], expected: str) -> None:
     assert process.stdout.readline().strip() == expected
 
 
-@BOTH_LOOPS
-@BOTH_SIGNALS
+@EACH_LOOP_AND_SIGNAL
 def test_the_first_signal_ends_the_program_in_order(number: signal.Signals, use_uvloop: bool) -> None:
     program = f"""
     async def main(shutdown):
@@ -64,8 +66,7 @@ def test_the_first_signal_ends_the_program_in_order(number: signal.Signals, use_
     assert f'stopping reason="signal {number.name}"' in err
 
 
-@BOTH_LOOPS
-@BOTH_SIGNALS
+@EACH_LOOP_AND_SIGNAL
 def test_the_second_signal_leaves_at_once_even_when_the_event_loop_hangs(
     number: signal.Signals, use_uvloop: bool
 ) -> None:
@@ -224,7 +225,7 @@ def test_a_program_that_does_not_stop_is_cancelled_at_its_deadline(caplog: pytes
     assert "stop deadline passed, cancelling deadline_s=0.01 tasks=main" in caplog.text
 
 
-def test_a_failure_while_stopping_late_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_while_stopping_late_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def main(shutdown: Shutdown) -> int:
         shutdown.request("the test is over")
         try:

@@ -101,7 +101,7 @@ async def test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_
         assert (await open_before.receive_response())[0] == 404
 
 
-async def test_files_that_cannot_be_used_are_told_once_and_the_old_ones_stay(
+async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay(
     secret: Secret, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = secret.authority.issue("good")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from gcushare_playground.picture import POD_OBJECTS
 from tests.protocol.scheduler_rig import RESOURCE, SchedulerRig
-from tests.protocol.scripted_extender import always, refuse
+from tests.protocol.scripted_extender import refuse
 
 REASON = "insufficient GCU Memory in one gcu device"
 
@@ -34,17 +32,6 @@ async def test_a_filter_request_has_the_bytes_that_go_writes(rig: SchedulerRig) 
     assert list(pod) == ["metadata", "spec", "status"]
     assert "managedFields" not in pod["metadata"]
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {RESOURCE: "4"}
-
-
-async def test_bind_is_left_to_the_extender_with_name_namespace_uid_and_node(rig: SchedulerRig) -> None:
-    await rig.add_node("node-1")
-    key = await rig.add_pod("p")
-    assert await rig.wait_bound(key) == "node-1"
-    uid = rig.pods.objects[key]["metadata"]["uid"]
-    expected = {"PodName": "p", "PodNamespace": "default", "PodUID": uid, "Node": "node-1"}
-    body = rig.extender.of("bind")[0].body
-    assert json.loads(body) == expected
-    assert list(json.loads(body)) == list(expected)
 
 
 async def test_refusals_are_counted_and_sorted_in_the_schedulers_words(rig: SchedulerRig) -> None:
@@ -86,18 +73,6 @@ async def test_the_schedulers_own_filters_come_first(
     assert rig.extender.asked == []
 
 
-async def test_null_lists_in_an_answer_leave_no_node(rig: SchedulerRig) -> None:
-    await rig.add_node("node-1")
-    rig.extender.answers["filter"] = always({"NodeNames": None, "Nodes": None})
-    await rig.wait_message(await rig.add_pod("p"), "0/1 nodes are available:")
-
-
-async def test_keys_of_an_answer_are_read_in_any_case_as_go_does(rig: SchedulerRig) -> None:
-    await rig.add_node("node-1")
-    rig.extender.answers["filter"] = always({"nodenames": ["node-1"]})
-    assert await rig.wait_bound(await rig.add_pod("p")) == "node-1"
-
-
 async def test_the_next_pod_is_filtered_while_a_bind_hangs_with_that_pod_counted(rig: SchedulerRig) -> None:
     released = asyncio.Event()
 
@@ -137,12 +112,3 @@ async def test_a_refused_bind_gives_the_room_back_says_why_and_is_tried_again(ri
         "both outcomes have an event",
         deadline_s=60.0,
     )
-
-
-async def test_a_pod_that_fits_nowhere_waits_for_room_and_takes_it(rig: SchedulerRig) -> None:
-    await rig.add_node("node-1", units=4)
-    await rig.wait_bound(await rig.add_pod("old", 4))
-    key = await rig.add_pod("new", 4)
-    await rig.wait_message(key, f"0/1 nodes are available: 1 Insufficient {RESOURCE}.")
-    await rig.client.delete(POD_OBJECTS, "old", namespace="default")
-    assert await rig.wait_bound(key) == "node-1"

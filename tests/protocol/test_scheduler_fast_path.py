@@ -1,4 +1,4 @@
-"""The fast path over real sockets: what it takes, what it leaves to aiohttp, and that nobody can tell which."""
+"""The fast path over real sockets: what it takes, what it leaves to aiohttp, and that no one can tell which."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> Non
 
 
 @pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast_paths", "past the lane"])
-async def test_half_requests_that_send_nothing_keep_nobody_out(header: tuple[str, ...]) -> None:
+async def test_half_requests_that_send_nothing_keep_no_one_out(header: tuple[str, ...]) -> None:
     whole = "x" * SETTINGS.max_request_size
     async with serving(Desk()) as server, AsyncExitStack() as stack:
         for number in range(20):
@@ -246,7 +246,7 @@ async def test_half_requests_that_send_nothing_keep_nobody_out(header: tuple[str
         for body in ("abc", whole):
             await client.send(post("/echo", body))
             assert (await client.receive_response())[0] == 200
-        assert server.turned_away[Cause.MEMORY] == 0
+        assert server.rejected[Cause.MEMORY] == 0
 
 
 @pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast_paths", "past the lane"])
@@ -265,7 +265,7 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tup
             status, answer = await cut.receive_response()
             assert (status, "came slower than others" in answer["error"]) == (503, True)
             assert await cut.wait_closed() == b""
-        assert server.turned_away[Cause.MEMORY] == 2
+        assert server.rejected[Cause.MEMORY] == 2
         await slow[2].send("x" * 100)
         assert (await slow[2].receive_response())[0] == 200
 
@@ -347,11 +347,11 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     async with serving(desk, IMPATIENT) as server, connected(server) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport reads
         with pytest.raises(ConnectionError):
-            await ask_for_ever(client)
+            await ask_without_end(client)
         await until(lambda: server.connection_count == 0)
 
 
-async def ask_for_ever(client: Client) -> None:
+async def ask_without_end(client: Client) -> None:
     """Ask without reading answers."""
     request = post("/long", "{}").replace("\n", "\r\n").encode() * 200
     while True:

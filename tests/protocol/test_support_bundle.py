@@ -18,7 +18,7 @@ from gcushare_playground.apiserver import RbacAuthorizer, User
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SYSTEM, DoctorRig, config_map, record, status, tls_secret
-from tests.protocol.test_doctor_cluster import role
+from tests.protocol.test_doctor_rights import role
 
 OURS = {"app.kubernetes.io/part-of": "gcushare"}
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
-from gcushare.core.nodes import CardMode
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_MODE
 from tests.extender_objects import as_whole, node_document, pod_document
@@ -36,16 +35,6 @@ async def test_pods_of_both_kinds_share_a_node_and_never_a_card(rig: ExtenderRig
     assert (await rig.filter(late, names))["FailedNodes"] == {"node-1": ENFLAME.refused_reason}
     status, answer = await rig.bind(late, "node-1")
     assert (status, "has not passed filter here lately" in answer["Error"]) == (200, True)
-
-
-async def test_a_restarted_extender_knows_which_cards_are_held_whole(rig: ExtenderRig) -> None:
-    await rig.add_nodes(node_document("node-1", 16, 16, modes=BOTH_MODES))
-    await rig.schedule("train", 0, ["node-1"], whole=1)
-    another = await rig.add_replica()
-    await rig.until_serving(another)
-
-    modes = [card.mode for card in another.extender.states[0].ledger.nodes["node-1"].cards.values()]
-    assert modes == [CardMode.WHOLE, CardMode.FREE]
 
 
 async def test_who_is_refused_a_whole_card_gets_an_event_with_the_numbers(rig: ExtenderRig) -> None:

@@ -88,7 +88,7 @@ class PodStore:
         self._write("DELETED", gone)
 
     def touch(self, name: str) -> None:
-        """Have somebody write something about a pod that nobody here looks at."""
+        """Have somebody write something about a pod that no one here looks at."""
         self._write("MODIFIED", self.pods[name])
 
     def recorded(self) -> Counter[str]:
@@ -150,7 +150,7 @@ class PodStore:
         try:
             self._accept(pod, node, annotations, version)
         except (ConflictError, NotFoundError):
-            return  # Nobody hears of it.
+            return  # No one hears of it.
 
     def _accept(self, identity: PodRef, node: str, annotations: Mapping[str, str], version: str) -> None:
         pod = self.pods.get(identity.name)

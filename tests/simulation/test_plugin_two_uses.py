@@ -1,6 +1,6 @@
 """Two resources, one set of cards, a kubelet whose lists lag behind: no card is ever in both uses.
 
-The kubelet here is the worst that the protocol allows: it believes any list that it was told since it started, ignores
+The kubelet here is the worst that the protocol allows: it believes any list that it was sent since it started, ignores
 preferences now and then, and shows allocations late or, for a while, not at all. The plugin may be killed at any time.
 """
 
@@ -42,7 +42,7 @@ def card_of(device_id: str) -> int:
 
 @dataclass
 class World:
-    """One node; ``believed`` is every list that the kubelet was told of a resource since its start."""
+    """One node; ``believed`` is every list of a resource that the kubelet was sent since its start."""
 
     seed: int
     folder: Path

@@ -1,4 +1,4 @@
-"""An event loop on which time passes only when nobody has anything to do: hours run in moments, always the same way."""
+"""An event loop on which time passes only when no one has anything to do: hours run in moments, always the same way."""
 
 from __future__ import annotations
 

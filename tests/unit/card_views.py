@@ -20,7 +20,7 @@ def use(used_gib: float, **more: Any) -> UseStatus:
 
 
 def card(index: int, **changes: Any) -> CardStatus:
-    """A healthy card of 16 GB that nobody is on."""
+    """A healthy card of 16 GB that no one is on."""
     facts: dict[str, Any] = {
         "index": index, "uuid": f"GCU-{index}f4e3c2a-77f0-11ef-9a5b-0242ac12000{index % 10}", "model": "S60",
         "serial": f"S{index:04}", "pci": f"0000:{index:02x}:00.0", "numa_node": index // 4, "memory_bytes": 16 * GIB,

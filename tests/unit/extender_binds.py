@@ -77,7 +77,7 @@ class Rig:
         return sums
 
     def check_truth(self) -> None:
-        """No card is recorded beyond its size, and once the watch told all, the ledger is what a fresh one would be.
+        """No card is recorded beyond its size, and once the watch showed all, the ledger is what a fresh one would be.
 
         The first is read from the cluster alone: a ledger that gave a card away twice counts the same afterwards.
         """

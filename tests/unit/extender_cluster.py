@@ -1,4 +1,4 @@
-"""A cluster as bind meets it: pods that are bound once and for ever, and answers that get lost on the way."""
+"""A cluster as bind meets it: pods that are bound once and permanently, and answers that get lost on the way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Mishap(enum.Enum):
     NOT_SENT = "no connection"
     CONFLICT = "409 although the pod can be bound"
     FORBIDDEN = "403"
-    BROKEN = "an error that nobody foresaw"
+    BROKEN = "an error that no one foresaw"
     HANGS_BEFORE = "no answer, not done"
     HANGS_AFTER = "no answer, done"
 
@@ -142,7 +142,7 @@ class Cluster:
             try:
                 self.accept(identity, node, record, version)
             except GcushareError:
-                continue  # Too late: as the API server would answer to nobody.
+                continue  # Too late: as the API server would answer to no one.
         self.late.clear()
 
     def tell(self, state: VendorState) -> None:

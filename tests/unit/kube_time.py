@@ -49,7 +49,7 @@ class VirtualTime:
         self.now_s = max(self.now_s, end_s)
 
     def stand_still(self, seconds: float) -> None:
-        """Let time pass while nobody runs: the whole process was paused, or one call did not return."""
+        """Let time pass while no one runs: the whole process was paused, or one call did not return."""
         self.now_s += seconds
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gcushare_playground.apiserver import Attributes, RbacAuthorizer, Registry, User, service_account
-from gcushare_playground.apiserver.identities import ADMIN, ANONYMOUS, impersonated
+from gcushare_playground.apiserver.identities import ANONYMOUS, impersonated
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.unit.apiserver_objects import new_registry
 
@@ -76,10 +76,6 @@ def test_without_a_rule_nothing_is_granted_but_discovery_and_questions_about_one
     assert authorizer.allows(Attributes(PLUGIN, "create", resource="selfsubjectaccessreviews"))
     assert not authorizer.allows(Attributes(PLUGIN, "get", path="/metrics"))
     assert not authorizer.allows(Attributes(ANONYMOUS, "get", path="/apis"))
-
-
-def test_masters_may_do_everything(registry: Registry) -> None:
-    assert _asks(registry, ADMIN)
 
 
 def test_a_role_holds_in_its_namespace_only(registry: Registry) -> None:

@@ -42,7 +42,7 @@ def test_the_body_that_began_first_and_is_not_complete_is_given_up() -> None:
     assert dropped == ["slow", "slower"]
 
 
-def test_one_that_is_slowest_itself_is_refused_and_harms_nobody() -> None:
+def test_one_that_is_slowest_itself_is_refused_and_harms_no_one() -> None:
     budget = BodyBudget(LARGEST)
     slow = budget.open(lambda: None)
     assert slow.grow(10)
@@ -51,7 +51,7 @@ def test_one_that_is_slowest_itself_is_refused_and_harms_nobody() -> None:
     assert not any(share.is_cut for share in others)
 
 
-def test_complete_bodies_are_given_up_for_nobody() -> None:
+def test_complete_bodies_are_given_up_for_no_one() -> None:
     budget = BodyBudget(LARGEST)
     held = opened(budget, *[LARGEST] * 8)
     for share in held:

@@ -1,4 +1,4 @@
-"""The cards as lines: every kind of card, every width, and what nobody tells."""
+"""The cards as lines: every kind of card, every width, and what no one tells."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def test_a_library_that_reports_a_part_only_leaves_dashes() -> None:
 def test_the_reason_of_a_sick_card_is_folded_and_never_cut() -> None:
     reason = "double bit ECC errors: " + "volatile " * 12 + "row remapping is pending"
     lines = drawn(cards(status(card(0, health="Unhealthy", reason=reason))), 60)
-    told = " ".join(line.strip("│ ") for line in lines[lines.index(next(x for x in lines if "sick:" in x)) :][:6])
-    assert " ".join(reason.split()) in told
+    reported = " ".join(line.strip("│ ") for line in lines[lines.index(next(x for x in lines if "sick:" in x)) :][:6])
+    assert " ".join(reason.split()) in reported
 
 
 def test_chinese_text_keeps_the_frame_straight() -> None:
@@ -179,13 +179,13 @@ def test_a_plugin_without_any_card_is_still_a_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("modes", "told"),
+    ("modes", "reported"),
     [(("memory",), ""), ((), ""), (("memory", "whole"), "memory and whole cards"), (("whole",), "whole cards only")],
 )
-def test_a_node_that_hands_out_whole_cards_says_so(modes: tuple[str, ...], told: str) -> None:
+def test_a_node_that_hands_out_whole_cards_says_so(modes: tuple[str, ...], reported: str) -> None:
     head = drawn(cards(status(card(0), modes=modes)), 120)[0]
-    assert told in head
-    assert ("whole" in head) is bool(told)
+    assert reported in head
+    assert ("whole" in head) is bool(reported)
 
 
 def test_two_vendors_of_one_node_stand_below_each_other() -> None:

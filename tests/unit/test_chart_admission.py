@@ -62,7 +62,7 @@ def test_the_reserved_keys_of_nodes_are_those_of_the_vendors_in_use(name: str) -
     assert quoted(variable(own, "counted")) == {vendor.count_resource for vendor in vendors}
 
 
-def test_an_admins_cordon_is_reserved_for_nobody() -> None:
+def test_an_admins_cordon_is_reserved_for_no_one() -> None:
     whole = str(of_kind(rendered(EXTENDER_CHART, "vendor=both"), POLICY))
     for vendor in VENDORS:
         assert vendor.cordon_annotation not in whole

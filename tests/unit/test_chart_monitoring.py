@@ -48,7 +48,7 @@ def test_the_jobs_have_the_names_that_the_alerts_look_for() -> None:
         assert [service["metadata"]["name"] for service in services] == [f"{name}-metrics"]
 
 
-def test_the_plugins_series_are_told_apart_by_node_also_when_the_plugin_is_down() -> None:
+def test_the_plugins_series_are_distinguished_by_node_also_when_the_plugin_is_down() -> None:
     (monitor,) = of_kind(rendered(PLUGIN_CHART, "serviceMonitor.enabled=true"), "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}]

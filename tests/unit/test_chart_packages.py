@@ -145,8 +145,8 @@ def test_shellcheck_finds_what_is_wrong(tmp_path: Path) -> None:
     "script", sorted(DEPLOY.glob("*/build-and-deploy/*.sh")), ids=lambda path: "/".join(path.parts[-3:])
 )
 def test_a_script_tells_its_options_and_refuses_others(script: Path) -> None:
-    told = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=240, check=True)
-    assert told.stdout.startswith(f"Usage: {script.name} [OPTION")
+    reported = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=240, check=True)
+    assert reported.stdout.startswith(f"Usage: {script.name} [OPTION")
     refused = subprocess.run([script, "--wrong"], capture_output=True, text=True, timeout=240, check=False)
     assert refused.returncode == 1
     assert "unknown option '--wrong'" in refused.stderr

@@ -234,7 +234,7 @@ def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, v
     assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
 
 
-def test_the_config_manager_is_told_of_whole_cards() -> None:
+def test_the_config_manager_is_informed_of_whole_cards() -> None:
     for whole in (False, True):
         objects = rendered(EXTENDER_CHART, f"wholeCards={str(whole).lower()}")
         (container,) = pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"]

@@ -46,7 +46,7 @@ def test_a_bound_pod_whose_record_cannot_be_read_holds_nothing_and_is_kept_with_
     key = ENFLAME.record.card_index
     snapshot.see_pod(a_pod("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
     assert "is not a whole number" in snapshot.pods["uid-broken"].problem
-    assert snapshot.without_card() == {}, "it waits for nothing: it has something, and nobody can tell what"
+    assert snapshot.without_card() == {}, "it waits for nothing: it has something, and no one can tell what"
     assert [(facts.ref.name, facts.units) for facts in snapshot.unplaced()["node-1"]] == [("broken", 4)]
     assert figures(snapshot)["node-1", 0] == (0, 16)
 

@@ -204,6 +204,6 @@ def test_a_record_is_read_back_as_it_was_written() -> None:
         (RECORD.encoded().replace(b'"2",', b"2,"), "values of after_sha256"),
     ],
 )
-def test_a_record_that_is_none_is_told_apart(content: bytes, message: str) -> None:
+def test_a_record_that_is_none_is_distinguished(content: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_record(content, "r")

@@ -37,7 +37,7 @@ class Cluster:
     wanted: Mode = Mode.APPLY
     settings: ExtenderEntry = EXTENDER
     is_down: bool = False
-    told: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
+    reported: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
     calls: dict[str, Calls] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
     holder: str = ""
@@ -62,7 +62,7 @@ class Node:
     async def report(self, state: State, reason: str, calls: Calls) -> None:
         if self.cluster.is_down:
             raise RetryableError("the API server does not answer")
-        self.cluster.told.setdefault(self.name, []).append((state, reason))
+        self.cluster.reported.setdefault(self.name, []).append((state, reason))
         self.cluster.calls[self.name] = calls
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Pa
     assert await loop.check() == "the scheduler was not looked at yet"
     for _ in range(3):
         await loop.round()
-    assert cluster.told == {"cp-1": [(State.APPLIED, "")]}
+    assert cluster.reported == {"cp-1": [(State.APPLIED, "")]}
     assert cluster.holders == ["cp-1"]
     assert await loop.check() is None
 
@@ -108,7 +108,7 @@ async def test_the_wish_to_recover_is_obeyed_and_reported(tmp_path: Path) -> Non
     await loop.round()
     await loop.round()
     assert host.tree() == before
-    assert cluster.told["cp-1"] == [(State.APPLIED, ""), (State.RECOVERED, "")]
+    assert cluster.reported["cp-1"] == [(State.APPLIED, ""), (State.RECOVERED, "")]
 
 
 async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_something_changed(
@@ -122,7 +122,7 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
         await loop.round()
     assert len(cluster.holders) == 1
     assert host.tree() == before
-    ((state, reason),) = cluster.told["cp-1"]
+    ((state, reason),) = cluster.reported["cp-1"]
     assert (state, "rolled back" in reason) == (State.FAILED, True)
     assert await loop.check() == reason
     host.manual_clock.seconds += PACE.after_failure_s
@@ -130,7 +130,7 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
     assert len(cluster.holders) == 2
     cluster.settings = MOVED_EXTENDER
     await loop.round()
-    assert cluster.told["cp-1"][-1] == (State.APPLIED, "")
+    assert cluster.reported["cp-1"][-1] == (State.APPLIED, "")
 
 
 async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_back(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_b
     assert await loop.check() == "the API server does not answer"
     cluster.is_down = False
     await loop.round()
-    assert cluster.told["cp-1"] == [(State.APPLIED, "")]
+    assert cluster.reported["cp-1"] == [(State.APPLIED, "")]
 
 
 async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -
     await asyncio.gather(*(node(name).round() for name in ("one", "two", "three")))
     assert sorted(cluster.holders) == ["one", "three", "two"]
     assert changes == sorted(changes, key=cluster.holders.index)
-    assert {name: told[-1] for name, told in cluster.told.items()} == dict.fromkeys(
+    assert {name: reported[-1] for name, reported in cluster.reported.items()} == dict.fromkeys(
         ("one", "two", "three"), (State.APPLIED, "")
     )
 
@@ -189,11 +189,11 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
     shutdown.request("test")
     await asyncio.wait_for(running, 60)
     assert "gcushare" in host.get(MANIFEST).decode()
-    assert cluster.told == {}
+    assert cluster.reported == {}
     host.clock = ManualClock()
     assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
     await reconciler(host, cluster).round()
-    assert cluster.told["cp-1"] == [(State.APPLIED, "")]
+    assert cluster.reported["cp-1"] == [(State.APPLIED, "")]
     assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
 
 
@@ -229,15 +229,15 @@ async def test_a_scheduler_goes_on_as_before_until_the_extender_takes_its_certif
     loop.check_extender = refused
     assert loop.manager.calls() is Calls.NONE
     await loop.round()
-    assert cluster.calls["cp-1"] is Calls.OTHER, "plain HTTP needs nobody's consent"
+    assert cluster.calls["cp-1"] is Calls.OTHER, "plain HTTP needs no one's consent"
     before = host.tree()
     cluster.settings = SECURE
     await loop.round()
-    assert cluster.told["cp-1"][-1] == (State.FAILED, "the extender does not answer over mutual TLS")
+    assert cluster.reported["cp-1"][-1] == (State.FAILED, "the extender does not answer over mutual TLS")
     assert (host.tree(), cluster.calls["cp-1"]) == (before, Calls.OTHER)
     loop.check_extender = taken
     await loop.round()
-    assert cluster.told["cp-1"][-1] == (State.APPLIED, "")
+    assert cluster.reported["cp-1"][-1] == (State.APPLIED, "")
     assert cluster.calls == {"cp-1": Calls.MUTUAL_TLS}
     cluster.wanted = Mode.RECOVER
     await loop.round()
@@ -249,5 +249,5 @@ async def test_a_fresh_node_whose_change_fails_is_not_one_that_has_still_to_move
     loop = reconciler(host, cluster)
     loop.check_extender = refused
     await loop.round()
-    assert cluster.told["cp-1"][-1][0] is State.FAILED
+    assert cluster.reported["cp-1"][-1][0] is State.FAILED
     assert cluster.calls["cp-1"] is Calls.NONE

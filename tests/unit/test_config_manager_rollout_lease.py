@@ -64,7 +64,7 @@ class Node:
     access: LeaseAccess
     reconciler: Reconciler = field(init=False)
     change: Callable[[int], None] = lambda _number: None
-    told: list[tuple[State, str]] = field(default_factory=list)
+    reported: list[tuple[State, str]] = field(default_factory=list)
     changes: int = 0
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Node:
 
     async def report(self, state: State, reason: str, _calls: Calls) -> None:
         self._reach()
-        self.told.append((state, reason))
+        self.reported.append((state, reason))
 
     def _reach(self) -> None:
         if self.access.cut:
@@ -267,7 +267,7 @@ async def test_the_turn_is_handed_on_at_once_when_a_change_is_done(tmp_path: Pat
     world = World(tmp_path)
     nodes = [world.node(name, static_pod) for name in ("one", "two", "three")]
     await world.rounds(*nodes, seconds=ROLLOUT_TIMES.duration_s / 2)
-    assert [node.told for node in nodes] == [[(State.APPLIED, "")]] * 3
+    assert [node.reported for node in nodes] == [[(State.APPLIED, "")]] * 3
 
 
 def test_the_hosts_files_are_those_that_the_manager_changes(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_merging_twice_is_merging_once(base: str) -> None:
     assert load(once)["profiles" if base != SEED else "extenders"]
 
 
-def test_the_seeds_entry_is_brought_up_to_date_where_it_stands() -> None:
+def test_upstreams_entry_is_brought_up_to_date_where_it_stands() -> None:
     merged = merged_config(SEED, "c", ALIYUN_ONLY).text
     expected = SEED.replace("192.168.233.101", "10.96.1.37")
     assert merged.startswith(expected)
@@ -298,6 +298,6 @@ def test_a_configuration_says_how_its_scheduler_calls(
     assert calls_of(text, "config") is expected
 
 
-def test_a_configuration_without_our_extender_calls_nobody_of_ours() -> None:
+def test_a_configuration_without_our_extender_calls_none_of_ours() -> None:
     other = "extenders:\n- urlPrefix: http://10.0.0.1:1/other\n  bindVerb: bind\n"
     assert [calls_of(text, "config") for text in ("a: b\n", other)] == [Calls.NONE, Calls.NONE]

@@ -93,7 +93,7 @@ async def test_a_moved_extender_restarts_the_unit_though_its_file_stays(tmp_path
     assert (node.get(UNIT), node.scheduler.starts) == (unit, starts + 1)
 
 
-async def test_without_restart_the_files_are_written_and_the_admin_is_told(tmp_path: Path) -> None:
+async def test_without_restart_the_files_are_written_and_the_admin_is_informed(tmp_path: Path) -> None:
     node = host(tmp_path, restart=False)
     lines = await node.apply()
     assert node.scheduler.starts == 0

@@ -1,4 +1,4 @@
-"""Who may read the page: what is asked, what is remembered and for how long, and what everybody else is told."""
+"""Who may read the page: what is asked, what is remembered and for how long, and what everybody else is shown."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_yes_that_cannot_be_renewed_is_believed_for_a_minute_and_no_long
         await guard.admit(asking("t-jane"))
 
 
-async def test_a_renewal_that_nobody_answers_is_tried_again_in_a_few_seconds() -> None:
+async def test_a_renewal_that_no_one_answers_is_tried_again_in_a_few_seconds() -> None:
     reviews, clock = desk(), Clock()
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
@@ -125,7 +125,7 @@ async def test_a_renewal_that_nobody_answers_is_tried_again_in_a_few_seconds() -
     assert reviews.asked == ["t-jane"] * 3
 
 
-async def test_nobody_waits_for_a_renewal_that_another_request_asks_for() -> None:
+async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> None:
     reviews, clock = desk(), Clock()
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
@@ -153,7 +153,7 @@ async def test_a_role_that_was_granted_works_soon() -> None:
 
 
 @pytest.mark.parametrize("header", [None, "", "Basic amFuZTpq", "Bearer", "Bearer   "])
-async def test_a_request_without_a_token_is_told_that_one_is_needed(header: str | None) -> None:
+async def test_a_request_without_a_token_is_informed_that_one_is_needed(header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     request = make_mocked_request("GET", "/", headers=headers)
 
@@ -162,7 +162,7 @@ async def test_a_request_without_a_token_is_told_that_one_is_needed(header: str 
     assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-async def test_a_token_that_nobody_knows_is_unauthorized_and_one_without_rights_is_forbidden() -> None:
+async def test_a_token_that_no_one_knows_is_unauthorized_and_one_without_rights_is_forbidden() -> None:
     guard = TokenGuard(desk())
 
     with pytest.raises(web.HTTPUnauthorized, match="Unauthorized"):
@@ -171,7 +171,7 @@ async def test_a_token_that_nobody_knows_is_unauthorized_and_one_without_rights_
         await guard.admit(asking("t-mallory"))
 
 
-async def test_what_is_no_token_asks_nobody() -> None:
+async def test_what_is_no_token_asks_no_one() -> None:
     reviews = desk()
 
     with pytest.raises(web.HTTPUnauthorized):
@@ -193,9 +193,9 @@ async def tell(guard: TokenGuard, token: str, peer: str = "10.0.0.1") -> str:
 async def test_one_stranger_spends_little_of_the_api_servers_time() -> None:
     reviews, clock = desk(), Clock()
     guard = TokenGuard(reviews, monotonic=clock)
-    told = [await tell(guard, f"made-up-{number}") for number in range(50)]
+    reported = [await tell(guard, f"made-up-{number}") for number in range(50)]
 
-    assert told == ["unknown"] * int(PER_PEER.burst) + ["later"] * (50 - int(PER_PEER.burst))
+    assert reported == ["unknown"] * int(PER_PEER.burst) + ["later"] * (50 - int(PER_PEER.burst))
     assert len(reviews.asked) == PER_PEER.burst
 
 
@@ -226,14 +226,14 @@ async def test_a_reader_stays_in_whatever_strangers_do_even_from_the_same_addres
     reviews, clock = desk(), Clock()
     guard = TokenGuard(reviews, monotonic=clock)
     assert await tell(guard, "t-jane") == "in"
-    told = []
+    reported = []
     for number in range(9):
         for each in range(int(STRANGERS.burst) + 2):
             await tell(guard, f"made-up-{number}-{each}", f"10.0.0.{each}")
-        told.append(await tell(guard, "t-jane"))
+        reported.append(await tell(guard, "t-jane"))
         clock.now += ALLOWED_S / 6
 
-    assert set(told) == {"in"}
+    assert set(reported) == {"in"}
 
 
 async def test_an_extender_without_the_rights_to_ask_says_which_it_needs() -> None:
@@ -255,7 +255,7 @@ async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> 
     await guard.admit(asking("t-jane"))
 
 
-async def test_the_open_door_asks_nobody() -> None:
+async def test_an_open_page_asks_for_no_review() -> None:
     await NoGuard().admit(asking(None))
 
 

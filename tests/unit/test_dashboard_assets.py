@@ -1,4 +1,4 @@
-"""The page's files: nothing inline, nothing from elsewhere, every word in both languages, kept for ever by contents."""
+"""The page's files: nothing inline, nothing from elsewhere, every word in both languages, kept by their contents."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_page_asks_for_the_version_it_belongs_to() -> None:
     assert body == b'<link href="static/%b/a.css">' % assets.version.encode()
 
 
-def test_files_are_kept_for_ever_and_the_page_is_asked_about() -> None:
+def test_files_are_kept_permanently_and_the_page_is_asked_about() -> None:
     assets = Assets(TINY)
 
     assert assets.file(ask("a.css", assets.version)).headers["Cache-Control"] == "public, max-age=31536000, immutable"
@@ -207,7 +207,6 @@ def test_other_names_and_versions_are_not_found(name: str, version: str) -> None
 
 def test_everything_together_is_small() -> None:
     assets = load_assets()
-    packed = [assets.file(ask(name, assets.version, Accept_Encoding="gzip")).body for name in FILES if name != PAGE]
     packed = [assets.file(ask(name, assets.version, Accept_Encoding="gzip")).body for name in FILES if name != PAGE]
     sizes = [len(body) for body in packed if isinstance(body, bytes)]
 

@@ -25,7 +25,7 @@ def spent_by_strangers(budget: TokenReviewLimit, now: float, *addresses: str | N
         pytest.param("::ffff:10.1.2.3", "10.1.2.3", id="IPv4 on an IPv6 socket"),
         pytest.param("fe80::1%eth0", "fe80::/64", id="link-local"),
         pytest.param("/run/page.sock", "/run/page.sock", id="no address"),
-        pytest.param(None, "", id="nobody knows"),
+        pytest.param(None, "", id="no one knows"),
     ],
 )
 def test_an_address_is_counted_as_the_site_behind_it(address: str | None, site: str) -> None:

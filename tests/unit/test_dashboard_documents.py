@@ -56,7 +56,7 @@ def test_what_says_nothing_is_left_out() -> None:
     assert not silent & document["cards"][0].keys()
 
 
-def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_nobody() -> None:
+def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_no_one() -> None:
     ledger = Ledger()
     sick = replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
     ledger.set_node("n", [sick, card(1, cordoned=True), card(2)], GIB_UNIT)
@@ -146,7 +146,7 @@ def test_a_waiting_pod_says_what_it_asks_for() -> None:
     }
 
 
-def test_a_waiting_pod_that_nobody_can_serve_says_why() -> None:
+def test_a_waiting_pod_that_no_one_can_serve_says_why() -> None:
     state = state_of()
     state.see_pod(a_pod("p", "1.5"))
 

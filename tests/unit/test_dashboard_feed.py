@@ -86,7 +86,7 @@ def test_a_change_tells_the_node_and_no_other() -> None:
     assert news.keys() == {"nodes"}
 
 
-def test_a_node_that_changed_ten_times_is_told_once() -> None:
+def test_a_node_that_changed_ten_times_is_reported_once() -> None:
     watched = Watched()
     watched.see(a_node("a", 64))
     mark = watched.feed.mark
@@ -114,8 +114,8 @@ def test_a_node_that_is_gone_stays_while_pods_name_it() -> None:
     mark = watched.feed.mark
     watched.nodes.deleted(node)
 
-    (told,) = watched.news(mark)["nodes"]
-    assert told["cards"][0]["missing"]
+    (reported,) = watched.news(mark)["nodes"]
+    assert reported["cards"][0]["missing"]
 
 
 def test_a_pod_waits_and_then_holds() -> None:
@@ -150,7 +150,7 @@ def test_a_status_update_of_a_waiting_pod_that_changes_nothing_is_no_news() -> N
     assert watched.news(mark) == {}
 
 
-def test_a_confirmed_reservation_is_told_although_no_figure_changes() -> None:
+def test_a_confirmed_reservation_is_reported_although_no_figure_changes() -> None:
     watched = Watched()
     (state,) = watched.states
     watched.see(a_node("a", 16), a_pod("x", 4))
@@ -174,7 +174,7 @@ def test_a_confirmed_reservation_is_told_although_no_figure_changes() -> None:
         pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, id="a deletion under way"),
     ],
 )
-def test_a_pod_that_holds_the_same_but_looks_different_is_told(changed: dict[str, Any]) -> None:
+def test_a_pod_that_holds_the_same_but_looks_different_is_reported(changed: dict[str, Any]) -> None:
     watched = Watched()
     watched.see(a_node("a", 16), a_pod("x", 4, node="a", record=on_card(0, 4), labels={"team": "a"}))
     mark = watched.feed.mark
@@ -186,7 +186,7 @@ def test_a_pod_that_holds_the_same_but_looks_different_is_told(changed: dict[str
     assert [node["name"] for node in watched.news(mark)["nodes"]] == ["a"]
 
 
-def test_a_node_that_becomes_unready_is_told() -> None:
+def test_a_node_that_becomes_unready_is_reported() -> None:
     watched = Watched()
     document = node_document("a", 16)
     document["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
@@ -198,7 +198,7 @@ def test_a_node_that_becomes_unready_is_told() -> None:
     assert watched.news(mark)["nodes"][0]["unready"]
 
 
-def test_a_node_whose_units_the_kubelet_comes_to_count_is_told() -> None:
+def test_a_node_whose_units_the_kubelet_comes_to_count_is_reported() -> None:
     watched = Watched()
     document = node_document("a", 16)
     counted = document["status"]["capacity"]
@@ -281,9 +281,9 @@ async def test_the_words_of_the_scheduler_come_with_the_waiting_pod() -> None:
     document["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes " * 200}]
     watched.see(msgspec.convert(document, Pod))
 
-    (told,) = (await watched.snapshot())["waiting"]
-    assert told["scheduler"].startswith("0/3 nodes")
-    assert len(told["scheduler"]) == 600
+    (reported,) = (await watched.snapshot())["waiting"]
+    assert reported["scheduler"].startswith("0/3 nodes")
+    assert len(reported["scheduler"]) == 600
 
 
 async def test_a_pod_whose_record_is_damaged_says_so() -> None:

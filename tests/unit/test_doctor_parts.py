@@ -177,5 +177,5 @@ def test_every_finding_is_documented_and_nothing_else() -> None:
     sources = "".join(path.read_text() for path in sorted((root / "src/gcushare/cli/doctor/checks").glob("*.py")))
     made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
     made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
-    told = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs/doctor.md").read_text(), re.MULTILINE))
-    assert told == made
+    reported = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs/doctor.md").read_text(), re.MULTILINE))
+    assert reported == made

@@ -260,7 +260,7 @@ def test_every_message_that_people_search_for_is_printed_by_somebody(message: st
 
 
 @needs_strings
-def test_a_message_that_nobody_prints_is_found() -> None:
+def test_a_message_that_no_one_prints_is_found() -> None:
     """The negative control."""
     assert fragments("no … card of … nodes") == ["no", "card of", "nodes"]
     assert "insufficient GCU Memory in two gcu devices" not in text_of_the_programs()

@@ -156,7 +156,7 @@ def test_a_reader_that_leaves_an_answer_of_the_command_line_hears_no_complaint(f
 
 
 def _run_without_a_reader(program: str, *argv: str, unbuffered: str = "") -> tuple[int, str]:
-    """Run a program whose output goes into a pipe that nobody reads; returns its exit code and what it complains of."""
+    """Run a program whose output goes into a pipe that no one reads; returns its exit code and what it complains of."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
@@ -181,16 +181,16 @@ def test_a_reader_that_leaves_is_the_same_where_every_task_of_a_group_meets_it()
     assert _run_without_a_reader(program) == (141, "")
 
 
-def test_a_group_with_another_error_is_told_though_the_reader_has_left() -> None:
+def test_a_group_with_another_error_is_reported_though_the_reader_has_left() -> None:
     program = (
         f"{SMALL_PROGRAM}"
         "def fail(_):\n"
         "    raise ExceptionGroup('both', [BrokenPipeError(32, 'Broken pipe'), ZeroDivisionError('oops')])\n"
         "sys.exit(run_program(PROGRAM, fail))\n"
     )
-    code, told = _run_without_a_reader(program)
+    code, reported = _run_without_a_reader(program)
     assert code == 70
-    assert "ZeroDivisionError: oops" in told
+    assert "ZeroDivisionError: oops" in reported
 
 
 SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][

@@ -75,7 +75,7 @@ def explained(request: CardRequest, *sizes: tuple[int, ...], ledger: Ledger | No
         ),
     ],
 )
-def test_a_pod_that_can_never_fit_is_told_the_way_out(
+def test_a_pod_that_can_never_fit_is_shown_the_way_out(
     request_: CardRequest, sizes: list[tuple[int, ...]], ways: str
 ) -> None:
     document = explained(request_, *sizes)

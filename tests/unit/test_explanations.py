@@ -119,7 +119,7 @@ def test_the_summary_has_the_numbers_of_the_whole_cluster() -> None:
     )
 
 
-def test_nodes_are_told_apart_by_their_cards_and_by_the_reason() -> None:
+def test_nodes_are_distinguished_by_their_cards_and_by_the_reason() -> None:
     ledger = manual_cluster()
     ledger.set_node("small", cards(8), GIB_UNIT)
     ledger.set_node("sick", [card(0, 16, sick=True)], GIB_UNIT)
@@ -133,7 +133,7 @@ def test_nodes_are_told_apart_by_their_cards_and_by_the_reason() -> None:
     assert (found.largest_now, found.largest_ever) == (8, 16)
 
 
-def test_a_request_that_can_never_fit_is_told_so() -> None:
+def test_a_request_that_can_never_fit_is_reported_so() -> None:
     found = explain(manual_cluster(), asks(20))
 
     assert not found.can_ever_fit
@@ -188,7 +188,7 @@ def test_a_request_for_whole_cards_is_explained_in_cards() -> None:
         pytest.param(asks_whole(3), SERVES_WHOLE, "the most usable cards of one node that serves whole", id="many"),
     ],
 )
-def test_what_is_not_served_anywhere_is_told_with_what_would_help(
+def test_what_is_not_served_anywhere_is_reported_with_what_would_help(
     request_: CardRequest, served: str, help_: str
 ) -> None:
     ledger = Ledger()
@@ -213,7 +213,7 @@ def test_the_largest_request_for_several_cards_is_what_each_of_them_has() -> Non
     )
 
 
-def test_a_node_that_settles_is_told_as_such() -> None:
+def test_a_node_that_settles_is_reported_as_such() -> None:
     node = node_of(cards(16, 16), (1, 12), (1, 12))
     explainer = Explainer(asks(4))
     explainer.add(node)
@@ -277,7 +277,7 @@ class TestPriority:
         assert [victim.pod.name for victim in found.remedy.victims] == ["low-2"]
 
 
-def test_of_many_nodes_some_are_weighed_and_that_is_told() -> None:
+def test_of_many_nodes_some_are_weighed_and_that_is_reported() -> None:
     ledger = Ledger()
     for number in range(MAX_REMEDIES_TRIED + 8):
         ledger.set_node(f"node-{number}", cards(16), GIB_UNIT)
@@ -291,7 +291,7 @@ def test_of_many_nodes_some_are_weighed_and_that_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "reported"),
     [
         pytest.param(Asked(1, 3), "kube-scheduler asked about 1 of 3 nodes; best card", id="no other has room"),
         pytest.param(
@@ -302,11 +302,11 @@ def test_of_many_nodes_some_are_weighed_and_that_is_told() -> None:
         pytest.param(Asked(100, 200, 1, 1, ("b",)), "from there, unless it took a sample of", id="perhaps a sample"),
     ],
 )
-def test_that_the_scheduler_asked_about_some_nodes_only_is_told(asked: Asked, told: str) -> None:
+def test_that_the_scheduler_asked_about_some_nodes_only_is_reported(asked: Asked, reported: str) -> None:
     explainer = Explainer(asks(12))
     explainer.add(node_of(cards(16), (0, 10)))
 
-    assert told in summarise(explainer.finish(asked))
+    assert reported in summarise(explainer.finish(asked))
 
 
 def test_what_fits_none_of_the_nodes_asked_about_may_fit_elsewhere() -> None:

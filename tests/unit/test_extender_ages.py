@@ -33,7 +33,7 @@ def used(state: VendorState) -> list[int]:
     return [card.used for card in state.ledger.nodes["node-1"].cards.values()]
 
 
-async def test_the_end_of_a_list_that_is_older_than_a_binding_gives_its_card_to_nobody() -> None:
+async def test_the_end_of_a_list_that_is_older_than_a_binding_gives_its_card_to_no_one() -> None:
     """The list began before pod a was made; its Binding's answer was lost, and reading showed it bound."""
     rig = Rig(cards=(16,))
     sink = PodHandler([rig.state])
@@ -172,7 +172,7 @@ class TestReadAgain:
 
         assert (rig.used(), len(rig.state.ahead)) == ([12, 0], 1)
 
-    async def test_the_watch_counts_again_where_it_told_the_same(self) -> None:
+    async def test_the_watch_counts_again_where_it_reported_the_same(self) -> None:
         """A list passed over the version that was read, where versions cannot be compared."""
         rig = await self.ahead()
         corrected = at("word", a_pod("a", 12, node="node-1", record=on_card(1, 12)))

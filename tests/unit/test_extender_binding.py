@@ -7,15 +7,12 @@ import asyncio
 import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
-from gcushare.core.requests import CardRequest
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
 from tests.extender_objects import a_pod, on_card, recount
-from tests.unit.extender_binds import QUICK, Office, Rig
+from tests.unit.extender_binds import Rig
 from tests.unit.extender_cluster import Mishap
 
 
@@ -168,7 +165,7 @@ async def test_a_binding_that_arrived_after_all_wins_over_a_second_attempt_elsew
 
 
 class TestRepeated:
-    async def test_a_bind_asked_again_after_the_watch_told_is_done_already(self) -> None:
+    async def test_a_bind_asked_again_after_the_watch_reported_is_done_already(self) -> None:
         rig = Rig(a_pod("a", 4))
         await rig.bind()
         rig.cluster.tell(rig.state)
@@ -176,11 +173,11 @@ class TestRepeated:
 
         assert len(rig.cluster.bindings) == 1
 
-    @pytest.mark.parametrize("told", [False, True])
-    async def test_a_bound_pod_is_not_bound_to_another_node(self, told: bool) -> None:
+    @pytest.mark.parametrize("reported", [False, True])
+    async def test_a_bound_pod_is_not_bound_to_another_node(self, reported: bool) -> None:
         rig = Rig(a_pod("a", 4))
         await rig.bind()
-        if told:
+        if reported:
             rig.cluster.tell(rig.state)
         with pytest.raises(Refused, match="bound to node 'node-1' already"):
             await rig.bind(node="node-2")
@@ -303,7 +300,7 @@ async def test_a_pod_that_only_filter_has_seen_is_bound_without_a_read() -> None
     rig.check_truth()
 
 
-async def test_a_pod_that_nobody_has_seen_is_read_once() -> None:
+async def test_a_pod_that_no_one_has_seen_is_read_once() -> None:
     rig = Rig()
     rig.cluster.put(a_pod("a", 4))
     await rig.bind()
@@ -324,74 +321,7 @@ async def test_the_authors_card_policy_and_choice_of_cards_are_obeyed() -> None:
     assert rig.used() == [4, 8]
 
 
-class TestLeadership:
-    async def test_a_follower_binds_nothing_and_names_the_leader(self) -> None:
-        rig = Rig(a_pod("a"), office=Office(is_leader=False))
-        with pytest.raises(NotLeader, match="the leader is another"):
-            await rig.bind()
-
-        assert rig.cluster.bindings == []
-        assert rig.used() == [0, 0]
-
-    async def test_the_lease_must_outlast_the_request(self) -> None:
-        rig = Rig(a_pod("a"))
-        await rig.bind()
-
-        assert set(rig.office.margins) == {QUICK.attempt_s}
-
-    async def test_leadership_lost_between_reserving_and_sending_sends_nothing(self) -> None:
-        rig = Rig(a_pod("a"), office=Office(questions_left=1))
-        with pytest.raises(NotLeader):
-            await rig.bind()
-
-        assert rig.cluster.bindings == []
-        assert rig.used() == [0, 0]
-
-    async def test_leadership_lost_between_two_attempts_keeps_what_may_still_come_true(self) -> None:
-        rig = Rig(a_pod("a"), office=Office(questions_left=2))
-        rig.cluster.mishaps.append(Mishap.LOST_BEFORE)
-        with pytest.raises(NotLeader):
-            await rig.bind()
-        assert rig.used() == [4, 0]
-
-        rig.cluster.arrive()
-        rig.check_truth()
-        assert rig.used() == [4, 0]
-
-
-@pytest.mark.parametrize("awaits", range(8))
-@pytest.mark.parametrize("mishap", list(Mishap))
-async def test_a_process_that_dies_after_any_step_leaves_a_cluster_that_its_successor_counts_rightly(
-    mishap: Mishap, awaits: int
-) -> None:
-    """Killed after so many turns of the loop; what was on the way arrives; the successor knows only the cluster."""
-    rig = Rig(a_pod("a", 12), a_pod("b", 12))
-    await rig.bind("b", "node-2")
-    rig.cluster.mishaps.append(mishap)
-    dying = asyncio.create_task(rig.bind("a"))
-    for _ in range(awaits):
-        await asyncio.sleep(0)
-    await kill(rig.service, dying)
-    rig.cluster.arrive()
-
-    pod = rig.cluster.pods["default", "a"]
-    assert pod.is_bound == (ENFLAME.record.card_index in pod.metadata.annotations)
-    successor = Rig(cards=(16,))
-    successor.cluster = rig.cluster
-    rig.cluster.tell(successor.state)
-    assert successor.used("node-1") == ([12] if pod.is_bound else [0])
-    assert successor.state.ledger.nodes["node-1"].fits(CardRequest(12)) != pod.is_bound
-
-
-async def kill(service: BindService, *callers: asyncio.Task[None]) -> None:
-    """End callers and bindings wherever they are."""
-    own = [task for task in asyncio.all_tasks() if task.get_name().startswith("bind ")]
-    for task in (*callers, *own):
-        task.cancel()
-    await asyncio.gather(*callers, *own, return_exceptions=True)
-
-
-async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_told_why() -> None:
+async def test_a_burst_larger_than_the_room_ends_with_every_pod_bound_or_refused_with_a_reason() -> None:
     pods = [a_pod(f"p{number}", 5) for number in range(30)]
     rig = Rig(*pods)
     results = await asyncio.gather(

@@ -181,7 +181,7 @@ def test_victims_are_answered_in_the_meta_form() -> None:
     }
 
 
-def test_a_pod_written_as_in_the_request_before_is_read_once_and_any_other_anew() -> None:
+def test_a_pod_written_as_in_the_request_before_is_read_once_and_any_other_again() -> None:
     decoder = extender.FilterDecoder()
 
     def ask(name: str, names: str) -> extender.FilterArguments:

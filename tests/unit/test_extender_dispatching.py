@@ -149,7 +149,7 @@ class TestForged:
         assert (await dispatcher.bind(bind_body("a", "gcu"))).result == "refused"
         assert cluster.bindings == []
 
-    async def test_pods_that_nobody_has_seen_are_read_so_many_and_no_more(self) -> None:
+    async def test_pods_that_no_one_has_seen_are_read_so_many_and_no_more(self) -> None:
         state, cluster = state_of(a_node("gcu", 16)), Cluster()
         dispatcher = dispatcher_of((state, None), cluster=cluster)
         errors = [
@@ -189,7 +189,7 @@ async def test_a_pod_that_cannot_be_read_now_is_no_refusal() -> None:
     assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"]
 
 
-async def test_a_bind_that_fails_is_told_of_the_vendor_whose_pod_it_is() -> None:
+async def test_a_bind_that_fails_is_counted_for_the_vendor_whose_pod_it_is() -> None:
     gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 4, vendor=ALIYUN), vendor=ALIYUN)
     cluster = Cluster(a_pod("b", 4, vendor=ALIYUN), a_pod("c", 4, vendor=ALIYUN, node="gpu", record=on_card(0, 4)))
     gpu.see_pod(cluster.pods["default", "b"])

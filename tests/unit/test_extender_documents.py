@@ -174,14 +174,14 @@ def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
         assert words in text
 
 
-def test_a_request_that_nobody_grants_is_explained_by_its_problem() -> None:
+def test_a_request_that_no_one_grants_is_explained_by_its_problem() -> None:
     document = explain_refused(POD_1, "quantity '1.5' is not a whole number")
 
     assert json.loads(encode_explanation(document))["canEverFit"] is False
     assert "1.5" in render_explanation(document)
 
 
-def test_a_pod_whose_cards_nobody_can_tell_stands_beside_the_cards_and_only_then() -> None:
+def test_a_pod_whose_cards_no_one_can_tell_stands_beside_the_cards_and_only_then() -> None:
     ledger = Ledger()
     ledger.set_node("node-1", cards(16), GIB_UNIT)
     for vendor in (ENFLAME, ALIYUN):

@@ -24,7 +24,7 @@ def brief_rig(*pods: Pod) -> Rig:
 
 
 async def doubtful(rig: Rig, name: str = "a", node: str = "node-1", *, done: bool) -> None:
-    """Leave a pod whose Binding nobody knows the outcome of; ``done`` says what became of it."""
+    """Leave a pod whose Binding no one knows the outcome of; ``done`` says what became of it."""
     rig.cluster.mishaps.extend([Mishap.LOST_AFTER if done else Mishap.LOST_BEFORE, *[Mishap.NOT_SENT] * ALWAYS])
     rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * ALWAYS)
     with pytest.raises(RetryableError):
@@ -159,7 +159,7 @@ async def test_a_refusal_of_the_repeat_says_nothing_of_the_first() -> None:
     rig.check_truth()
 
 
-async def test_an_error_that_nobody_foresaw_is_settled_like_any_doubt() -> None:
+async def test_an_error_that_no_one_foresaw_is_settled_like_any_doubt() -> None:
     rig = brief_rig(a_pod("a", 12))
     rig.cluster.mishaps.append(Mishap.BROKEN)
     with pytest.raises(RuntimeError):
@@ -172,7 +172,7 @@ async def test_an_error_that_nobody_foresaw_is_settled_like_any_doubt() -> None:
 
 
 class TestReadsThatAreLate:
-    """The watch has told of a later state while an answer was on its way."""
+    """The watch has shown a later state while an answer was on its way."""
 
     @staticmethod
     def later(rig: Rig, what: str) -> list[int]:
@@ -216,7 +216,7 @@ class TestReadsThatAreLate:
         assert rig.used() == expected
 
 
-async def test_a_pod_that_went_while_nobody_watched_waits_no_more() -> None:
+async def test_a_pod_that_went_while_no_one_watched_waits_no_more() -> None:
     rig = brief_rig(a_pod("a", 4))
     await rig.bind()
     rig.cluster.pods.clear()
@@ -266,6 +266,6 @@ async def test_no_order_of_mishaps_gives_a_card_away_twice(seed: int) -> None:
 
 def tell_some(rig: Rig, rng: random.Random) -> None:
     """Let the watch tell of some pods."""
-    told: list[Pod] = rng.sample(list(rig.cluster.pods.values()), 4)
-    for pod in told:
+    reported: list[Pod] = rng.sample(list(rig.cluster.pods.values()), 4)
+    for pod in reported:
         rig.state.see_pod(pod)

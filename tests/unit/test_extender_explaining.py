@@ -31,7 +31,7 @@ async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> No
     assert (await ExplainService(state).explain("default", "a")).state == "bound"
 
 
-async def test_a_pod_that_fits_is_told_so() -> None:
+async def test_a_pod_that_fits_is_reported_so() -> None:
     state = state_of(a_node("node-1", 16))
     state.see_pod(a_pod("a", 4))
     document = await ExplainService(state).explain("default", "a")
@@ -40,7 +40,7 @@ async def test_a_pod_that_fits_is_told_so() -> None:
     assert document.summary == "needs 4 in one card; it fits now"
 
 
-async def test_a_pod_that_nobody_knows_is_an_error() -> None:
+async def test_a_pod_that_no_one_knows_is_an_error() -> None:
     with pytest.raises(NotFoundError, match="default/a"):
         await ExplainService(state_of()).explain("default", "a")
 
@@ -111,7 +111,7 @@ async def test_a_pod_is_explained_among_the_nodes_that_the_scheduler_asked_about
     )
 
 
-async def test_of_a_node_without_cards_that_the_scheduler_asked_about_is_told_too() -> None:
+async def test_of_a_node_without_cards_that_the_scheduler_asked_about_is_reported_too() -> None:
     state = restricted()
     state.asked.note("uid-a", frozenset({"node-a", "no-cards"}))
     document = await ExplainService(state).explain("default", "a")

@@ -35,7 +35,7 @@ from tests.unit.extender_desk import Desk
 REASON = "insufficient GCU Memory in one gcu device"
 # Long names, so that lists of a few dozen are long enough to be kept and found again.
 NODES = [f"a-node-with-a-rather-long-name-{number:03d}.example.cluster.local" for number in range(40)]
-UNKNOWN = ["nobody-knows-this-node", "nor-this-one"]
+UNKNOWN = ["unknown-node", "nor-this-one"]
 
 
 BEST_20 = NamedNodes(20)
@@ -159,7 +159,7 @@ def test_short_lists_do_not_push_long_ones_out() -> None:
     assert service.filters.lists.hits == 1
 
 
-def test_a_pod_that_fits_nowhere_is_refused_everywhere_with_the_reason_of_the_seeds() -> None:
+def test_a_pod_that_fits_nowhere_is_refused_everywhere_with_the_upstreams_reason() -> None:
     service = Service(state_of(a_node("node-1", 16, 16), a_node("node-2", 24)))
     answer = service.filter(pod_document("pod-4", 20), ["node-1", "node-3"])
 
@@ -258,7 +258,7 @@ def test_a_scheduler_that_sends_whole_nodes_gets_the_fitting_ones_back_as_they_w
 
 
 @pytest.mark.parametrize("nodes", [None, {"items": []}, {"items": None}], ids=["none", "an empty list", "null"])
-def test_a_request_about_no_node_is_answered_with_none_and_refused_to_nobody(nodes: object) -> None:
+def test_a_request_about_no_node_is_answered_with_none_and_refused_to_no_one(nodes: object) -> None:
     service = Service(state_of(a_node("node-1", 16)))
     body = json.dumps({"Pod": pod_document("a", 4), "Nodes": nodes, "NodeNames": None}).encode()
     found = service.desk.filter(body)

@@ -92,12 +92,12 @@ def test_a_reader_of_the_log_learns_what_was_noted_after_its_position_or_that_it
     for name in names:
         log.note(name)
 
-    told = log.since(position)
+    reported = log.since(position)
 
-    assert told == set(names[position:])
+    assert reported == set(names[position:])
 
 
-def test_a_reader_that_fell_behind_the_log_is_told_so() -> None:
+def test_a_reader_that_fell_behind_the_log_learns_so() -> None:
     ledger = Ledger()
     changes_log = ChangeLog(ledger)
     position = changes_log.position

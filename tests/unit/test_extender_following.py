@@ -1,4 +1,4 @@
-"""The loops beside the answers: drift is repaired and counted, reservations that nobody confirmed are settled."""
+"""The loops beside the answers: drift is repaired and counted, reservations that no one confirmed are settled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.extender_cluster import Cluster
 async def run_until(loop: asyncio.Task[None], holds: Callable[[], bool]) -> None:
     try:
         async with asyncio.timeout(60):
-            while not holds():  # noqa: ASYNC110 - the loops tell nobody
+            while not holds():  # noqa: ASYNC110 - the loops tell no one
                 await asyncio.sleep(0.001)
     finally:
         loop.cancel()

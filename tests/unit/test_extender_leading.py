@@ -108,7 +108,7 @@ async def test_a_server_that_does_not_tell_is_asked_again() -> None:
         assert first.leading.is_leader
 
 
-async def test_every_election_after_another_leader_is_proven_anew() -> None:
+async def test_every_election_after_another_leader_is_proven_again() -> None:
     async with world() as here:
         first, second = here.replica("a"), here.replica("b")
         first.start()
@@ -157,7 +157,7 @@ async def test_alone_a_leader_with_an_old_picture_goes_on_after_making_room() ->
         await here.pass_watching(8)
         assert not first.leading.is_leader
         await here.pass_watching(8)
-        # Nobody has led since: what it knows of its own binds is all there is to know, so it proves nothing anew.
+        # No one has led since: what it knows of its own binds is all there is to know, so it proves nothing again.
         assert first.leading.is_leader
         await here.pass_watching(250)
         assert first.leading.is_leader

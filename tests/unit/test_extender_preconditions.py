@@ -44,7 +44,7 @@ async def test_a_replica_that_was_paused_past_its_lease_binds_nothing() -> None:
     assert rig.used() == [0]
 
 
-async def test_a_pod_that_changed_since_the_watch_told_is_bound_at_the_version_that_is_read() -> None:
+async def test_a_pod_that_changed_since_the_watch_reported_is_bound_at_the_version_that_is_read() -> None:
     rig = Rig(a_pod("a", 4))
     rig.cluster.put(rig.cluster.pods["default", "a"])
     await rig.bind("a")

@@ -32,9 +32,9 @@ def crowded() -> VendorState:
         pytest.param(["b", "c"], 16, 2, (["b", "c"], 2), id="both of a card"),
         pytest.param(["b", "c"], 12, 1, (["b", "c"], 1), id="not less than both"),
         pytest.param(["c"], 12, 0, None, id="not enough"),
-        pytest.param([], 12, 0, None, id="nobody"),
-        pytest.param(["cpu"], 6, 1, (["cpu"], 1), id="the card needs nobody"),
-        pytest.param(["a", "cpu"], 4, 1, (["a", "cpu"], 1), id="the card needs nobody, so the proposal stays whole"),
+        pytest.param([], 12, 0, None, id="no one"),
+        pytest.param(["cpu"], 6, 1, (["cpu"], 1), id="the card needs no one"),
+        pytest.param(["a", "cpu"], 4, 1, (["a", "cpu"], 1), id="the card needs no one, so the proposal stays whole"),
         pytest.param(["c", "b", "a"], 12, 3, (["a"], 1), id="never more violations than pods"),
     ],
 )

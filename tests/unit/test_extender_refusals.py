@@ -1,4 +1,4 @@
-"""Refused pods are told of: with the numbers, once a minute each, and never on the filter's time."""
+"""Refused pods are reported: with the numbers, once a minute each, and never on the filter's time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def small_state() -> VendorState:
     return state
 
 
-async def test_a_refused_pod_is_told_with_the_numbers() -> None:
+async def test_a_refused_pod_is_reported_with_the_numbers() -> None:
     bench = Bench(small_state())
     async with bench.running():
         bench.refuse("a", 12)
@@ -86,7 +86,7 @@ async def test_a_refused_pod_is_told_with_the_numbers() -> None:
     assert message.startswith("needs 12 in one card; best card free: 6 (card 0 of node-1); total free 6 of 16")
 
 
-async def test_each_pod_is_told_once_a_minute() -> None:
+async def test_each_pod_is_reported_once_a_minute() -> None:
     bench = Bench(small_state())
     async with bench.running():
         for wait_s in (0.0, 30.0, 29.9):
@@ -102,7 +102,7 @@ async def test_each_pod_is_told_once_a_minute() -> None:
     assert [name for name, _, _ in bench.noted.events] == ["a", "b", "a"]
 
 
-async def test_a_pod_that_fits_when_it_is_its_turn_is_not_told() -> None:
+async def test_a_pod_that_fits_when_it_is_its_turn_is_not_reported() -> None:
     state = small_state()
     bench = Bench(state)
     bench.refuse("a", 12)
@@ -140,7 +140,7 @@ async def test_pods_that_ask_alike_share_one_explanation() -> None:
     assert len({message for _, _, message in bench.noted.events}) == 1
 
 
-async def test_a_pod_that_has_its_cards_by_then_is_not_told() -> None:
+async def test_a_pod_that_has_its_cards_by_then_is_not_reported() -> None:
     state = small_state()
     bench = Bench(state)
     bench.refuse("a", 12)
@@ -159,17 +159,17 @@ async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
     bench = Bench(state)
     for units in range(20, 26):  # Each its own explanation.
         bench.refuse(f"asks-{units}", units)
-    told = bench.noted.events
+    reported = bench.noted.events
     async with bench.running():
         async with asyncio.timeout(60):
-            while len(told) < 2:
+            while len(reported) < 2:
                 await bench.heard()
         for _ in range(nodes):  # As many turns as a third explanation would take.
             await asyncio.sleep(0)
-        assert len(told) == 2
+        assert len(reported) == 2
         await bench.time.pass_(nodes / NODES_PER_TOKEN / TOKENS_PER_S)
         async with asyncio.timeout(60):
-            while len(told) < 3:
+            while len(reported) < 3:
                 await bench.heard()
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.core.placement import NamedNodes
-from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.settings.loading import load_settings
-from gcushare.scheduler_extender.__main__ import main
 from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ALIYUN, ENFLAME
@@ -63,12 +60,12 @@ def test_filter_names_all_or_the_best_or_those_equal_to_it(word: str, named: Nam
         "--recount-interval=0",
     ],
 )
-def test_a_wrong_value_is_told_with_what_is_accepted(flag: str) -> None:
+def test_a_wrong_value_is_reported_with_what_is_accepted(flag: str) -> None:
     with pytest.raises(ConfigError, match="accepted: "):
         load(flag)
 
 
-def test_every_problem_is_told_at_once_and_lease_times_must_fit_each_other() -> None:
+def test_every_problem_is_reported_at_once_and_lease_times_must_fit_each_other() -> None:
     with pytest.raises(ConfigError) as caught:
         load("--vendor=amd", "--node-policy=random")
     assert len(caught.value.problems) == 2
@@ -84,19 +81,3 @@ def test_a_lease_must_leave_room_for_a_bind_after_its_deadline() -> None:
     # What is accepted can bind for as long as it leads.
     times = load("--lease-duration=3", "--lease-renew-deadline=900ms", "--lease-retry=100ms").election.times()
     assert times.renew_deadline_s + BindTimes().attempt_s < times.duration_s
-
-
-@pytest.mark.parametrize("flag", ["--help", "--version", "--print-config"])
-def test_a_question_is_answered_and_ends_well(flag: str) -> None:
-    stdout = io.StringIO()
-
-    assert main(Surroundings((flag,), {}, stdout, io.StringIO())) == 0
-    assert "gcushare-scheduler-extender" in stdout.getvalue()
-
-
-def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
-    stderr = io.StringIO()
-    missing = tmp_path / "kubeconfig"
-
-    assert main(Surroundings(("--kubeconfig", str(missing), "--log-dir="), {}, io.StringIO(), stderr)) == 2
-    assert str(missing) in stderr.getvalue()

@@ -69,8 +69,8 @@ async def test_the_record_names_all_cards_and_every_reader_counts_the_same_share
     fresh.see_pod(cluster.pods["default", "p"])
 
     assert (written[ENFLAME.record.card_index], written[ENFLAME.record.pod_units]) == ("1,2", "20")
-    for told in (state, fresh):
-        assert [card.used for card in told.ledger.nodes["node-1"].cards.values()] == [12, 16, 10]
+    for reported in (state, fresh):
+        assert [card.used for card in reported.ledger.nodes["node-1"].cards.values()] == [12, 16, 10]
     devices = json.loads(encode_node(ENFLAME, state.ledger.nodes["node-1"]))["devices"]
     assert [pod["usedGCU"] for device in devices for pod in device["pods"] if pod["name"] == "p"] == [10, 10]
 

@@ -79,7 +79,7 @@ def test_fragmentation_is_the_share_of_free_units_in_cards_too_small_for_the_req
     assert found.sizes() == [1, 2, 4, 8, 16]
 
 
-def test_a_size_that_fits_nowhere_any_more_is_told_as_lost_and_not_left_out() -> None:
+def test_a_size_that_fits_nowhere_any_more_is_reported_as_lost_and_not_left_out() -> None:
     ledger = Ledger()
     totals = ClusterTotals(ledger, ChangeLog(ledger))
     ledger.set_node("node-1", cards(16, 16), GIB_UNIT)
@@ -106,7 +106,7 @@ def test_totals_that_many_changes_stand_before_are_left_to_who_can_wait() -> Non
     assert found["GiB"].nodes == 3
 
 
-def test_cards_are_told_by_their_use_and_whether_new_pods_may_come() -> None:
+def test_cards_are_distinguished_by_their_use_and_whether_new_pods_may_come() -> None:
     ledger = Ledger()
     totals = ClusterTotals(ledger, ChangeLog(ledger))
     ledger.set_node("node-1", [*cards(16, 16, 16), card(3, 16, sick=True), card(4, 16, cordoned=True)], GIB_UNIT)

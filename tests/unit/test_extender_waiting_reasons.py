@@ -1,4 +1,4 @@
-"""Why pods wait, counted: one reason each, told from what the whole cluster has."""
+"""Why pods wait, counted: one reason each, derived from what the whole cluster has."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_empty_cards_on_different_nodes_are_fragmented_for_who_wants_two() -> No
     assert reasons(state) == {PendingReason.FITS: 1, PendingReason.FRAGMENTED: 1}
 
 
-def test_sick_and_cordoned_cards_hold_nobody() -> None:
+def test_sick_and_cordoned_cards_hold_no_one() -> None:
     cordon = {ENFLAME.cordon_annotation: "1"}
     state = state_of(a_node("node-1", offered=[card(0, 16, sick=True), card(1, 16)], annotations=cordon))
     state.see_pod(a_pod("p", 4))
@@ -136,7 +136,7 @@ class TestElsewhere:
         assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}
 
 
-def test_every_reason_is_told_also_at_zero() -> None:
+def test_every_reason_is_reported_also_at_zero() -> None:
     assert count_pending(state_of(), ()) == dict.fromkeys(PendingReason, 0)
 
 
@@ -149,7 +149,7 @@ class TestNodesWithoutUnits:
         return msgspec.convert(document, Node)
 
     @pytest.mark.parametrize("units", [None, "0"])
-    def test_cards_that_the_kubelet_does_not_count_are_told(self, units: str | None) -> None:
+    def test_cards_that_the_kubelet_does_not_count_are_reported(self, units: str | None) -> None:
         assert state_of(self.node(units)).nodes_without_units == {"node-1"}
 
     def test_it_ends_with_the_kubelets_count_or_with_the_node(self) -> None:

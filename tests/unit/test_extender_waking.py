@@ -36,7 +36,7 @@ async def test_a_refused_pod_is_woken_when_room_appears_and_nothing_else_happens
         assert await full.pass_(8) == [], "one write for one room"
 
 
-async def test_room_that_was_there_before_the_watch_told_wakes_as_well(full: Bench) -> None:
+async def test_room_that_was_there_before_the_watch_reported_wakes_as_well(full: Bench) -> None:
     """The scheduler heard first, asked, and was refused; our watch is late by less than the time to settle."""
     async with full.running():
         assert full.ask("a", 8) == "refused"
@@ -97,7 +97,7 @@ async def test_a_scheduler_that_asks_by_itself_is_left_alone(full: Bench) -> Non
         assert await full.pass_(4) == []
 
 
-async def test_room_that_is_taken_before_it_settled_wakes_nobody(full: Bench) -> None:
+async def test_room_that_is_taken_before_it_settled_wakes_no_one(full: Bench) -> None:
     async with full.running():
         full.ask("a", 8)
         full.end("x")

@@ -84,7 +84,7 @@ class TestFilter:
     def test_a_memory_request_goes_where_memory_is_served_and_first_where_nothing_else_is(self) -> None:
         assert ask_filter(mixed_state(), pod_document("a", 4))["NodeNames"] == ["memory", "both"]
 
-    def test_nodes_that_could_never_hold_it_are_told_apart_from_those_where_pods_may_end(self) -> None:
+    def test_nodes_that_could_never_hold_it_are_distinguished_from_those_where_pods_may_end(self) -> None:
         state = mixed_state()
         for name, node in (("x", "both"), ("y", "whole")):
             state.see_pod(a_pod(name, node=node, whole=2, record=as_whole(0, 1)))
@@ -142,7 +142,7 @@ class TestBind:
 
 
 class TestOtherPlugins:
-    """Another plugin may serve the resource: its pods are nobody of ours."""
+    """Another plugin may serve the resource: its pods are none of ours."""
 
     def test_a_pod_waits_for_us_only_while_a_node_serves_whole_cards(self) -> None:
         state = state_of(a_node("memory", 16))
@@ -182,7 +182,7 @@ class TestOtherPlugins:
         assert state.bound == {}
         assert state.pod_problems == {}
 
-    async def test_a_parked_pod_is_refused_and_told_what_would_help(self) -> None:
+    async def test_a_parked_pod_is_refused_with_what_would_help(self) -> None:
         state = state_of(a_node("memory", 16))
         pod = a_pod("owner", whole=1)
         state.see_pod(pod)
@@ -196,7 +196,7 @@ class TestOtherPlugins:
             "no node serves whole cards; start the device plugin of nodes that should with --mode" in document.summary
         )
 
-    async def test_a_node_that_nobody_of_us_serves_is_refused(self) -> None:
+    async def test_a_node_that_none_of_us_serves_is_refused(self) -> None:
         state = state_of(a_node("both", 16, **BOTH))
         pod = a_pod("owner", whole=1)
         state.see_pod(pod)
@@ -208,7 +208,7 @@ class TestOtherPlugins:
 
 
 class TestPreempt:
-    async def test_everybody_on_the_cards_must_end_and_nobody_else(self) -> None:
+    async def test_everybody_on_the_cards_must_end_and_no_one_else(self) -> None:
         state = state_of(a_node("both", 16, 16, 16, **BOTH))
         for name, index in (("a", 0), ("b", 0), ("c", 1)):
             state.see_pod(a_pod(name, 4, node="both", record=on_card(index, 4)))

@@ -25,7 +25,7 @@ _COMMAND = re.compile(r"^  ([a-z][a-z-]*)  +\S", re.MULTILINE)
 
 
 class Terminal(io.StringIO):
-    """A terminal whose size is told by the environment."""
+    """A terminal whose size is given by the environment."""
 
     def isatty(self) -> bool:
         return True
@@ -63,6 +63,7 @@ def test_the_commands_of_every_overview_were_found() -> None:
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
 def test_a_page_fits_80_columns(words: tuple[str, ...]) -> None:
     page = help_of(*words)
+    assert page.startswith("Usage: ")
     assert [line for line in page.splitlines() if len(line) > 80] == []
     assert [sign for sign in page if not sign.isprintable() and sign != "\n"] == []
     assert "default: empty" not in page, "what holds without the flag is said"
@@ -113,7 +114,7 @@ HEAVY = (
     "gcushare.kube.client",
     "gcushare.wire.objects",
 )
-"""What a command needs once it runs, and nobody who asks for help should wait for."""
+"""What a command needs once it runs, and no one who asks for help should wait for."""
 
 _LOADED_BY_HELP = """
 import importlib, io, json, sys

@@ -1,4 +1,4 @@
-"""What changed between two looks is told in one line each."""
+"""What changed between two looks is reported in one line each."""
 
 from __future__ import annotations
 

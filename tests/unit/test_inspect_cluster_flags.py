@@ -74,7 +74,7 @@ def test_a_server_alone_needs_no_kubeconfig(tmp_path: Path) -> None:
     [
         (Overrides(cluster="nowhere"), "cluster 'nowhere' is not in"),
         (Overrides(cluster="nowhere", server="http://here:1"), "cluster 'nowhere' is not in"),
-        (Overrides(user="nobody"), "user 'nobody' is not in .*; known: 'me', 'you'"),
+        (Overrides(user="stranger"), "user 'stranger' is not in .*; known: 'me', 'you'"),
         (Overrides(impersonate_groups=("ops",)), "only with --as"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tables: the seeds' shapes to the letter, marks and legend, units, and widths from a phone to a pipe."""
+"""The tables: upstream's shapes to the letter, marks and legend, units, and widths from a phone to a pipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(snapshot: ClusterSnapshot, width: int | None = None, *, wide: bool = F
     return [line.plain for line in table_lines(summary, width, is_wide=wide)]
 
 
-def test_the_table_of_the_installation_seed_is_reproduced_to_the_letter() -> None:
+def test_the_table_of_the_published_installation_is_reproduced_to_the_letter() -> None:
     snapshot = picture_of(("192.168.233.101", [card(0, 14)], "GiB"), vendor=ALIYUN)
     snapshot.nodes["192.168.233.101"] = NodeFacts(name="192.168.233.101", address="192.168.233.101")
     give(snapshot, held("tf", "192.168.233.101", (0, 9)))
@@ -91,8 +91,8 @@ def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_whom_and_until_
     closure = Closure(use=SERVES_WHOLE, pod="d/gone", until=1_800_000_000)
     lines = table(picture_of(("node-1", [replace(card(0), closures=(closure,)), card(1)], "1")))
     assert lines[1].split()[2:] == ["0/16:", "0/16", "0/32"]
-    told = "closed to pods that want it whole, until 2027-01-15T08:00:00Z at the latest, for containers of d/gone"
-    assert [line for line in lines if line.startswith("closed: node-1 GCU0: ") and told in line]
+    reported = "closed to pods that want it whole, until 2027-01-15T08:00:00Z at the latest, for containers of d/gone"
+    assert [line for line in lines if line.startswith("closed: node-1 GCU0: ") and reported in line]
 
 
 def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:
@@ -104,11 +104,11 @@ def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:
 
 def test_a_pod_that_waits_for_whole_cards_is_reported_in_cards_and_only_where_they_are_served() -> None:
     asks_two = PodFacts(ref=pod("train"), state="Pending", whole_cards=2)
-    for modes, told in ((BOTH_MODES, True), ((SERVES_MEMORY,), False)):
+    for modes, reported in ((BOTH_MODES, True), ((SERVES_MEMORY,), False)):
         snapshot = picture_of(("node-1", cards(16, 16), "1"), modes=modes)
         snapshot.pods["uid-train"] = asks_two
         line = "pending: 1 pod waits for 2 whole cards: default/train (2 whole cards)"
-        assert (line in table(snapshot)) is told
+        assert (line in table(snapshot)) is reported
 
 
 def test_pods_without_a_card_have_a_column_of_their_own_and_pods_without_a_node_a_line() -> None:

@@ -226,7 +226,7 @@ async def test_a_record_taken_by_force_deposes_the_leader_at_its_next_renewal() 
         assert first.elector.holder == "somebody else"
 
 
-async def test_a_label_put_on_the_lease_deposes_nobody() -> None:
+async def test_a_label_put_on_the_lease_deposes_no_one() -> None:
     async with cluster() as world:
         first = world.candidate("a")
         first.start()
@@ -324,7 +324,7 @@ async def test_a_term_goes_on_until_another_may_have_led() -> None:
         await world.pass_watching(5)
         assert first.elector.term == 1
 
-        # Out of office for longer than the lease lasts, and nobody came.
+        # Out of office for longer than the lease lasts, and no one came.
         first.stands = False
         await world.pass_watching(3 * TIMES.duration_s)
         assert world.leaders == []

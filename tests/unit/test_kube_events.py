@@ -1,4 +1,4 @@
-"""The event recorder in virtual time: at most one post per object and reason in a minute, and nobody ever waits."""
+"""The event recorder in virtual time: at most one post per object and reason in a minute, and no one ever waits."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ async def test_memory_is_bounded_by_forgetting_the_series_used_longest_ago() -> 
             here.recorder.record(POD, name, "x")
             await here.time.settle()
         here.recorder.record(POD, "One", "still known")
-        here.recorder.record(POD, "Two", "forgotten, so it starts anew")
+        here.recorder.record(POD, "Two", "forgotten, so it starts again")
         await here.time.settle()
         assert sorted(each.reason for each in here.server.events.values()) == ["One", "Three", "Two", "Two"]
 

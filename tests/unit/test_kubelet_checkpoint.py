@@ -5,15 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
 from gcushare_playground.kubelet.checkpoint import (
-    CHECKPOINT_NAME,
     Checkpoint,
     CheckpointFile,
     PodDevices,
@@ -46,31 +42,6 @@ def test_the_layout_is_the_stock_kubelets() -> None:
     }
 
 
-def test_no_entries_are_written_as_null() -> None:
-    raw = encode_checkpoint(Checkpoint((), {RESOURCE: ()}))
-
-    assert json.loads(raw)["Data"]["PodDeviceEntries"] is None
-    assert decode_checkpoint(raw) == Checkpoint((), {RESOURCE: ()})
-
-
-_IDS = st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=8).map(tuple)
-_ENTRIES = st.builds(
-    PodDevices,
-    st.text(min_size=1),
-    st.text(min_size=1),
-    st.text(min_size=1),
-    st.dictionaries(st.integers(-1, 7), _IDS, max_size=3),
-    st.binary(max_size=64),
-)
-
-
-@given(st.lists(_ENTRIES, max_size=4).map(tuple), st.dictionaries(st.text(), _IDS, max_size=3))
-def test_what_is_written_is_read_back(entries: tuple[PodDevices, ...], registered: dict[str, tuple[str, ...]]) -> None:
-    checkpoint = Checkpoint(entries, registered)
-
-    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -93,25 +64,3 @@ def test_a_missing_file_is_no_checkpoint(tmp_path: Path) -> None:
 
     assert not file.exists()
     assert file.read() is None
-
-
-def test_writing_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    file = CheckpointFile(tmp_path)
-    file.write(Checkpoint((), {}))
-    file.write(CHECKPOINT)
-
-    assert file.read() == CHECKPOINT
-    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]
-
-
-def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    file = CheckpointFile(tmp_path)
-    file.write(CHECKPOINT)
-
-    ids: Any = (object(),)
-    unwritable = Checkpoint((PodDevices("uid", "c", RESOURCE, {-1: ids}, b""),), {})
-    with pytest.raises(TypeError):
-        file.write(unwritable)
-
-    assert file.read() == CHECKPOINT
-    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]

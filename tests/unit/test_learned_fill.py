@@ -134,7 +134,7 @@ def test_what_is_learned_does_not_depend_on_the_order_in_which_pods_were_seen(
     assert scores[0] == scores[1]
 
 
-def test_a_few_other_pods_are_no_reason_to_learn_anew_and_many_are() -> None:
+def test_a_few_other_pods_are_no_reason_to_learn_again_and_many_are() -> None:
     fill = LearnedFill(nothing_is_known)
     some, other = Demand(1, 500), Demand(1, 100)
     assert not fill.learn({}, 1000)

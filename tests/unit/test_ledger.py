@@ -124,7 +124,7 @@ def test_a_node_that_shrinks_or_goes_keeps_what_its_pods_hold() -> None:
     assert [s.free for s in ledger.nodes["n"].cards.values()] == [16, 12]
 
 
-def test_what_nobody_names_is_dropped() -> None:
+def test_what_no_one_names_is_dropped() -> None:
     ledger = ledger_of(n=(16,))
     ledger.apply(held("a", "elsewhere", (3, 4)))
     ledger.remove_node("n")
@@ -212,7 +212,7 @@ def test_a_reservation_set_aside_is_held_beside_another_until_the_pod_is_observe
     assert ledger.reserved == set()
 
 
-def test_what_was_set_aside_goes_with_its_pod_and_can_be_had_again_before() -> None:
+def test_what_was_set_aside_goes_with_its_pod_and_can_be_taken_again_before() -> None:
     ledger = ledger_of(n=(16,), m=(16,))
     first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
     ledger.park("uid-a")
@@ -373,5 +373,5 @@ def test_facts_may_be_repeated() -> None:
     for _ in itertools.repeat(None, 3):
         often.set_node("n", cards(16), GIB_UNIT)
         often.apply(held("a", "n", (0, 4)))
-        often.forget("uid-nobody")
+        often.forget("uid-stranger")
     assert picture(once) == picture(often)

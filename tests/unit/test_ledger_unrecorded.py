@@ -1,4 +1,4 @@
-"""What is held without a record of ours, or before one is written, is nobody else's to be given."""
+"""What is held without a record of ours, or before one is written, is no one else's to be given."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_tha
     ledger = node_with()
     ledger.apply(unplaced("a", units))
     node = ledger.nodes["n"]
-    assert (node.largest_free, node.used) == (largest, 0), "more than a card has is given to nobody"
+    assert (node.largest_free, node.used) == (largest, 0), "more than a card has is given to no one"
     assert node.fits(asks_whole()) is (units > 16)
     if largest < 16:
         assert evaluate(node, asks(largest + 1)) is Verdict.UNCONFIRMED
@@ -123,7 +123,7 @@ def test_a_card_that_is_closed_to_one_use_is_given_to_the_other_only_and_says_un
     assert (evaluate(node, closed), evaluate(node, open_)) == (Verdict.CLOSED, Verdict.FITS)
     explainer = Explainer(closed)
     explainer.add(node)
-    told = summarise(explainer.finish())
-    assert "card 0 of n is closed to" in told
-    assert "until 2027-01-15T08:00:00Z at the latest, for containers of d/gone" in told
+    reported = summarise(explainer.finish())
+    assert "card 0 of n is closed to" in reported
+    assert "until 2027-01-15T08:00:00Z at the latest, for containers of d/gone" in reported
     assert choose_victims(node, closed, []) is None

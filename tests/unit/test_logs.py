@@ -67,7 +67,7 @@ def test_a_directory_that_cannot_be_written_is_a_warning_that_says_what_to_do(tm
     assert "still here" in shown
 
 
-def test_a_full_disk_is_told_once_and_lines_go_on_to_stderr(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_lines_go_on_to_stderr(tmp_path: Path) -> None:
     with small_files(1000):
         shown = write_lines(settings_for(tmp_path), "x" * 2000, "two", "three")
 

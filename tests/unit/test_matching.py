@@ -58,7 +58,7 @@ def test_a_card_of_which_no_ids_are_known_to_be_free_has_no_room() -> None:
     assert match([gone, other], 1, {0: 1}) is other
 
 
-def test_nobody_is_meant_by_a_size_that_nobody_asks_for() -> None:
+def test_no_one_is_meant_by_a_size_that_no_one_asks_for() -> None:
     assert match([candidate("a", 4)], 5, {0: 16}) is None
 
 

@@ -141,7 +141,7 @@ def test_an_empty_cordon_uncordons() -> None:
     assert all(card.is_usable for card in found.cards)
 
 
-def test_a_node_without_inventory_is_divided_equally_as_the_seeds_systems_do() -> None:
+def test_a_node_without_inventory_is_divided_equally_as_upstream_does() -> None:
     found = node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": "128", "enflame.com/gcu-count": "8"})
     assert found is not None
     assert [card.units for card in found.cards] == [16] * 8

@@ -110,7 +110,7 @@ def test_top_says_which_pods_their_plugin_reports() -> None:
     assert text.count("reported on the pod") == 1
 
 
-def test_cards_and_status_say_since_when_and_why_nobody_is_evicted() -> None:
+def test_cards_and_status_say_since_when_and_why_no_one_is_evicted() -> None:
     document = {
         "version": "x", "vendor": "enflame", "node": "n1", "problems": {}, "unit": "1", "leftOut": [],
         "unreadablePods": [], "registrations": 1, "corrections": 0,

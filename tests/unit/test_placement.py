@@ -91,7 +91,7 @@ def test_memory_goes_to_cards_in_use_so_that_whole_ones_stay_free() -> None:
     assert state.empty_cards == 2
 
 
-def test_a_card_is_opened_for_memory_where_nobody_could_have_had_it_whole() -> None:
+def test_a_card_is_opened_for_memory_where_no_one_could_have_had_it_whole() -> None:
     both, full_both = node(cards(16, 16)), node(cards(16, 16), (0, 16))
     memory_only = node(cards(16, 16), modes=[SERVES_MEMORY])
     shared = node(cards(16, 16), (0, 1))

@@ -14,7 +14,7 @@ def load(*argv: str) -> PluginSettings:
     return load_settings(PROGRAM, argv, {}, lambda path: path.read_text())
 
 
-def test_health_flags_reach_the_doors_that_use_them() -> None:
+def test_health_flags_reach_the_adapters_that_use_them() -> None:
     settings = load(
         "--unhealthy-after", "5", "--recover-after", "2m", "--event-holds", "1h", "--application-xids", "48,63",
         "--card-call-timeout", "2s", "--vendor", "aliyun", "--poll-interval", "1s",

@@ -66,13 +66,13 @@ def test_a_whole_card_is_held_whole() -> None:
     assert assignment.grants == (CardGrant(2, 16, whole=True),)
 
 
-def test_a_record_of_more_whole_cards_than_asked_for_is_nobody_of_ours() -> None:
+def test_a_record_of_more_whole_cards_than_asked_for_is_none_of_ours() -> None:
     forged = {**RECORD, "enflame.com/gcu-device-id": ",".join(map(str, range(60)))}
     with pytest.raises(RemoteContractError, match="names 60 whole cards, and the pod asks for 1"):
         pod_assignment(pod(1, resource="enflame.com/gcu", annotations=forged), ENFLAME)
 
 
-def test_a_sidecar_is_told_from_an_init_container() -> None:
+def test_a_sidecar_is_distinguished_from_an_init_container() -> None:
     limits = {"limits": {"enflame.com/gcu-memory": 3}}
     init: list[dict[str, object]] = [
         {"name": "s", "restartPolicy": "Always", "resources": limits},

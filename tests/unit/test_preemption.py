@@ -163,7 +163,7 @@ def test_among_equals_the_youngest_pod_ends() -> None:
     assert names(choose_victims(node, asks(4), victims_of(node))) == ["p3"]
 
 
-def test_a_pod_that_fits_already_ends_nobody() -> None:
+def test_a_pod_that_fits_already_ends_no_one() -> None:
     node = node_with(cards(16, 16), holds("a", (0, 10)))
 
     assert choose_victims(node, asks(16), victims_of(node)) == ()
@@ -173,7 +173,7 @@ def test_a_pod_that_fits_already_ends_nobody() -> None:
     "blocked",
     [pytest.param(card(0, 16, sick=True), id="sick"), pytest.param(card(0, 16, cordoned=True), id="cordoned")],
 )
-def test_ending_pods_of_a_card_that_takes_none_helps_nobody(blocked: InventoryCard) -> None:
+def test_ending_pods_of_a_card_that_takes_none_helps_no_one(blocked: InventoryCard) -> None:
     node = node_with([blocked], holds("a", (0, 10)))
 
     assert choose_victims(node, asks(8), victims_of(node)) is None
@@ -201,14 +201,14 @@ def test_a_whole_card_is_freed_only_when_everybody_on_it_ends() -> None:
 
 
 @pytest.mark.parametrize(("request_", "served"), [(asks_whole(), SERVES_MEMORY), (asks(4), SERVES_WHOLE)])
-def test_nobody_ends_on_a_node_that_does_not_serve_what_is_asked_for(request_: CardRequest, served: str) -> None:
+def test_no_one_ends_on_a_node_that_does_not_serve_what_is_asked_for(request_: CardRequest, served: str) -> None:
     node = node_with(cards(16), holds("a", (0, 16)))
     node.set_cards(cards(16), GIB_UNIT, [served])
 
     assert choose_victims(node, request_, victims_of(node)) is None
 
 
-def test_nobody_ends_for_room_on_a_node_that_settles() -> None:
+def test_no_one_ends_for_room_on_a_node_that_settles() -> None:
     waiting = replace(holds("a", (0, 8)), assigned=False)
     node = node_with(cards(8, 8), waiting, holds("b", (0, 8)))
     victims = [Victim(assignment.pod) for assignment in node.assignments.values()]

@@ -65,7 +65,7 @@ def test_room_is_kept_of_what_the_node_hands_out(
     assert compute_room_left(node_of(cards(16), modes), [nominee], []) == left
 
 
-def test_a_card_that_pods_name_and_the_node_has_no_more_is_kept_for_nobody() -> None:
+def test_a_card_that_pods_name_and_the_node_has_no_more_is_kept_for_no_one() -> None:
     node = node_of(cards(16, 16))
     node.add(held("a", "n", (1, 4)))
     node.set_cards(cards(2), GIB_UNIT)

@@ -1,4 +1,4 @@
-"""Directories to write in: nobody else may say where a file goes, by a directory, a link or a second name."""
+"""Directories to write in: no one else may say where a file goes, by a directory, a link or a second name."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.scheduler import parse_scheduler_settings
-from gcushare_playground.scheduler.cache import NodeView, view_of
-from gcushare_playground.scheduler.fitting import Refusal, judge
-from gcushare_playground.scheduler.objects import PodInfo, effective_requests, read_node, read_pod
+from gcushare_playground.scheduler.objects import effective_requests
 
 NOTHING: frozenset[str] = frozenset()
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -88,22 +86,3 @@ def container(amount: int, **more: object) -> dict[str, Any]:
 )
 def test_a_pod_asks_for_its_peak(init: list[dict[str, Any]], app: list[dict[str, Any]], amount: int) -> None:
     assert effective_requests({"initContainers": init, "containers": app}) == {"r": amount}
-
-
-def make_pod(name: str = "p", amounts: dict[str, str] | None = None, **spec: Any) -> PodInfo:
-    main = {"name": "main", "resources": {"requests": amounts or {}}}
-    metadata = {"name": name, "namespace": "default", "uid": name}
-    return read_pod(msgspec.json.encode({"metadata": metadata, "spec": {"containers": [main], **spec}}))
-
-
-def make_node(*pods: PodInfo, amounts: dict[str, str] | None = None, **spec: Any) -> NodeView:
-    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "3", "r.io/x": "8", **(amounts or {})}
-    document = {"metadata": {"name": "n", "uid": "n"}, "spec": spec, "status": {"allocatable": allocatable}}
-    return view_of(read_node(msgspec.json.encode(document)), pods)
-
-
-def test_resources_are_summed_over_the_pods_of_the_node() -> None:
-    taken = make_pod("taken", {"r.io/x": "5"})
-    assert judge(make_pod(amounts={"r.io/x": "3"}), make_node(taken), NOTHING) is None
-    refusal = judge(make_pod(amounts={"r.io/x": "4"}), make_node(taken), NOTHING)
-    assert refusal == Refusal(("Insufficient r.io/x",))

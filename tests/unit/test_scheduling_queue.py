@@ -52,13 +52,6 @@ def fail(queue: SchedulingQueue, *, is_error: bool = False) -> None:
     queue.give_back(take(queue), is_error=is_error)
 
 
-async def test_the_highest_priority_comes_first_and_among_equals_the_longest_waiting(queue: SchedulingQueue) -> None:
-    for each in (pod("a"), pod("b", priority=5), pod("c")):
-        queue.put(each)
-    assert [take(queue).pod.name for _ in range(3)] == ["b", "a", "c"]
-    assert queue.take_ready() is None
-
-
 async def test_a_pod_that_fitted_nowhere_waits_for_an_event_and_for_its_backoff(
     queue: SchedulingQueue, clock: Clock
 ) -> None:
@@ -81,17 +74,6 @@ async def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue,
     queue.give_back(queued, is_error=False)
     clock.now = 1.0
     assert take(queue) is queued
-
-
-async def test_after_an_error_backoff_alone_counts_and_grows_to_its_ceiling(
-    queue: SchedulingQueue, clock: Clock
-) -> None:
-    queue.put(pod("a"))
-    for wait_s in (1.0, 2.0, 4.0, 4.0):
-        fail(queue, is_error=True)
-        clock.now += wait_s - 0.001
-        assert queue.take_ready() is None
-        clock.now += 0.001
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=30))
 def test_what_is_left_is_what_nodes_offer_less_what_their_pods_ask_for(found: list[tuple[str, str, object]]) -> None:
     spare = SpareResources()
-    told: list[str] = []
-    spare.listen(told.append)
+    reported: list[str] = []
+    spare.listen(reported.append)
     offered: dict[str, Amounts] = {}
     pods: dict[str, tuple[str, Amounts]] = {}
     for step in found:
         before = {name: spare.left(name) for name in "ab"}
-        told.clear()
+        reported.clear()
         match step:
             case ("offer", node, Amounts() as amount):
                 spare.offer(node, amount)
@@ -51,7 +51,7 @@ def test_what_is_left_is_what_nodes_offer_less_what_their_pods_ask_for(found: li
                 max(0, total.cpu_milli - sum(each.cpu_milli for each in mine)),
                 max(0, total.memory_mib - sum(each.memory_mib for each in mine)),
             )
-            assert name in told or spare.left(name) == before[name]
+            assert name in reported or spare.left(name) == before[name]
     assert spare.pods == pods.keys()
 
 

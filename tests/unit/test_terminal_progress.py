@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
         return super().write(text)
 
 
-async def test_a_terminal_is_told_what_takes_long_and_is_left_clean() -> None:
+async def test_a_terminal_is_shown_what_takes_long_and_is_left_clean() -> None:
     terminal = Terminal()
     async with Progress(terminal, terminal="xterm", patience_s=0.0) as progress:
         progress("reading pods: 40000")
@@ -50,7 +50,7 @@ async def test_what_is_quick_writes_nothing() -> None:
     assert terminal.getvalue() == ""
 
 
-async def test_pipes_and_dumb_terminals_are_told_nothing() -> None:
+async def test_pipes_and_dumb_terminals_are_shown_nothing() -> None:
     for stream, kind in ((io.StringIO(), "xterm"), (Terminal(), "dumb"), (Terminal(), "")):
         async with Progress(stream, terminal=kind, patience_s=0.0) as progress:
             progress("asking")

@@ -71,10 +71,10 @@ def test_what_no_plugin_serves_is_refused(text: str) -> None:
     ("granted", "really", "is_over"),
     [
         pytest.param(8, 7.9, False, id="less than granted"),
-        pytest.param(8, 8.4, False, id="what a driver takes, 1/32 of the card, is nobody's fault"),
+        pytest.param(8, 8.4, False, id="what a driver takes, 1/32 of the card, is no one's fault"),
         pytest.param(8, 8.6, True, id="more than that"),
         pytest.param(0, 0.3, False, id="an idle card"),
-        pytest.param(0, 3.0, True, id="in use by nobody that was granted anything"),
+        pytest.param(0, 3.0, True, id="in use by no one that was granted anything"),
     ],
 )
 def test_a_card_is_over_when_more_is_used_than_granted_and_the_driver_needs(

@@ -72,7 +72,7 @@ def test_closeness_says_how_near_two_cards_can_be(free: tuple[int, ...], level: 
 UNLINKED_FIRST = [card(0, 0), card(1, 0), card(2, 0, "a"), card(3, 0, "a"), card(4, 0)]
 
 
-def test_linked_cards_go_before_cards_of_which_no_link_is_told() -> None:
+def test_linked_cards_go_before_cards_of_which_no_link_is_reported() -> None:
     assert choose_close_cards(UNLINKED_FIRST, 2) == (2, 3)
     assert choose_close_cards(UNLINKED_FIRST, 1) == (0,)
     assert choose_close_cards(UNLINKED_FIRST, 3) == (0, 1, 2)

@@ -1,4 +1,4 @@
-"""The keepers of certificates, cut off at each write: nobody is ever shown what he does not trust, none is made twice.
+"""The keepers of certificates, cut off at each write: no one is ever shown what he does not trust, none is made twice.
 
 Two replicas look after one Secret and serve with what they last laid out; the scheduler shows and trusts what its
 config-manager last copied, its authorities and its certificate perhaps at different times.

@@ -69,13 +69,13 @@ def test_each_certificate_is_for_its_own_side_and_name() -> None:
 
 
 @pytest.mark.parametrize(("days", "due"), [(240, False), (245, True), (400, True)])
-def test_certificates_are_made_anew_after_two_thirds_of_their_life(days: int, due: bool) -> None:
+def test_certificates_are_made_again_after_two_thirds_of_their_life(days: int, due: bool) -> None:
     assert (next_issue(first(), YEAR, START + days * DAY) is not None) is due
 
 
 @pytest.mark.parametrize("life", [1, 365])
 def test_in_twenty_lives_no_side_is_ever_shown_what_it_cannot_verify(life: int) -> None:
-    """The scheduler reads its files anew up to half a period late, and the extender's replicas never at one moment."""
+    """The scheduler reads its files again up to half a period late, and the extender's replicas never at one moment."""
     terms = Terms(YEAR.server_names, life * DAY)
     step = terms.life / 6
     history = [first(terms=terms)]
@@ -128,7 +128,7 @@ def test_a_set_that_is_broken_or_does_not_fit_together_is_replaced(key: str, how
     assert next_issue(issue.data, YEAR, START + DAY) is None
 
 
-def test_a_server_certificate_without_any_name_is_made_anew() -> None:
+def test_a_server_certificate_without_any_name_is_made_again() -> None:
     """As one that an admin signs with the authority's key may be."""
     data = dict(first())
     authority, old = certificate(data, CA), certificate(data, SERVER_CERT)

@@ -52,7 +52,7 @@ FIRST: dict[str, Any] = {
     "registrations": 1,
     "corrections": 0,
 }
-"""All that the first plugin told."""
+"""All that the first plugin reported."""
 
 
 def parse(document: dict[str, Any]) -> PluginStatus:
@@ -68,7 +68,7 @@ def test_the_first_plugins_document_is_read() -> None:
 
 
 @pytest.mark.parametrize("field", sorted(FIRST))
-def test_a_document_without_what_every_plugin_told_is_another_programs(field: str) -> None:
+def test_a_document_without_what_every_plugin_reported_is_another_programs(field: str) -> None:
     with pytest.raises(RemoteContractError, match=f"a status of gcushare-device-plugin cannot be read: .*`{field}`"):
         parse({name: value for name, value in FIRST.items() if name != field})
 

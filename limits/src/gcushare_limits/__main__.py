@@ -23,7 +23,7 @@ def main() -> int:
         sys.stdout.write(USAGE)
         return 0 if word else 2
     if word == "fraction":
-        # Cut, not rounded: nobody is told that it has more than it was granted.
+        # Cut, not rounded: no one sees more than it was granted.
         sys.stdout.write(f"{int(gcushare_limits.fraction() * 10_000) / 10_000:.4f}\n")
         return 0
     if word == "bytes":

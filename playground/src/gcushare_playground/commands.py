@@ -49,7 +49,7 @@ def inspect_words(plan: ClusterPlan, place: Place, extender_url: str) -> tuple[s
 
 
 def inspect_program(plan: ClusterPlan) -> tuple[str, ...]:
-    """The same, told nothing: what it finds with ``$KUBECONFIG`` alone."""
+    """The same, given nothing: what it finds with ``$KUBECONFIG`` alone."""
     entry = f"main_{inspect_name(plan)}"
     return (sys.executable, "-c", f"import sys; from gcushare.cli.inspect.__main__ import {entry}; sys.exit({entry}())")
 
@@ -103,7 +103,7 @@ def kubelet_command(plan: ClusterPlan, place: Place, node: NodePlan, api_url: st
 
 
 def port_of(url: str) -> int:
-    """The port of an address that a program told."""
+    """The port of an address that a program shows."""
     return urlsplit(url).port or 0
 
 

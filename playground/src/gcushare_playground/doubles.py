@@ -94,7 +94,7 @@ class ProcessDoubles:
         await self._start(Child(scheduler_command(plan, place, api_url)))
 
     async def stop(self) -> None:
-        # Clients before their server, so that nobody logs a server that went away.
+        # Clients before their server, so that no one logs a server that went away.
         children, self._children = self._children, []
         await stop_all(children[1:])
         await stop_all(children[:1])

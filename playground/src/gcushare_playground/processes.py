@@ -144,7 +144,7 @@ class Child:
             ready.set_exception(
                 ProcessError(f"{self.name} ended with code {code} before it was ready\n{self.describe_tail()}")
             )
-            # Seen by whoever waits in start; nobody waits after its deadline.
+            # Seen by whoever waits in start; no one waits after its deadline.
             ready.exception()
 
     def _started(self) -> asyncio.subprocess.Process:

@@ -14,7 +14,7 @@ from gcushare_playground.processes import Command
 NAMESPACE = "kube-system"
 PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
 SERVICE_PORT = 32766
-"""Where the commands look for the extender unless they are told otherwise."""
+"""Where the commands look for the extender unless they are given another place."""
 _NAME, _PART_OF = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
 _MODULE_WORDS = 3
 """Of a program's command line: the interpreter, ``-m`` and the module."""

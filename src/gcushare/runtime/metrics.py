@@ -47,7 +47,7 @@ class TurnsAway(Protocol):
     """A server that counts what it turns away."""
 
     @property
-    def turned_away(self) -> dict[Cause, int]:
+    def rejected(self) -> dict[Cause, int]:
         """The counts since its start."""
         ...
 
@@ -71,8 +71,8 @@ class CertificateCollector(Collector):
         yield family
 
 
-class TurnedAwayCollector(Collector):
-    """What servers turned away before any handler saw it. ``servers`` may grow."""
+class RejectedCollector(Collector):
+    """What servers rejected before any handler saw it. ``servers`` may grow."""
 
     def __init__(self, servers: Sequence[TurnsAway]) -> None:
         self._servers = servers
@@ -84,7 +84,7 @@ class TurnedAwayCollector(Collector):
         )
         counts = Counter(dict.fromkeys(Cause, 0))
         for server in self._servers:
-            counts.update(server.turned_away)
+            counts.update(server.rejected)
         for cause, count in counts.items():
             family.add_metric((cause.value,), count)
         yield family

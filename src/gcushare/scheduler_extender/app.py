@@ -28,7 +28,7 @@ from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import (
     CertificateCollector,
     HasCertificates,
-    TurnedAwayCollector,
+    RejectedCollector,
     make_registry,
     metrics_route,
 )
@@ -175,7 +175,7 @@ class Extender:
                 self._servers.append(self.server)
                 self._certificates.append(self.server)
                 self._registry.register(CertificateCollector(self._certificates))
-                self._registry.register(TurnedAwayCollector(self._servers))
+                self._registry.register(RejectedCollector(self._servers))
                 self._registry.register(FirstPortCollector(self.verbs.first_port))
                 tasks.start("serve", self._serve_until(shutdown), drains=True)
                 self._start_loops(tasks)

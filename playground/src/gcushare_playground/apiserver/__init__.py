@@ -1,7 +1,7 @@
 """A Kubernetes API server double over real HTTP: enough of one for kubectl, helm's requests and the real programs.
 
 It stores and validates objects, serves lists and watches from one versioned history, runs the few controllers that
-make workloads create pods, and can be told to misbehave. It is not a conformant API server: no schemas beyond the
+make workloads create pods, and can be asked to misbehave. It is not a conformant API server: no schemas beyond the
 fields it looks into, no field ownership, no admission policies.
 
 Import :class:`ApiServer` and its configuration from here; only the playground, the demo and tests may.

@@ -28,7 +28,7 @@ class LogProvider(Protocol):
         """Return a container's whole output.
 
         Raises:
-            ApiFailure: what the client is to be told instead.
+            ApiFailure: what the client is answered instead.
         """
         ...
 

@@ -97,7 +97,7 @@ def set_condition(obj: JsonObject, wanted: JsonObject, now: str) -> None:
 
 
 def is_ready(pod: JsonObject) -> bool:
-    """Tell whether the pod's Ready condition is true and nobody is deleting it."""
+    """Tell whether the pod's Ready condition is true and no one is deleting it."""
     return condition(pod, "Ready").get("status") == "True" and not is_deleting(pod)
 
 

@@ -72,7 +72,7 @@ class Proxy:
         """Send the request on and stream its answer back.
 
         Raises:
-            ApiFailure: 404 no such object, 503 nobody behind it answers.
+            ApiFailure: 404 no such object, 503 no one behind it answers.
         """
         host = self._pod_address(proxied) if proxied.target.resource.plural == "pods" else self._endpoint(proxied)
         url = f"{proxied.scheme}://{host}{proxied.path}"

@@ -48,7 +48,7 @@ class ApiServerConfig:
     bookmark_interval_s: float = 10.0
     """kube-apiserver sends bookmarks about once a minute; here demos and tests are shorter."""
     anonymous: User | None = ADMIN
-    """Who a request without a token is; None: nobody (401)."""
+    """Who a request without a token is; None: no one (401)."""
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
     runs_controllers: bool = True

@@ -235,7 +235,7 @@ class Storage:
     async def until(self, condition: Callable[[], T], timeout_s: float | None = 60.0) -> T:
         """Wait until ``condition`` returns something true, asking again after every write; return that.
 
-        ``timeout_s``: None waits for ever.
+        ``timeout_s``: None waits without end.
 
         Raises:
             TimeoutError: it did not become true in time.

@@ -1,7 +1,7 @@
 """Strategic merge patch: lists of named things merge by their key instead of being replaced.
 
 The keys of the built-in kinds are looked up by field name: the few names that mean different lists in different
-kinds (``ports``) are told apart by the elements.
+kinds (``ports``) are distinguished by the elements.
 Source: ``patchMergeKey`` tags of ``k8s.io/api``; directives of ``k8s.io/apimachinery/pkg/util/strategicpatch``.
 """
 

@@ -219,7 +219,7 @@ class EventStrategy(Strategy):
 
 
 class RoleBindingStrategy(Strategy):
-    """Role bindings: the role they bind is fixed for ever."""
+    """Role bindings: the role they bind is fixed permanently."""
 
     def default(self, obj: JsonObject) -> None:
         dig(obj, "roleRef", default={}).setdefault("apiGroup", "rbac.authorization.k8s.io")

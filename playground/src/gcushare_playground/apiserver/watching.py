@@ -1,6 +1,6 @@
 """Watches: changes as they happen, until the client, the clock, the history or a fault ends them.
 
-Every watcher reads the collection's history from where it stands, so a slow one costs no memory and is told 410
+Every watcher reads the collection's history from where it stands, so a slow one costs no memory and gets 410
 when the history has moved past it.
 """
 

@@ -56,8 +56,8 @@ async def show_admin_commands(player: Player) -> None:
     over = _use_memory(player)
     await asyncio.gather(cluster.show_programs(), _wait_for_use(cluster))
     commands, environ = admin_commands(cluster), clean_environ(cluster.place)
-    told = await asyncio.gather(*(command.run(environ) for command in commands.values()))
-    for (word, command), text in zip(commands.items(), told, strict=True):
+    reported = await asyncio.gather(*(command.run(environ) for command in commands.values()))
+    for (word, command), text in zip(commands.items(), reported, strict=True):
         stage.command(command.line)
         stage.output(text)
         _CHECKS[word](player, text, over)
@@ -83,7 +83,7 @@ def _check_cards(player: Player, text: str, _over: str) -> None:
 
 def _check_doctor(player: Player, text: str, _over: str) -> None:
     findings = [line.split()[:2] for line in text.splitlines() if line.split()[:1] in (["WARNING"], ["ERROR"])]
-    what = "doctor finds that nobody keeps records from being forged here, and nothing else"
+    what = "doctor finds that no one keeps records from being forged here, and nothing else"
     player.stage.check(what, findings, [["WARNING", "policy-missing"]])
 
 

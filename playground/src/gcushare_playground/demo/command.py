@@ -51,7 +51,7 @@ async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> in
 
 
 def _require_port(port: int) -> None:
-    """Refuse a port that cannot be opened before anything starts; 0 is always to be had.
+    """Refuse a port that cannot be opened before anything starts; 0 is always available.
 
     Raises:
         Refused: names the port and what to do.

@@ -52,7 +52,7 @@ class Ledger:
         return shared or fitting
 
     def candidates_whole(self, count: int) -> dict[str, tuple[int, ...]]:
-        """The nodes with so many cards that nobody uses, each with those that must be taken: the lowest.
+        """The nodes with so many cards that no one uses, each with those that must be taken: the lowest.
 
         Raises:
             Impossible: no node has so many.
@@ -60,7 +60,7 @@ class Ledger:
         empty = {node: [index for index, used in enumerate(cards) if not used] for node, cards in self.used.items()}
         fitting = {node: tuple(cards[:count]) for node, cards in empty.items() if len(cards) >= count}
         if not fitting:
-            raise Impossible(f"no node has {count} cards that nobody uses: {self.used}")
+            raise Impossible(f"no node has {count} cards that no one uses: {self.used}")
         return fitting
 
     def take_whole(self, node: str, cards: tuple[int, ...]) -> None:

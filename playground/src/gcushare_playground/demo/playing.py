@@ -90,14 +90,14 @@ class Player:
         await self.show_inspect(node)
 
     async def refuse(self, key: str, units: int) -> None:
-        """Wait until a created pod is told why it fits nowhere, show it, and check that nothing else changed."""
+        """Wait until a created pod is informed why it fits nowhere, show it, and check that nothing else changed."""
         expected = self.ledger.refusal(units, self.vendor.memory_resource, self.vendor.refused_reason)
         await self.tell_refused(key, expected)
         for node in self.ledger.capacity:
             await self.check_inspect(node)
 
     async def tell_refused(self, key: str, expected: str) -> None:
-        """Wait until a pod is told why it fits nowhere, show it, and check the words."""
+        """Wait until a pod is informed why it fits nowhere, show it, and check the words."""
         message = await self.wait_refused(key)
         await self.show_pods()
         self.stage.command(f"kubectl describe pod {key.rpartition('/')[2]} -n {key.partition('/')[0]}")
@@ -175,7 +175,7 @@ class Player:
             shown=lambda: describe_pod(self.cluster.pods.objects.get(key)),
         )
         await self.cluster.pods.until(
-            lambda: bool(condition_of(self.cluster.pods.objects.get(key, {}), "PodScheduled")), f"pod {key} is told"
+            lambda: bool(condition_of(self.cluster.pods.objects.get(key, {}), "PodScheduled")), f"pod {key} is refused"
         )
         return message()
 

@@ -1,4 +1,4 @@
-"""What ``gcushare demo`` can be told."""
+"""What ``gcushare demo`` can be set to do."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ class _WholePod:
 
 
 async def play_whole_and_shared(player: Player) -> None:
-    """Pods that share a card, one that wants two for itself, one that has to wait for them, and who is told what."""
+    """Pods that share a card, one that wants two for itself, one that has to wait for them, and who sees what."""
     quarter = max(size for cards in player.ledger.capacity.values() for size in cards) // 4
-    player.stage.step("Step 1. A pod that asks for memory shares a card, which nobody can have whole from now on")
+    player.stage.step("Step 1. A pod that asks for memory shares a card, which no one can have whole from now on")
     await _create_sharing(player, "notebook-1", quarter)
     await _show_allocatable(player)
-    player.stage.step("Step 2. A pod that asks for two whole cards gets two that nobody uses; their memory is closed")
+    player.stage.step("Step 2. A pod that asks for two whole cards gets two that no one uses; their memory is closed")
     training = await _create_whole(player, _WholePod("training", 2))
     await _show_allocatable(player)
     player.stage.step("Step 3. A second pod that asks for memory goes beside the first: free cards stay whole")
@@ -74,8 +74,8 @@ async def _settle_whole(player: Player, pod: _WholePod) -> _WholePod:
     for card in cards:
         player.shown[node].setdefault(card, {})[pod.name] = player.ledger.capacity[node][card]
     record = player.record_of(found)
-    told = record and (record.card_indexes, record.whole, record.assigned)
-    stage.check(f"its record names card {_names(cards)}, whole, assigned", told, (cards, True, True))
+    reported = record and (record.card_indexes, record.whole, record.assigned)
+    stage.check(f"its record names card {_names(cards)}, whole, assigned", reported, (cards, True, True))
     held = kubelet_whole_cards(player.cluster, node, found["metadata"]["uid"])
     stage.check(f"the kubelet gave it card {_names(cards)} and no other", held, cards)
     await _check_sight(player, found, cards)
@@ -96,7 +96,7 @@ async def _check_sight(player: Player, pod: JsonObject, cards: tuple[int, ...]) 
 
 
 async def _show_allocatable(player: Player) -> None:
-    """Show what each node could still give, once the kubelets have told it."""
+    """Show what each node could still give, once the kubelets have reported it."""
     vendor, nodes = player.vendor, player.cluster.nodes
     words = (vendor.memory_resource, vendor.whole_card_resource)
     wanted = {name: player.ledger.allocatable(name) for name in player.ledger.capacity}

@@ -33,7 +33,7 @@ class NodePods:
     active_uids: Callable[[], Set[str]]
     """Pods that may still use their devices."""
     are_known: Callable[[], bool]
-    """Whether the first list of pods has been admitted since the start; before that, nobody is known to be gone."""
+    """Whether the first list of pods has been admitted since the start; before that, no one is known to be gone."""
     ran_before_start: Callable[[str, str], bool]
     """Whether a container was found running when the kubelet started."""
 
@@ -103,7 +103,7 @@ class DeviceAllocator:
                 reusable -= ids
 
     async def prepare_start(self, pod: Pod, container: ContainerSpec) -> None:
-        """Do what precedes every (re)start of a container: stored answers are reused, plugins that asked are told.
+        """Do what precedes every (re)start of a container: stored answers are reused, plugins that want it are called.
 
         Raises:
             AllocationRefused: a plugin refused, or lost devices could not be allocated again.

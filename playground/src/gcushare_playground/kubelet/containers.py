@@ -39,7 +39,7 @@ class ContainerStore:
         self._save(uid)
 
     def replace(self, uid: str, view: ContainerView) -> None:
-        """Run one container of a pod anew."""
+        """Run one container of a pod again."""
         self._pods[uid][view.name] = view
         self._save(uid)
 

@@ -68,7 +68,7 @@ class _Parser(Protocol[_Answer]):
 
 
 class PluginEndpoint:
-    """One registered plugin's socket. ``stopped_at`` is set for ever once the kubelet considers the plugin gone."""
+    """One registered plugin's socket. ``stopped_at`` is set permanently once the kubelet considers the plugin gone."""
 
     def __init__(self, resource: str, socket_path: Path | None) -> None:
         self.resource = resource

@@ -1,4 +1,4 @@
-"""Ways in which the double can be told to misbehave, each something a real node does on a bad day."""
+"""Ways in which the double can be asked to misbehave, each something a real node does on a bad day."""
 
 from __future__ import annotations
 

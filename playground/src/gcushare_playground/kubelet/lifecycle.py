@@ -75,7 +75,7 @@ class PodWorkers:
             self._spawn("remove", tracked, self._remove(tracked, was_started=was_started))
 
     def restart_container(self, tracked: TrackedPod, container: ContainerSpec) -> None:
-        """Run one container of a running pod anew, with the devices it was given before."""
+        """Run one container of a running pod again, with the devices it was given before."""
         self._spawn("restart", tracked, self._restart(tracked, container))
 
     async def settle(self, uid: str) -> None:

@@ -28,7 +28,7 @@ class PodHandler(Protocol):
 
 
 class PodSource:
-    """Lists and watches for ever; a cut watch goes on from its last version, one that is too old starts with a list."""
+    """Lists and watches on and on; a cut watch goes on where it was, one too old starts with a list."""
 
     def __init__(self, api: NodeApi, node: str, sink: PodHandler) -> None:
         self._api = api

@@ -36,7 +36,7 @@ class MountView(msgspec.Struct, frozen=True, order=True):
 
 
 class ContainerView(msgspec.Struct, frozen=True):
-    """One container as its runtime was told to make it."""
+    """One container as its runtime had to make it."""
 
     name: str
     image: str

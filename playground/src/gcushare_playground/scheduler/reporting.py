@@ -1,7 +1,7 @@
 """What the scheduler writes about its decisions: the pod's PodScheduled condition, and events.
 
 Written in the background; a pod's fate never waits for it. Every failure is logged, none is tried again: the next
-attempt writes anew.
+attempt writes again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reporter:
         self._events = EventRecorder(client, component, limits=_LIMITS)
         self._component = component
         self._patches: asyncio.Queue[tuple[PodInfo, JsonObject]] = asyncio.Queue()
-        self._told: dict[str, tuple[str, str]] = {}
+        self._reported: dict[str, tuple[str, str]] = {}
 
     async def run(self) -> None:
         """Write what is handed over until cancelled."""
@@ -43,13 +43,13 @@ class Reporter:
 
     def scheduled(self, pod: PodInfo, node: str) -> None:
         """Tell that a pod has its node."""
-        self._told.pop(pod.uid, None)
+        self._reported.pop(pod.uid, None)
         self._event(pod, "Scheduled", f"Successfully assigned {pod.full_name} to {node}", warning=False)
 
     def failed(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tell why a pod has no node yet."""
         self._event(pod, "FailedScheduling", message, warning=True)
-        if self._told.get(pod.uid) != (reason, message) and pod.condition_message("PodScheduled") != (
+        if self._reported.get(pod.uid) != (reason, message) and pod.condition_message("PodScheduled") != (
             "False",
             reason,
             message,
@@ -57,12 +57,12 @@ class Reporter:
             condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
             now = rfc3339(SystemClock().now())
             status = {"conditions": [{**condition, "lastProbeTime": None, "lastTransitionTime": now}]}
-            self._told[pod.uid] = (reason, message)
+            self._reported[pod.uid] = (reason, message)
             self._patches.put_nowait((pod, {"status": status}))
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a pod that is gone."""
-        self._told.pop(uid, None)
+        self._reported.pop(uid, None)
 
     def _event(self, pod: PodInfo, reason: str, message: str, *, warning: bool) -> None:
         about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
@@ -77,5 +77,5 @@ class Reporter:
             except NotFoundError:
                 logger.debug("pod went away before its status was written pod=%s", pod.full_name)
             except GcushareError as error:
-                self._told.pop(pod.uid, None)
+                self._reported.pop(pod.uid, None)
                 logger.warning("pod status not written pod=%s error=%s", pod.full_name, error)

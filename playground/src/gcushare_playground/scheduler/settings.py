@@ -1,4 +1,4 @@
-"""What one scheduler double is told: its names, its extenders, and its waiting times."""
+"""What one scheduler double is given: its names, its extenders, and its waiting times."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Pacing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """Everything that one scheduler double is told."""
+    """Everything that one scheduler double is given."""
 
     names: tuple[str, ...] = (DEFAULT_NAME,)
     """The ``schedulerName`` of each profile; pods with another one are left alone."""

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from gcushare.runtime.http.rejected import Cause, TurnedAway
+from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 from gcushare.runtime.logs import fields
 
@@ -46,9 +46,9 @@ def names_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
 class ConnectionTable:
     """The connections of one server, the idle ones in the order in which they fell idle."""
 
-    def __init__(self, limits: ConnectionLimits, turned_away: TurnedAway) -> None:
+    def __init__(self, limits: ConnectionLimits, rejected: RejectedCounts) -> None:
         self.limits = limits
-        self._turned_away = turned_away
+        self._rejected = rejected
         self._idle: dict[GuardedConnection, None] = {}
         self._busy: set[GuardedConnection] = set()
         self._arriving: dict[GuardedConnection, None] = {}
@@ -81,7 +81,7 @@ class ConnectionTable:
         self._open.add(connection)
         self._none_open.clear()
         if len(self) >= self.limits.count and not self._make_room():
-            self._turned_away.note(Cause.CONNECTIONS)
+            self._rejected.note(Cause.CONNECTIONS)
             log.warning("connection refused %s", fields(limit=self.limits.count))
             return False
         self._idle[connection] = None
@@ -93,7 +93,7 @@ class ConnectionTable:
         names = names_of(wire.get_extra_info("peercert") or {}) if wanted else ()
         if not wanted or wanted in names:
             return None
-        self._turned_away.note(Cause.CERTIFICATE)
+        self._rejected.note(Cause.CERTIFICATE)
         log.warning("client refused %s", fields(peer=wire.get_extra_info("peername"), names=names, accepted=wanted))
         return f"this port is for {wanted!r} alone; your certificate names {', '.join(names) or 'no one'}"
 
@@ -107,7 +107,7 @@ class ConnectionTable:
         if self._arriving:
             longest = next(iter(self._arriving))
             self._end_busy(longest)
-            self._turned_away.note(Cause.SLOW)
+            self._rejected.note(Cause.SLOW)
             log.info("slow body cut off to make room %s", fields(limit=self.limits.count))
             longest.abort()
             return True

@@ -1,4 +1,4 @@
-"""What a server turns away before any handler sees it, by cause, for metrics."""
+"""What a server rejects before any handler sees it, by cause, for metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Cause(Enum):
     """TLS was not agreed on: an unknown authority, no certificate where one is required, or no TLS at all."""
 
 
-class TurnedAway:
+class RejectedCounts:
     """The counts of one server."""
 
     def __init__(self) -> None:

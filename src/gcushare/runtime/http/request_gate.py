@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from gcushare.runtime.http.connections import GuardedConnection
 from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure, respond_to_http
-from gcushare.runtime.http.rejected import Cause, TurnedAway
+from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.request_memory import BodyBudget, BodyShare
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
@@ -48,10 +48,12 @@ class _Rejected(Exception):
 
 
 class _Gate:
-    def __init__(self, settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway, turns: TurnBudget) -> None:
+    def __init__(
+        self, settings: ServeSettings, budget: BodyBudget, rejected: RejectedCounts, turns: TurnBudget
+    ) -> None:
         self._budget = budget
         self._turns = turns
-        self._turned_away = turned_away
+        self._rejected = rejected
         self._timeout_s = settings.request_timeout
         self._needs_certificate = settings.tls_client_ca_file is not None
 
@@ -73,7 +75,7 @@ class _Gate:
                 return await handler(request)
             return await self._answer_body(request, handler)
         except _Rejected as error:
-            self._turned_away.note(error.cause)
+            self._rejected.note(error.cause)
             log.info("request turned away %s", _facts(request, error))
             return error_response(error.status, str(error), close=True)
         except web.HTTPException as error:
@@ -155,12 +157,12 @@ def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamRes
     return response
 
 
-def make_gate(settings: ServeSettings, budget: BodyBudget, turned_away: TurnedAway, turns: TurnBudget) -> Middleware:
+def make_gate(settings: ServeSettings, budget: BodyBudget, rejected: RejectedCounts, turns: TurnBudget) -> Middleware:
     """Return the middleware that must stand before all others.
 
     ``budget`` bounds the memory of bodies, ``turns`` the time in a row in which those with a body are handled.
     """
-    gate = _Gate(settings, budget, turned_away, turns)
+    gate = _Gate(settings, budget, rejected, turns)
 
     @web.middleware
     async def pass_gate(

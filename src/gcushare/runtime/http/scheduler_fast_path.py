@@ -23,7 +23,7 @@ from typing import Protocol, TypeAlias
 from aiohttp import web
 
 from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure
-from gcushare.runtime.http.rejected import Cause, TurnedAway
+from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.request_memory import BodyBudget, BodyShare
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
@@ -125,7 +125,7 @@ class FastPathContext:
     budget: BodyBudget
     body_timeout_s: float
     needs_certificate: bool
-    turned_away: TurnedAway
+    rejected: RejectedCounts
     turns: TurnBudget
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Answers that are being waited for."""
@@ -251,7 +251,7 @@ class FastPath:
 
     def _turn_away(self, arriving: _Arriving, cause: Cause, status: int, text: str) -> None:
         self._stop_deadline()
-        self._context.turned_away.note(cause)
+        self._context.rejected.note(cause)
         log.info("request turned away %s", self._facts(arriving, reason=text))
         self._finish(arriving, error_response(status, text, close=True))
 

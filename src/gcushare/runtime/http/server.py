@@ -12,7 +12,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
-from gcushare.runtime.http.rejected import Cause, TurnedAway
+from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.request_gate import make_gate
 from gcushare.runtime.http.request_memory import LARGEST, BodyBudget
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathContext
@@ -69,9 +69,9 @@ class RunningServer:
         return self._connections.busy_count
 
     @property
-    def turned_away(self) -> dict[Cause, int]:
+    def rejected(self) -> dict[Cause, int]:
         """Connections and requests that no handler saw, since the start, for metrics."""
-        return self._fast_paths.turned_away.by_cause()
+        return self._fast_paths.rejected.by_cause()
 
     @property
     def certificate_ends(self) -> tuple[CertificateEnd, ...]:
@@ -157,16 +157,16 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     files = TlsFiles.from_settings(settings, requires_client=bool(only_client))
     if only_client and (files is None or files.client_ca is None):
         raise ConfigError(f"only {only_client!r} may call, which needs tls-cert-file, tls-key-file, tls-client-ca-file")
-    turned_away = TurnedAway()
-    tls = None if files is None else FollowedTls(files, lambda: turned_away.note(Cause.HANDSHAKE))
+    rejected = RejectedCounts()
+    tls = None if files is None else FollowedTls(files, lambda: rejected.note(Cause.HANDSHAKE))
     limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
-    connections = ConnectionTable(limits, turned_away)
+    connections = ConnectionTable(limits, rejected)
     budget = BodyBudget(settings.max_request_size, app.get(LARGEST))
     needs_certificate = settings.tls_client_ca_file is not None
     turns = TurnBudget()
     handlers = app.get(FAST_PATHS, {})
-    fast_paths = FastPathContext(handlers, budget, settings.request_timeout, needs_certificate, turned_away, turns)
-    app.middlewares.insert(0, make_gate(settings, budget, turned_away, turns))
+    fast_paths = FastPathContext(handlers, budget, settings.request_timeout, needs_certificate, rejected, turns)
+    app.middlewares.insert(0, make_gate(settings, budget, rejected, turns))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
     server = RunningServer(runner, connections, fast_paths, tls)
     app.on_shutdown.append(server.drain)

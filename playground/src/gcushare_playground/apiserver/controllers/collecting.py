@@ -34,7 +34,7 @@ class GarbageCollector:
         return found
 
     def sync(self, ref: Ref) -> float | None:
-        """Delete the object if nobody owns it any more, or let it go once its dependents have."""
+        """Delete the object if no one owns it any more, or let it go once its dependents have."""
         found = self._cluster.find(ref)
         if found is None:
             return None

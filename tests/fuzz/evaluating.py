@@ -1,4 +1,4 @@
-"""What an input may lead to: a value or the door's own error, in one short line, soon and with little memory.
+"""What an input may lead to: a value or the decoder's own error, in one short line, soon and with little memory.
 
 Time is the processor's, so that other programs on the machine do not count; an input over the bound is tried twice more
 before it is believed. Memory is what Python and its extensions allocate through Python's allocator.
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from gcushare.core.errors import ConfigError, Refused
-from tests.unit.foreign_doors import Door
+from tests.unit.foreign_inputs import Decoder
 
 TIME_S, TIME_PER_BYTE_S = 1.0, 0.5e-3
 """Processor time that any input may take, and that each of its bytes may take: the YAML parser, pure Python, takes
@@ -29,17 +29,17 @@ MAX_QUOTED = 8
 """Characters of a line for each byte of what a person wrote, which is quoted with escapes; of a program's there is no
 more than ``MAX_MESSAGE``, however much it sent."""
 
-Judge = Callable[[Door, bytes], str | None]
+Evaluation = Callable[[Decoder, bytes], str | None]
 
 
 class _HungError(BaseException):
-    """No ``Exception``: a door that catches those must not catch this one."""
+    """No ``Exception``: a decoder that catches those must not catch this one."""
 
 
-def judge(door: Door, body: bytes) -> str | None:
-    """Say what is wrong about how a door takes some bytes; None where nothing is."""
+def evaluate(decoder: Decoder, body: bytes) -> str | None:
+    """Say what is wrong about how a decoder takes some bytes; None where nothing is."""
     started = time.process_time()
-    wrong = _why_wrong(door, body)
+    wrong = _why_wrong(decoder, body)
     if wrong is not None:
         return wrong
     allowed_s = TIME_S + TIME_PER_BYTE_S * len(body)
@@ -47,19 +47,19 @@ def judge(door: Door, body: bytes) -> str | None:
     for _ in range(2):
         if took_s > allowed_s:
             started = time.process_time()
-            _why_wrong(door, body)
+            _why_wrong(decoder, body)
             took_s = min(took_s, time.process_time() - started)
     return f"took {took_s:.1f} s; at most {allowed_s:.1f} s" if took_s > allowed_s else None
 
 
-def judge_memory(door: Door, body: bytes) -> str | None:
-    """As ``judge``, and say whether it takes too much memory, which takes several times the time."""
-    wrong = judge(door, body)  # first, so that what is imported or made once does not count
+def evaluate_with_memory(decoder: Decoder, body: bytes) -> str | None:
+    """As ``evaluate``, and say whether it takes too much memory, which takes several times the time."""
+    wrong = evaluate(decoder, body)  # first, so that what is imported or made once does not count
     if wrong is not None:
         return wrong
     tracemalloc.start()
     try:
-        _why_wrong(door, body)
+        _why_wrong(decoder, body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -67,16 +67,16 @@ def judge_memory(door: Door, body: bytes) -> str | None:
     return f"took {peak >> 20} MiB; at most {allowed >> 20} MiB" if peak > allowed else None
 
 
-def _why_wrong(door: Door, body: bytes) -> str | None:
+def _why_wrong(decoder: Decoder, body: bytes) -> str | None:
     try:
         with _hanging_after(HANGS_S):
-            door.read(body)
-    except door.error as error:
+            decoder.read(body)
+    except decoder.error as error:
         return _why_bad_words(error, len(body))
     except _HungError:
         return f"took {HANGS_S:.0f} s and did not end"
     except Exception as error:
-        return f"{type(error).__name__} instead of the door's error"
+        return f"{type(error).__name__} instead of the decoder's error"
     return None
 
 

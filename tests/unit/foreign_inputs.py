@@ -1,4 +1,4 @@
-"""Every door through which bytes come that another program, or a person, wrote; see test_foreign_doors."""
+"""Every decoder of bytes that another program, or a person, wrote; see test_foreign_inputs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Decoder:
     """``read`` takes any bytes and returns a value or raises ``error``; ``examples`` are read without one."""
 
     read: Callable[[bytes], object]
@@ -156,12 +156,12 @@ def encoded(document: object) -> bytes:
 
 
 def text_of(read: Callable[[str], object]) -> Callable[[bytes], object]:
-    """A door that takes text which was decoded before, as a file's or an answer's."""
+    """A decoder that takes text which was decoded before, as a file's or an answer's."""
     return lambda body: read(body.decode("utf-8", errors="replace"))
 
 
 def any_text(read: Callable[[str], object]) -> Callable[[bytes], object]:
-    """A door that must take any ``str`` that Python has, halves of surrogates among them."""
+    """A decoder that must take any ``str`` that Python has, halves of surrogates among them."""
     return lambda body: read(body.decode("utf-8", errors="surrogateescape"))
 
 
@@ -248,7 +248,7 @@ def _settings(text: str) -> object:
 
 AN_OVER_USE = {"since": "2026-11-22T03:00:00Z", "cards": {"0": {"used": 2, "granted": 1, "peak": 3}}}
 
-JSON_DOORS: dict[BoundedJsonDecoder[Any], bytes] = {
+JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
     PLUGIN_STATUS: encoded(A_STATUS),
     NODE: encoded(A_NODE),
@@ -286,62 +286,64 @@ JSON_DOORS: dict[BoundedJsonDecoder[Any], bytes] = {
 OF_WORKER = (RemoteContractError, DeviceError)
 """What a worker answers may be a failure of the card, or of the library."""
 
-DOORS: dict[str, Door] = {
-    "over-use annotation": Door(any_text(decode_over_use), (encoded(AN_OVER_USE),)),
-    "inventory annotation": Door(any_text(decode_inventory), (encoded(CARDS),)),
-    "node of the watch": Door(_node_whole, (encoded(A_NODE),)),
-    "pod of the watch": Door(_pod_whole, (encoded(A_POD),)),
-    "record annotation": Door(
+DECODERS: dict[str, Decoder] = {
+    "over-use annotation": Decoder(any_text(decode_over_use), (encoded(AN_OVER_USE),)),
+    "inventory annotation": Decoder(any_text(decode_inventory), (encoded(CARDS),)),
+    "node of the watch": Decoder(_node_whole, (encoded(A_NODE),)),
+    "pod of the watch": Decoder(_pod_whole, (encoded(A_POD),)),
+    "record annotation": Decoder(
         _in_annotation(ENFLAME.record.card_index, lambda found: decode_record(ENFLAME, found)), (b"0", b"0,1", b"15")
     ),
-    "kubelet checkpoint": Door(_checkpoint, (encoded(CHECKPOINT),), DeviceError),
-    "podresources": Door(_holdings, (_pod_resources("000", "001", "0é", "card-1"), _pod_resources("000", "0 \t"))),
-    "preferred allocation": Door(decode_preferred_request, (_preferred(),)),
-    "allocate": Door(decode_allocate_request, (_allocate(),)),
-    "filter": Door(
+    "kubelet checkpoint": Decoder(_checkpoint, (encoded(CHECKPOINT),), DeviceError),
+    "podresources": Decoder(_holdings, (_pod_resources("000", "001", "0é", "card-1"), _pod_resources("000", "0 \t"))),
+    "preferred allocation": Decoder(decode_preferred_request, (_preferred(),)),
+    "allocate": Decoder(decode_allocate_request, (_allocate(),)),
+    "filter": Decoder(
         _filtered, (encoded({"Pod": A_POD, "NodeNames": ["n"]}), encoded({"Pod": A_POD, "Nodes": {"items": [A_NODE]}}))
     ),
-    "bind": Door(decode_bind_arguments, (b'{"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"}',)),
-    "preempt": Door(
+    "bind": Decoder(decode_bind_arguments, (b'{"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"}',)),
+    "preempt": Decoder(
         _preempt,
         (encoded({"Pod": A_POD, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}),),
     ),
-    "extender's inspect document": Door(decode_document, (encoded(A_DOCUMENT),)),
-    "plugin's metrics": Door(
+    "extender's inspect document": Decoder(decode_document, (encoded(A_DOCUMENT),)),
+    "plugin's metrics": Decoder(
         text_of(lambda text: parse_metrics(text, "enflame")),
         (b'gcushare_card_units{vendor="enflame",node="n",card="0"} 1\n',),
     ),
-    "config manager's record": Door(lambda body: parse_record(body, "r"), (encoded(RECORD_OF_A_CHANGE),), ConfigError),
-    "worker's answer": Door(
+    "config manager's record": Decoder(
+        lambda body: parse_record(body, "r"), (encoded(RECORD_OF_A_CHANGE),), ConfigError
+    ),
+    "worker's answer": Decoder(
         lambda body: decode_answer(body, Described), (b'{"result": {"left_out": null}}',), OF_WORKER
     ),
-    "worker's number": Door(lambda body: decode_answer(body, int), (b'{"result": 3}',), OF_WORKER),
-    "refusal of an API server": Door(parse_status, (b'{"code": 404}', b"<html>")),
-    "error of an API server": Door(
+    "worker's number": Decoder(lambda body: decode_answer(body, int), (b'{"result": 3}',), OF_WORKER),
+    "refusal of an API server": Decoder(parse_status, (b'{"code": 404}', b"<html>")),
+    "error of an API server": Decoder(
         lambda body: error_of_answer(KubeAttempt("GET /", False), HttpFailure(429, b"", body.decode("latin-1"))),
         (b"1", "²".encode("latin-1")),
     ),
-    "token": Door(text_of(token_expiry), (b"a.eyJleHAiOiAxfQ.c",)),
-    "certificate": Door(first_end, ()),
-    "control group": Door(text_of(find_pod_uid), (b"0::/kubepods/pod12345678-1234-1234-1234-123456789abc/x\n",)),
-    "YAML": Door(any_text(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),
-    "settings file": Door(any_text(_settings), (b"version: 1\nvendor: [a, b]\n",), ConfigError),
-    "simulated cards": Door(
+    "token": Decoder(text_of(token_expiry), (b"a.eyJleHAiOiAxfQ.c",)),
+    "certificate": Decoder(first_end, ()),
+    "control group": Decoder(text_of(find_pod_uid), (b"0::/kubepods/pod12345678-1234-1234-1234-123456789abc/x\n",)),
+    "YAML": Decoder(any_text(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),
+    "settings file": Decoder(any_text(_settings), (b"version: 1\nvendor: [a, b]\n",), ConfigError),
+    "simulated cards": Decoder(
         any_text(lambda text: parse_simulated_cards(text, "f").report()),
         (b"cards: [{memory: 16GiB, processes: {1: 2}}]",),
         ConfigError,
     ),
-    "kubeconfig": Door(
+    "kubeconfig": Decoder(
         any_text(lambda text: parse_kubeconfig(text, "f")),
         (b"clusters: [{name: c, cluster: {server: 's'}}]\nusers: [{name: u, user: {token: t}}]\n",),
         ConfigError,
     ),
-    "scheduler's configuration": Door(any_text(parse_extenders), (AN_EXTENDER.encode(),)),
-    "manifest": Door(
+    "scheduler's configuration": Decoder(any_text(parse_extenders), (AN_EXTENDER.encode(),)),
+    "manifest": Decoder(
         any_text(_manifest), (b"kind: Pod\nspec:\n  containers:\n  - name: &a c\n    command: [*a]\n",), ConfigError
     ),
 }
 """Every function through which such bytes reach a program, up to the values that the program works with."""
 
-for _door, _example in JSON_DOORS.items():
-    DOORS[f"JSON: {_door.what}, as {getattr(_door.kind, '__name__', _door.kind)}"] = Door(_door.read, (_example,))
+for _json, _example in JSON_DECODERS.items():
+    DECODERS[f"JSON: {_json.what}, as {getattr(_json.kind, '__name__', _json.kind)}"] = Decoder(_json.read, (_example,))

@@ -1,4 +1,4 @@
-"""Every door, given its examples and some changed ones; and the judge and the mutations themselves."""
+"""Every decoder, given its examples and some changed ones; and the evaluate and the mutations themselves."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ import pytest
 
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.wire.protos import podresources_pb2
-from tests.fuzz import judging, messages, trees
+from tests.fuzz import evaluating, messages, trees
 from tests.fuzz.__main__ import main
 from tests.fuzz.corpus_files import CORPUS, examples_of, folder_of
-from tests.fuzz.doors import ALL_DOORS
-from tests.fuzz.judging import judge, judge_memory
+from tests.fuzz.decoders import ALL_DECODERS
+from tests.fuzz.evaluating import evaluate, evaluate_with_memory
 from tests.fuzz.mutations import mutated
 from tests.fuzz.shrinking import shrunk
-from tests.unit.foreign_doors import Door
+from tests.unit.foreign_inputs import Decoder
 
 INPUTS, INPUT_BYTES, LONGEST_BYTES = 40, 8000, 4000
-"""Of changed examples: how many per door, their bytes together, and those of the longest."""
+"""Of changed examples: how many per decoder, their bytes together, and those of the longest."""
 
 
-@pytest.mark.parametrize("name", ALL_DOORS)
-def test_a_door_takes_its_examples_and_changed_ones(name: str) -> None:
-    door, examples = ALL_DOORS[name], examples_of(name)
+@pytest.mark.parametrize("name", ALL_DECODERS)
+def test_a_decoder_takes_its_examples_and_changed_ones(name: str) -> None:
+    decoder, examples = ALL_DECODERS[name], examples_of(name)
     assert examples, f"write one to {folder_of(name)}"
     for example, body in examples.items():
-        assert judge_memory(door, body) is None, example
+        assert evaluate_with_memory(decoder, body) is None, example
         if not example.startswith(("refused-", "found-")):
-            door.read(body)
+            decoder.read(body)
     left = INPUT_BYTES
     for body in islice(mutated(list(examples.values()), Random(name)), INPUTS):
         if len(body) <= min(left, LONGEST_BYTES):
             left -= len(body)
-            assert judge(door, body) is None, body[:500]
+            assert evaluate(decoder, body) is None, body[:500]
 
 
-def test_every_folder_of_examples_belongs_to_a_door() -> None:
-    doors = [folder_of(name).name for name in ALL_DOORS]
-    assert len(set(doors)) == len(doors)
-    assert {path.name for path in CORPUS.iterdir()} <= set(doors)
+def test_every_folder_of_examples_belongs_to_a_decoder() -> None:
+    decoders = [folder_of(name).name for name in ALL_DECODERS]
+    assert len(set(decoders)) == len(decoders)
+    assert {path.name for path in CORPUS.iterdir()} <= set(decoders)
 
 
-def reading(what: str) -> Door:
-    """A door that does what no door may."""
+def reading(what: str) -> Decoder:
+    """A decoder that does what no decoder may."""
 
     def read(body: bytes) -> object:
         match what:
@@ -66,13 +66,13 @@ def reading(what: str) -> Door:
             case _:
                 raise RemoteContractError("no")
 
-    return Door(read, ())
+    return Decoder(read, ())
 
 
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ("foreign error", "KeyError instead of the door's error"),
+        ("foreign error", "KeyError instead of the decoder's error"),
         ("endless", "took 0 s and did not end"),
         ("memory", "took 64 MiB; at most 8 MiB"),
         ("lines", "a message of several lines"),
@@ -81,20 +81,20 @@ def reading(what: str) -> Door:
     ],
 )
 def test_the_judge_sees(what: str, why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "HANGS_S", 0.2)
-    assert judge_memory(reading(what), b"") == why
+    monkeypatch.setattr(evaluating, "HANGS_S", 0.2)
+    assert evaluate_with_memory(reading(what), b"") == why
 
 
 def test_the_judge_sees_a_long_message_among_several() -> None:
-    door = Door(reading("long").read, (), ConfigError)
-    assert judge(door, b"") == "a message of 2100 characters"
-    assert judge(door, b"what it may quote of what was given") is None
+    decoder = Decoder(reading("long").read, (), ConfigError)
+    assert evaluate(decoder, b"") == "a message of 2100 characters"
+    assert evaluate(decoder, b"what it may quote of what was given") is None
 
 
 def test_the_judge_sees_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "TIME_S", -1.0)
-    assert judge(Door(len, ()), b"") == "took 0.0 s; at most -1.0 s"
-    assert judge(Door(len, ()), b"x" * 4000) is None
+    monkeypatch.setattr(evaluating, "TIME_S", -1.0)
+    assert evaluate(Decoder(len, ()), b"") == "took 0.0 s; at most -1.0 s"
+    assert evaluate(Decoder(len, ()), b"x" * 4000) is None
 
 
 def test_inputs_are_the_same_for_the_same_seed_and_differ_otherwise() -> None:
@@ -148,12 +148,12 @@ def test_the_command_writes_what_it_found_and_repeats_it(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tests.fuzz.__main__.TURN_S", 0.1)
-    monkeypatch.setitem(ALL_DOORS, "leaky", Door(read, (b"an example",)))
-    monkeypatch.setattr("sys.argv", ["fuzz", "--door", "leaky", "--minutes", "0.001"])
+    monkeypatch.setitem(ALL_DECODERS, "leaky", Decoder(read, (b"an example",)))
+    monkeypatch.setattr("sys.argv", ["fuzz", "--decoder", "leaky", "--minutes", "0.001"])
     assert main() == 1
     (found,) = tmp_path.rglob("found-*")
     assert found.read_bytes() == b"0000"
-    assert f"--door 'leaky' --input {found.relative_to(tmp_path)}" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["fuzz", "--door", "leaky", "--input", str(found)])
+    assert f"--decoder 'leaky' --input {found.relative_to(tmp_path)}" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["fuzz", "--decoder", "leaky", "--input", str(found)])
     with pytest.raises(KeyError):
         main()

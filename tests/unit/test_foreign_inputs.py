@@ -1,4 +1,4 @@
-"""What is true of every door for foreign bytes; ``tests/fuzz`` tries what comes through them."""
+"""What is true of every decoder of untrusted bytes; ``tests/fuzz`` tries what comes through them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.foreign import ANNOTATION_BYTES, MAX_DEPTH, OBJECT_DEPTH, BoundedJsonDecoder, Int
 from gcushare.wire.foreign_yaml import MAX_YAML_DEPTH, load_yaml
 from gcushare.wire.objects import HEAD, POD
-from tests.unit.foreign_doors import DOORS, JSON_DOORS
+from tests.unit.foreign_inputs import DECODERS, JSON_DECODERS
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ DECODES = re.compile(
     r"json\.loads?\(|msgspec\.(?:json|yaml|toml|msgpack)\.(?:decode|Decoder)|msgspec\.convert|\bYAML\(|safe_load"
     r"|\.json\(\)|ParseFromString|\.FromString\(|tomllib|pickle|marshal\."
 )
-AT_THE_DOOR = {"wire/foreign.py", "wire/foreign_yaml.py"}
+IN_WIRE = {"wire/foreign.py", "wire/foreign_yaml.py"}
 ELSEWHERE = {
     "wire/extender_api.py": "the scheduler's calls: cut by hand for speed; one function turns what the parser raises",
     "wire/extender_preempt.py": "as above, with the same function",
@@ -41,7 +41,7 @@ ELSEWHERE = {
     "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.foreign_yaml",
     "cli/terminal/documents.py": "writes YAML, reads none",
 }
-"""Decoders outside the door, each with its reason; their functions stand among the doors of the tests all the same."""
+"""Decoders elsewhere, each with its reason; their functions stand among the decoders of the tests all the same."""
 
 
 def found_in_programs(kind: type[T]) -> Iterator[tuple[str, T]]:
@@ -56,18 +56,18 @@ def found_in_programs(kind: type[T]) -> Iterator[tuple[str, T]]:
                 yield f"{module.name}.{name}", value
 
 
-def test_every_json_door_of_the_programs_is_among_the_tested() -> None:
-    missing = [name for name, door in found_in_programs(BoundedJsonDecoder) if door not in JSON_DOORS]
-    assert not missing, f"add an example to tests/unit/foreign_doors.py for {missing}"
+def test_every_json_decoder_of_the_programs_is_among_the_tested() -> None:
+    missing = [name for name, decoder in found_in_programs(BoundedJsonDecoder) if decoder not in JSON_DECODERS]
+    assert not missing, f"add an example to tests/unit/foreign_inputs.py for {missing}"
 
 
-def test_no_program_decodes_foreign_bytes_beside_the_doors() -> None:
+def test_no_program_decodes_foreign_bytes_beside_the_decoders() -> None:
     found = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")
         if any(DECODES.search(line.partition("#")[0]) for line in path.read_text().splitlines())
     }
-    assert found - AT_THE_DOOR == ELSEWHERE.keys(), "read it through wire.foreign or wire.foreign_yaml"
+    assert found - IN_WIRE == ELSEWHERE.keys(), "read it through wire.foreign or wire.foreign_yaml"
 
 
 def numbers_without_bounds(kind: msgspec.inspect.Type, where: str, seen: set[int]) -> Iterator[str]:
@@ -92,9 +92,9 @@ def numbers_without_bounds(kind: msgspec.inspect.Type, where: str, seen: set[int
             return
 
 
-@pytest.mark.parametrize("door", JSON_DOORS, ids=lambda door: door.what)
-def test_no_number_of_a_door_is_without_bounds(door: BoundedJsonDecoder[Any]) -> None:
-    assert list(numbers_without_bounds(msgspec.inspect.type_info(door.kind), "$", set())) == []
+@pytest.mark.parametrize("decoder", JSON_DECODERS, ids=lambda decoder: decoder.what)
+def test_no_number_of_a_decoder_is_without_bounds(decoder: BoundedJsonDecoder[Any]) -> None:
+    assert list(numbers_without_bounds(msgspec.inspect.type_info(decoder.kind), "$", set())) == []
 
 
 def test_the_search_for_numbers_finds_one() -> None:
@@ -128,9 +128,9 @@ def holds_anything(kind: msgspec.inspect.Type) -> bool:
             return False
 
 
-@pytest.mark.parametrize("door", JSON_DOORS, ids=lambda door: door.what)
-def test_what_stays_of_unknown_shape_is_bounded_in_depth(door: BoundedJsonDecoder[Any]) -> None:
-    assert door.max_depth is not None or not holds_anything(msgspec.inspect.type_info(door.kind))
+@pytest.mark.parametrize("decoder", JSON_DECODERS, ids=lambda decoder: decoder.what)
+def test_what_stays_of_unknown_shape_is_bounded_in_depth(decoder: BoundedJsonDecoder[Any]) -> None:
+    assert decoder.max_depth is not None or not holds_anything(msgspec.inspect.type_info(decoder.kind))
 
 
 def nested(levels: int) -> bytes:
@@ -138,7 +138,7 @@ def nested(levels: int) -> bytes:
 
 
 @pytest.mark.parametrize("levels", [10, 1500, OBJECT_DEPTH - 100])
-def test_an_object_is_read_however_deep_what_nobody_reads_of_it_is(levels: int) -> None:
+def test_an_object_is_read_however_deep_what_no_one_reads_of_it_is(levels: int) -> None:
     """An API server keeps a pod's managedFields to any depth: one pod would stop the lists that it is in."""
     fields = b'{"metadata":{"uid":"u","name":"p","managedFields":[{"fieldsV1":' + nested(levels) + b"}]}}"
     limit = sys.getrecursionlimit()
@@ -161,12 +161,12 @@ def test_an_object_deeper_than_any_api_server_sends_is_refused() -> None:
 @pytest.mark.parametrize("levels", range(MAX_DEPTH - 2, MAX_DEPTH + 3))
 def test_the_depth_of_an_annotation_is_counted_without_what_stands_in_strings(levels: int) -> None:
     text = '{"a":"' + "[{" * 100 + '\\"[","x":' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
-    door = BoundedJsonDecoder(dict[str, Any], "it", limit_bytes=1 << 20)
+    decoder = BoundedJsonDecoder(dict[str, Any], "it", limit_bytes=1 << 20)
     if levels <= MAX_DEPTH:
-        door.read(text)
+        decoder.read(text)
     else:
         with pytest.raises(RemoteContractError, match=f"it cannot be read: nested deeper than {MAX_DEPTH} levels"):
-            door.read(text)
+            decoder.read(text)
 
 
 def test_a_document_beyond_its_size_is_not_looked_at() -> None:
@@ -209,5 +209,5 @@ def test_an_anchor_that_is_given_twice_is_the_later_one_and_nothing_of_it_is_sho
 
 @pytest.mark.parametrize("text", [LAUGHS, MERGES, "[" * 5000], ids=["aliases", "merges", "deep"])
 def test_a_manifest_is_bounded_likewise(text: str) -> None:
-    with pytest.raises(DOORS["manifest"].error, match="not valid YAML or JSON: it "):
-        DOORS["manifest"].read(text.encode())
+    with pytest.raises(DECODERS["manifest"].error, match="not valid YAML or JSON: it "):
+        DECODERS["manifest"].read(text.encode())

@@ -1,6 +1,6 @@
-"""Every door for foreign bytes: those of ``tests.unit.foreign_doors``, and those for text that is no document.
+"""Every decoder of untrusted bytes: those of ``tests.unit.foreign_inputs``, and those for text that is no document.
 
-A door takes any bytes and returns a value or raises its error; see ``Door``.
+A decoder takes any bytes and returns a value or raises its error; see ``Decoder``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from gcushare.wire.kubelet.device_ids import decode_device_id
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
 from gcushare.wire.nodes import node_cards, parse_card_words
 from gcushare.wire.objects import HEAD, POD
-from tests.unit.foreign_doors import CARDS, DOORS, OF_WORKER, Door, any_text, encoded, text_of
+from tests.unit.foreign_inputs import CARDS, DECODERS, OF_WORKER, Decoder, any_text, encoded, text_of
 
 EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
 LAYOUT = Layout("/etc/kubernetes", "/etc/kubernetes/manifests/kube-scheduler.yaml")
@@ -73,13 +73,13 @@ def _file_of(body: bytes) -> Iterator[Path]:
 
 
 def _file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    """A door that reads a file."""
+    """A decoder that reads a file."""
 
-    def door(body: bytes) -> object:
+    def decoder(body: bytes) -> object:
         with _file_of(body) as path:
             return read(path)
 
-    return door
+    return decoder
 
 
 def _kubeconfig(path: Path) -> object:
@@ -90,14 +90,14 @@ def _kubeconfig(path: Path) -> object:
 def _scheduler_file(layout: Layout) -> Callable[[bytes], object]:
     """What the config manager does with the file that starts the scheduler: point it at our configuration, and back."""
 
-    def door(body: bytes) -> object:
+    def decoder(body: bytes) -> object:
         found = layout.parse(body)
         pointed = found.pointed_at(TARGET)
         assert pointed.points_at(TARGET)
         back = layout.parse(pointed.text.encode()).without_trace(frozenset({TARGET.path}), None)
         return found.flags, back.trace(frozenset({TARGET.path}))
 
-    return door
+    return decoder
 
 
 def _scheduler_config(text: str) -> object:
@@ -199,10 +199,10 @@ def _certificates() -> Mapping[str, bytes]:
 def _secret_part(key: str) -> Callable[[bytes], object]:
     """One part of the certificates' Secret, beside parts that are well."""
 
-    def door(body: bytes) -> object:
+    def decoder(body: bytes) -> object:
         return next_issue({**_certificates(), key: body}, TERMS, NOW)
 
-    return door
+    return decoder
 
 
 def _result(result_type: type[Any]) -> Callable[[bytes], object]:
@@ -211,58 +211,60 @@ def _result(result_type: type[Any]) -> Callable[[bytes], object]:
 
 OF_SCHEDULER_FILES = (ConfigError, Refused)
 NONE = ()
-"""Of doors that raise nothing: what cannot be read is None, or as if it were not there."""
+"""Of decoders that raise nothing: what cannot be read is None, or as if it were not there."""
 
-TEXT_DOORS: dict[str, Door] = {
-    "HTTP head": Door(read_head, (b"POST /v1/filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",), NONE),
-    "watch": Door(_watch, (), GcushareError),
-    "list": Door(_page, ()),
-    "device id": Door(any_text(decode_device_id), (b"000", b"0a~", b"zzz")),
-    "whole card's id": Door(any_text(decode_whole_card_id), (b"card-0", b"card-15")),
-    "quantity": Door(any_text(lambda text: (parse_quantity(text), parse_count(text))), (b"4", b"1Ki", b"12e2", b"2k")),
-    "cordon annotation": Door(any_text(_cordoned), (b"0, GCU-1",)),
-    "over-use annotation, shown": Door(any_text(_over_use), (), NONE),
-    "metrics": Door(text_of(parse_figures), ()),
-    "scheduler's manifest": Door(_scheduler_file(LAYOUT), MANIFESTS, OF_SCHEDULER_FILES),
-    "scheduler's unit": Door(_scheduler_file(UNIT_LAYOUT), (), OF_SCHEDULER_FILES),
-    "scheduler's configuration, merged": Door(any_text(_scheduler_config), (), OF_SCHEDULER_FILES),
-    "scheduler's flags": Door(
+TEXT_DECODERS: dict[str, Decoder] = {
+    "HTTP head": Decoder(read_head, (b"POST /v1/filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",), NONE),
+    "watch": Decoder(_watch, (), GcushareError),
+    "list": Decoder(_page, ()),
+    "device id": Decoder(any_text(decode_device_id), (b"000", b"0a~", b"zzz")),
+    "whole card's id": Decoder(any_text(decode_whole_card_id), (b"card-0", b"card-15")),
+    "quantity": Decoder(
+        any_text(lambda text: (parse_quantity(text), parse_count(text))), (b"4", b"1Ki", b"12e2", b"2k")
+    ),
+    "cordon annotation": Decoder(any_text(_cordoned), (b"0, GCU-1",)),
+    "over-use annotation, shown": Decoder(any_text(_over_use), (), NONE),
+    "metrics": Decoder(text_of(parse_figures), ()),
+    "scheduler's manifest": Decoder(_scheduler_file(LAYOUT), MANIFESTS, OF_SCHEDULER_FILES),
+    "scheduler's unit": Decoder(_scheduler_file(UNIT_LAYOUT), (), OF_SCHEDULER_FILES),
+    "scheduler's configuration, merged": Decoder(any_text(_scheduler_config), (), OF_SCHEDULER_FILES),
+    "scheduler's flags": Decoder(
         any_text(_scheduler_flags), (b"--v=2\n--leader-elect=true\n--profiling\nfalse",), ConfigError
     ),
-    "scheduler's version": Door(any_text(parse_version), (b"v1.36.0", b"Kubernetes v1.20.15-k3s1\n"), ConfigError),
-    "scheduler's image": Door(
+    "scheduler's version": Decoder(any_text(parse_version), (b"v1.36.0", b"Kubernetes v1.20.15-k3s1\n"), ConfigError),
+    "scheduler's image": Decoder(
         any_text(parse_image_version), (b"registry.k8s.io/kube-scheduler:v1.30.1@sha256:0a",), ConfigError
     ),
-    "kubeconfig file": Door(_file(_kubeconfig), (), ConfigError),
-    "settings variables": Door(any_text(_environment), (_all_settings(),), ConfigError),
+    "kubeconfig file": Decoder(_file(_kubeconfig), (), ConfigError),
+    "settings variables": Decoder(any_text(_environment), (_all_settings(),), ConfigError),
     # Messages about it go to the standard error alone, which writes what is no UTF-8 with backslashes.
-    "command line": Door(text_of(_command_line), (b"--help", b"--log-level=debug\n--log-format\njson"), ConfigError),
-    "nodes of a trace": Door(
+    "command line": Decoder(text_of(_command_line), (b"--help", b"--log-level=debug\n--log-format\njson"), ConfigError),
+    "nodes of a trace": Decoder(
         _file(read_nodes), (b"sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\n",), ConfigError
     ),
-    "pods of a trace": Door(_file(read_pods), (), ConfigError),
-    "worker's request": Door(decode_request, (b'{"operation":"event","timeout_s":1.5}',)),
-    "worker's opening": Door(_result(Opened), (b'{"result":{"library":"l","driver":"1.2"}}',), OF_WORKER),
-    "worker's health": Door(_result(HealthReading), (), OF_WORKER),
-    "worker's use": Door(_result(CardUse), (), OF_WORKER),
-    "worker's event": Door(_result(Noticed), (b'{"result":{"event":null}}',), OF_WORKER),
-    "worker's link": Door(_result(Linked), (b'{"result":{"level":null}}',), OF_WORKER),
-    "driver's text": Door(decode_text, (b"GCU-0\0\xff",), NONE),
-    "PCI address": Door(any_text(parse_pci_address), (b"00000000:3B:00.0",), NONE),
-    "Date header": Door(text_of(parse_date), (b"Sun, 22 Nov 2026 03:00:00 GMT",), NONE),
-    "time of an object": Door(text_of(parse_time), (b"2026-11-22T03:00:00.123456Z",), NONE),
-    "dashboard's mark": Door(any_text(parse_mark), (b"0123abcd.17",), NONE),
-    "config manager's reports": Door(
+    "pods of a trace": Decoder(_file(read_pods), (), ConfigError),
+    "worker's request": Decoder(decode_request, (b'{"operation":"event","timeout_s":1.5}',)),
+    "worker's opening": Decoder(_result(Opened), (b'{"result":{"library":"l","driver":"1.2"}}',), OF_WORKER),
+    "worker's health": Decoder(_result(HealthReading), (), OF_WORKER),
+    "worker's use": Decoder(_result(CardUse), (), OF_WORKER),
+    "worker's event": Decoder(_result(Noticed), (b'{"result":{"event":null}}',), OF_WORKER),
+    "worker's link": Decoder(_result(Linked), (b'{"result":{"level":null}}',), OF_WORKER),
+    "driver's text": Decoder(decode_text, (b"GCU-0\0\xff",), NONE),
+    "PCI address": Decoder(any_text(parse_pci_address), (b"00000000:3B:00.0",), NONE),
+    "Date header": Decoder(text_of(parse_date), (b"Sun, 22 Nov 2026 03:00:00 GMT",), NONE),
+    "time of an object": Decoder(text_of(parse_time), (b"2026-11-22T03:00:00.123456Z",), NONE),
+    "dashboard's mark": Decoder(any_text(parse_mark), (b"0123abcd.17",), NONE),
+    "config manager's reports": Decoder(
         any_text(lambda text: decode_node_reports({"node.n": text})), (b'{"state": "applied"}',), NONE
     ),
-    "process's name": Door(_process, (b"nvidia-cuda-mps\n/usr/bin/nvidia-cuda-mps-control\0-d\0",), NONE),
-    "certificate authority": Door(lambda body: client_context(body, "f"), (), ConfigError),
-    "Secret's authorities": Door(_secret_part(CA), (), NONE),
-    "Secret's certificate": Door(_secret_part(SERVER_CERT), (), NONE),
-    "Secret's key": Door(
+    "process's name": Decoder(_process, (b"nvidia-cuda-mps\n/usr/bin/nvidia-cuda-mps-control\0-d\0",), NONE),
+    "certificate authority": Decoder(lambda body: client_context(body, "f"), (), ConfigError),
+    "Secret's authorities": Decoder(_secret_part(CA), (), NONE),
+    "Secret's certificate": Decoder(_secret_part(SERVER_CERT), (), NONE),
+    "Secret's key": Decoder(
         _secret_part(SERVER_KEY), (b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----",), NONE
     ),
 }
 """Words, lines and files that are no JSON document of ours."""
 
-ALL_DOORS = {**DOORS, **TEXT_DOORS}
+ALL_DECODERS = {**DECODERS, **TEXT_DECODERS}

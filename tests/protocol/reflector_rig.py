@@ -1,0 +1,107 @@
+"""A reflector at work beside a server that cuts, stalls, forgets and lies, and what its sink came to hold."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gcushare.kube.client import KubeClient
+from gcushare.kube.pacing import BackoffPolicy
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import PODS, Selector
+from gcushare.wire.objects import Pod
+from tests.protocol.kube_collection import CollectionServer
+
+FAST = BackoffPolicy(first_s=0.005, cap_s=0.02)
+
+
+DECODER = msgspec.json.Decoder(Pod)
+
+
+@dataclass
+class Picture:
+    """A sink as the programs write them: pods by uid, applying replaces. Counts what it was given."""
+
+    pods: dict[str, Pod] = field(default_factory=dict)
+    applied_count: int = 0
+    deleted_count: int = 0
+    retained_count: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def applied(self, obj: Pod) -> None:
+        self.pods[obj.metadata.uid] = obj
+        self.applied_count += 1
+        self._changed.set()
+
+    def deleted(self, obj: Pod) -> None:
+        self.pods.pop(obj.metadata.uid, None)
+        self.deleted_count += 1
+        self._changed.set()
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        self.pods = {uid: pod for uid, pod in self.pods.items() if uid in uids}
+        self.retained_count += 1
+        self._changed.set()
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(pod.metadata.name for pod in self.pods.values())
+
+    async def until(self, condition: Callable[[Picture], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition(self):
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def shows(self, *names: str) -> None:
+        await self.until(lambda picture: picture.names == sorted(names))
+
+
+@dataclass
+class Running:
+    """A reflector at work and everything around it."""
+
+    server: CollectionServer
+    picture: Picture
+    reflector: Reflector[Pod]
+    task: asyncio.Task[None]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that tells no one when it comes; ends early when the reflector ended."""
+        async with asyncio.timeout(60):
+            while not condition() and not self.task.done():  # noqa: ASYNC110 - counters tell no one that they changed
+                await asyncio.sleep(0.002)
+
+    async def streaming(self) -> None:
+        await self.until(lambda: len(self.server.watches) > 0 and self.reflector.counters.watches > 0)
+
+
+@asynccontextmanager
+async def following(
+    server: CollectionServer,
+    *,
+    settings: ReflectorSettings | None = None,
+    decode: Callable[[msgspec.Raw], Pod] = DECODER.decode,
+) -> AsyncIterator[Running]:
+    picture = Picture()
+    async with KubeClient(server.config()) as client:
+        reflector = Reflector(
+            client,
+            PODS,
+            picture,
+            decode=decode,
+            selector=Selector(fields="spec.nodeName=n1"),
+            settings=settings or ReflectorSettings(backoff=FAST, page_size=2),
+            rng=random.Random(7),
+        )
+        task = asyncio.create_task(reflector.run(), name="reflector under test")
+        try:
+            yield Running(server, picture, reflector, task)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])

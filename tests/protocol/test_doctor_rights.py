@@ -1,0 +1,92 @@
+"""What the doctor may read: the documented rights are enough, and a missing one is named."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare_playground.apiserver import RbacAuthorizer, User
+from gcushare_playground.apiserver.objects import JsonObject
+from tests.protocol.doctor_rig import (
+    DoctorRig,
+    config_map,
+)
+from tests.unit.certificates import certificate_pem
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        yield running
+
+
+def role(*rules: tuple[str, str, str]) -> list[JsonObject]:
+    granted = [{"apiGroups": [group], "resources": [resource], "verbs": [verb]} for verb, resource, group in rules]
+    head = "rbac.authorization.k8s.io/v1"
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looker"}
+    return [
+        {"apiVersion": head, "kind": "ClusterRole", "metadata": {"name": "looker"}, "rules": granted},
+        {
+            "apiVersion": head,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "looker"},
+            "roleRef": reference,
+            "subjects": [{"kind": "User", "name": "looker"}],
+        },
+    ]
+
+
+ALL_RIGHTS = (
+    ("list", "nodes", ""),
+    ("list", "pods", ""),
+    ("get", "pods/proxy", ""),
+    ("get", "services/proxy", ""),
+    ("get", "services", ""),
+    ("get", "configmaps", ""),
+    ("get", "leases", "coordination.k8s.io"),
+    ("list", "leases", "coordination.k8s.io"),
+    ("list", "validatingadmissionpolicies", "admissionregistration.k8s.io"),
+    ("list", "validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
+    ("get", "secrets", ""),
+)
+
+
+LOOKER = User("looker", ("system:authenticated",))
+
+
+async def examine_with(rig: DoctorRig, *rights: tuple[str, str, str]) -> Any:
+    for each in role(*rights):
+        rig.put(each)
+    rig.api.authorizer = RbacAuthorizer(rig.api.store)
+    return await rig.examine(user=LOOKER)
+
+
+async def test_the_rights_that_are_named_are_enough(rig: DoctorRig) -> None:
+    rig.mount_certificate(certificate_pem(days=100))
+    rig.put(config_map("gcushare-config-manager", mode="apply"))
+    answer = await examine_with(rig, *ALL_RIGHTS)
+    assert answer.kinds == set()
+    assert rig.api.requests.refused("looker") == []
+
+
+@pytest.mark.parametrize("left_out", ALL_RIGHTS, ids=lambda right: f"{right[0]} {right[1]}")
+async def test_a_missing_right_is_named_and_nothing_is_made_of_what_was_not_seen(
+    rig: DoctorRig, left_out: tuple[str, str, str]
+) -> None:
+    rig.mount_certificate(certificate_pem(days=100))
+    answer = await examine_with(rig, *(right for right in ALL_RIGHTS if right != left_out))
+    assert answer.kinds == {("warning", "missing-right")}
+    verb, resource, group = left_out
+    words = f"missing right to {verb} {resource}{'.' + group if group else ''}"
+    assert words in answer.finding("missing-right")["problem"]
+    # Asked beforehand: the audit log of the cluster shows no refusals.
+    assert rig.api.requests.refused("looker") == []
+
+
+async def test_somebody_without_any_right_learns_all_that_is_missing(rig: DoctorRig) -> None:
+    answer = await examine_with(rig)
+    assert answer.kinds == {("warning", "missing-right")}
+    assert len(answer.document["findings"]) == len(ALL_RIGHTS)

@@ -1,0 +1,124 @@
+"""A fresh count finds what the ledger has wrong, and nothing that is under way; after any story both agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.fit_index import Shape
+from gcushare.core.ledger import Drift, FigureDrift
+from gcushare.core.nodes import Assignment, PodRef
+from gcushare.wire.objects import Node, Pod
+from tests.builders import asks
+from tests.extender_objects import a_node, recount, state_of
+from tests.unit.test_extender_state import bound, largest, used
+
+
+def test_drift_is_found_and_repaired() -> None:
+    state = state_of(a_node("node-1", 16, 16))
+    for name in ("a", "b"):
+        state.see_pod(bound(name))
+    state.ledger.forget("uid-a")
+    state.ledger.apply(Assignment(PodRef("uid-ghost", "default", "ghost"), "node-1", ()))
+
+    assert [drift.uid for drift in recount(state) if isinstance(drift, Drift)] == ["uid-a", "uid-ghost"]
+    assert used(state) == {0: 8, 1: 0}
+    assert recount(state) == []
+
+
+def test_sums_that_are_not_those_of_the_pods_are_found_and_repaired() -> None:
+    state = state_of(a_node("node-1", 16, 16))
+    state.see_pod(bound("a"))
+    card_state = state.ledger.nodes["node-1"].cards[0]
+    card_state.used += 8
+
+    assert recount(state) == [
+        FigureDrift("node-1", "card 0: (12, 0, 1) counted, (4, 0, 1) held, as units, whole cards and pods")
+    ]
+    assert card_state.used == 4
+    assert recount(state) == []
+
+
+def test_a_cached_answer_that_does_not_follow_from_the_cards_is_found_and_repaired() -> None:
+    state = state_of(a_node("node-1", 16))
+    state.ledger.nodes["node-1"].largest_free = 7
+
+    (drift,) = recount(state)
+    assert isinstance(drift, FigureDrift)
+    assert drift.words.startswith("(7, 0, 0, 16, 0) counted, (16, 0, 0, 16, 0) true")
+    assert largest(state) == 16
+
+
+def test_an_order_of_nodes_that_missed_a_change_is_found_and_repaired() -> None:
+    state = state_of(a_node("node-1", 16), a_node("node-2", 16))
+    shape = Shape(asks(12), "binpack")
+    assert state.indexes.get(shape).fits("node-1")
+    state.ledger._listeners.clear()  # No one hears of what comes now.
+    state.see_pod(bound("a", 8))
+
+    assert recount(state) == [FigureDrift("node-1", "ranked wrongly")]
+    assert not state.indexes.get(shape).fits("node-1")
+    assert recount(state) == []
+
+
+def test_what_is_reported_between_two_steps_is_no_drift() -> None:
+    state = state_of(a_node("node-1", 16, 16))
+    state.see_pod(bound("a"))
+    state.see_pod(bound("b"))
+    steps = state.recount()
+    found = next(steps)
+    state.see_pod(bound("a", card_index=1))
+    state.lose_pod("uid-b")
+    state.see_pod(bound("c"))
+
+    assert [*found, *(drift for some in steps for drift in some)] == []
+
+
+def test_a_reservation_is_no_drift() -> None:
+    state = state_of(a_node("node-1", 16))
+    state.ledger.reserve(PodRef("uid-a", "default", "a"), "node-1", asks(4), lambda _state, _request: (0,))
+
+    assert recount(state) == []
+    assert state.ledger.is_reserved("uid-a")
+
+
+SAID = st.lists(
+    st.one_of(
+        st.tuples(st.just("bound"), st.integers(0, 3), st.integers(0, 1), st.integers(1, 4)),
+        st.tuples(st.just("node"), st.integers(0, 1), st.integers(4, 16), st.none()),
+        st.tuples(st.just("lost"), st.integers(0, 3), st.none(), st.none()),
+        st.tuples(st.just("node lost"), st.integers(0, 1), st.none(), st.none()),
+    ),
+    max_size=25,
+)
+
+
+@given(SAID)
+def test_the_ledger_is_what_a_fresh_one_makes_of_the_last_words_of_everybody(steps: list[tuple[Any, ...]]) -> None:
+    state = state_of()
+    nodes: dict[str, Node] = {}
+    pods: dict[str, Pod] = {}
+    for kind, number, where, units in steps:
+        if kind == "bound":
+            pod = bound(f"p{number}", units, node=f"node-{where}")
+            if f"p{number}" not in pods or pods[f"p{number}"].spec.node_name == f"node-{where}":
+                pods[f"p{number}"] = pod
+                state.see_pod(pod)
+        elif kind == "node":
+            nodes[f"node-{number}"] = a_node(f"node-{number}", where)
+            state.see_node(nodes[f"node-{number}"])
+        elif kind == "lost":
+            pods.pop(f"p{number}", None)
+            state.lose_pod(f"uid-p{number}")
+        else:
+            nodes.pop(f"node-{number}", None)
+            state.lose_node(f"node-{number}")
+
+    fresh = state_of(*reversed(nodes.values()))
+    for pod in reversed(pods.values()):
+        fresh.see_pod(pod)
+    for name in {*state.ledger.nodes, *fresh.ledger.nodes}:
+        assert used(state, name) == used(fresh, name)
+        assert largest(state, name) == largest(fresh, name)

@@ -103,7 +103,6 @@ HEAVY = (
     "cryptography",
     "google.protobuf",
     "grpc",
-    "kubernetes_asyncio",
     "prometheus_client",
     "rich",
     "ruamel",

@@ -83,7 +83,7 @@ def test_the_document_for_programs_has_the_same_in_numbers() -> None:
     document = json.loads(msgspec.json.encode(cards(busy(), owners={4242: "uid-of-train-7"})))
     assert document["version"] == 1
     (node,) = document["nodes"]
-    assert (node["source"], node["podsKnown"], node["unit"]) == ("plugin", True, "1")
+    assert (node["origin"], node["unit"]) == ("plugin.example", "1")
     shared, whole, sick, cordoned = node["cards"]
     assert [each["mode"] for each in node["cards"]] == ["shared", "whole", "shared", "free"]
     assert shared["holders"][0]["containers"] == {"main": 4, "side": 2}

@@ -30,7 +30,6 @@ from gcushare.cli.cards.view import (
     HolderState,
     HolderView,
     NodeView,
-    Source,
     granted_bytes,
     unit_of,
 )
@@ -91,8 +90,6 @@ def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
         yield from _notes(f"pod {waiting.pod} {asked} has no card yet", "yellow", width)
     for pod in view.unreadable_pods:
         yield from _notes(f"pod {pod.pod} cannot be read: {pod.reason}", "yellow", width)
-    if not view.pods_known:
-        yield from _notes(f"the pods are not known, only processes: {view.note}", "yellow", width)
 
 
 def _header(view: NodeView, unit: MemoryUnit | None) -> list[Text]:
@@ -106,8 +103,7 @@ def _header(view: NodeView, unit: MemoryUnit | None) -> list[Text]:
         parts.append(Text(f"unit {clean(view.unit)}"))
     if SERVES_WHOLE in view.modes:
         parts.append(Text("memory and whole cards" if SERVES_MEMORY in view.modes else "whole cards only"))
-    read_by = f"plugin {view.version}" if view.source is Source.PLUGIN else "read from the library"
-    parts.append(Text(f"{clean(read_by)}, {clean(view.origin)}", "dim"))
+    parts.append(Text(f"plugin {clean(view.version)}, {clean(view.origin)}", "dim"))
     return parts
 
 
@@ -127,10 +123,8 @@ def _measure(view: NodeView, paper: Paper) -> Paper:
 
 def _figures(card: CardView, unit: MemoryUnit | None) -> tuple[str, str]:
     """What stands beside the two bars."""
-    granted = ""
-    if card.units is not None:
-        share = show_share(card.granted_units, card.units, unit)
-        granted = f"{share}  {show_percent(card.granted_units, card.units):>4}"
+    share = show_share(card.granted_units, card.units, unit)
+    granted = f"{share}  {show_percent(card.granted_units, card.units):>4}"
     total = show_bytes(card.memory_bytes, unit)
     if card.used_bytes is None:
         return granted, f"{UNKNOWN} of {total}  {'':>4}"
@@ -143,8 +137,7 @@ def _box(card: CardView, paper: Paper) -> list[Text]:
     uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
     title = Text.assemble((str(card.index), "bold"), "  ", (clean(card.model) or "unknown model", "bold"), "  ", uuid)
     badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
-    if card.mode is not None:
-        badge.append("  ").append(card.mode.value, _MODES[card.mode])
+    badge.append("  ").append(card.mode.value, _MODES[card.mode])
     return frame(title, badge, list(_card_lines(card, paper)), paper.width)
 
 
@@ -169,11 +162,10 @@ def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
 def _bars(card: CardView, paper: Paper) -> Iterator[Text]:
     granted, used = _figures(card, paper.unit)
     width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
-    if card.units is not None:
-        parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
-        parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
-        bar = granted_bar(parts, card.units, width)
-        yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
+    parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
+    parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
+    bar = granted_bar(parts, card.units, width)
+    yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
     bar = used_bar(card.used_bytes, card.memory_bytes, width)
     yield Text.assemble("used".ljust(_LABEL), "▕", bar, "▏", "  ", used.rjust(paper.figures))
 
@@ -188,7 +180,7 @@ def _readings(card: CardView, paper: Paper) -> Iterator[Text]:
     if not paper.is_wide:
         return
     numa = UNKNOWN if card.numa_node is None else str(card.numa_node)
-    reserved = show_units(card.reserved_units, paper.unit) if card.units is not None else UNKNOWN
+    reserved = show_units(card.reserved_units, paper.unit)
     wide = (("serial", card.serial), ("pci", card.pci), ("numa", numa), ("reserved", reserved))
     for label, text in wide:
         yield Text.assemble((f"{label} ", "dim"), clean(text) or UNKNOWN)
@@ -239,11 +231,10 @@ def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[st
     reported = ", ".join(f"{count} {word}" for word, count in modes if count)
     if reported:
         yield reported, ""
-    units = [card.units for card in cards if card.units is not None]
-    if units:
-        yield f"granted {show_share(sum(card.granted_units for card in cards), sum(units), unit)}", ""
+    if cards:
+        granted, units = sum(card.granted_units for card in cards), sum(card.units for card in cards)
+        yield f"granted {show_share(granted, units, unit)}", ""
     used = [card.used_bytes for card in cards if card.used_bytes is not None]
     if used:
         yield f"used {show_bytes(sum(used), unit)}", ""
-    if view.pods_known:
-        yield counted(len({holder.uid for card in cards for holder in card.holders}), "pod"), ""
+    yield counted(len({holder.uid for card in cards for holder in card.holders}), "pod"), ""

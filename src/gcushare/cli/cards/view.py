@@ -1,4 +1,4 @@
-"""What is known of a node's cards, from whichever source: at once the document of ``-o json``. Pure."""
+"""What plugins report of a node's cards, pod by pod and process by process: the document of ``-o json``. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,6 @@ from gcushare.wire.documents.plugin_status import (
 
 DOCUMENT_VERSION = 1
 """Of ``-o json``: fields are only added; anything else is a new version."""
-
-
-class Source(enum.Enum):
-    """Where it was read."""
-
-    PLUGIN = "plugin"
-    LIBRARY = "library"
 
 
 class HolderState(enum.Enum):
@@ -83,9 +76,9 @@ class CardView(_ViewStruct, frozen=True):
     reason: str
     cordoned: bool
     closed: tuple[ClosureStatus, ...]
-    mode: CardMode | None
+    mode: CardMode
     memory_bytes: int
-    units: int | None
+    units: int
     reserved_units: int
     granted_units: int
     unrecorded_units: int
@@ -110,21 +103,15 @@ class WaitingView(_ViewStruct, frozen=True):
 
 
 class NodeView(_ViewStruct, frozen=True):
-    """One vendor's cards of one node.
-
-    ``pods_known`` is false where they were read from a library, which knows no pods; ``note`` says why it was asked.
-    """
+    """One vendor's cards of one node, as its plugin at ``origin`` answered."""
 
     node: str
     vendor: str
-    source: Source
     origin: str
     version: str
     driver: str
     unit: str | None
     modes: tuple[str, ...]
-    pods_known: bool
-    note: str
     problems: dict[str, str]
     cards: tuple[CardView, ...]
     left_out: tuple[LeftOutStatus, ...]
@@ -145,7 +132,7 @@ Owners = Mapping[int, str]
 
 
 def unit_of(view: NodeView) -> MemoryUnit | None:
-    """The unit that a node counts in; None where it is unknown, or a newer plugin has one that is not known here."""
+    """The unit that a node counts in; None where it has none yet, or a newer plugin has one that is not known here."""
     try:
         return parse_memory_unit(view.unit) if view.unit is not None else None
     except ConfigError:
@@ -169,14 +156,11 @@ def view_status(status: PluginStatus, origin: str, owners: Owners) -> NodeView:
     return NodeView(
         node=status.node,
         vendor=status.vendor,
-        source=Source.PLUGIN,
         origin=origin,
         version=status.version,
         driver=status.driver,
         unit=status.unit,
         modes=status.modes,
-        pods_known=True,
-        note="",
         problems=status.problems,
         cards=tuple(_card(card, status.pods, owners) for card in status.cards),
         left_out=status.left_out,

@@ -55,7 +55,7 @@ def programs(names: Names) -> dict[str, Program[Any]]:
             (word, "every node, every card, the cluster's sum"),
             (f"{word} -d node-1", "one node with its pods, their namespaces and states"),
             (f"{word} -o wide --sort-by free", "models, states and the largest free card, the emptiest node first"),
-            (f"{word} --watch", "a live screen; on a pipe one line per change"),
+            (f"{word} --watch", "a live screen; on a pipe the table whenever it changes"),
             (f"{word} -d -n team-a -l pool=a100", "one namespace's pods on some nodes"),
             (f"{word} explain team-a/train-7", "why this pod is pending, or where it runs"),
             (f"{word} -o json --source api", "for programs, without asking the extender"),

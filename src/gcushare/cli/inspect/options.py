@@ -81,7 +81,7 @@ class TableSettings:
         parsers.boolean(),
         default=False,
         short="-w",
-        help="Follow: a live screen on a terminal, one line per change on a pipe.",
+        help="Follow: a live screen on a terminal, on a pipe the table again whenever it changes.",
     )
     interval: float = setting(
         parsers.duration_s(0.2, 3600),

@@ -131,23 +131,6 @@ class TableSettings:
 
 
 @settings
-class NodeSettings(TableSettings):
-    """One node."""
-
-    node: str = setting(
-        parsers.text("NODE", accepted="a node's name"),
-        argument=True,
-        help="The node, also one that is named as a command.",
-    )
-    details: bool = setting(
-        parsers.boolean(),
-        default=True,
-        short="-d",
-        help="The node's pods: on which card, how much, in which namespace and state.",
-    )
-
-
-@settings
 class ExplainSettings:
     """Explain."""
 

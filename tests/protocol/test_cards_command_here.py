@@ -81,7 +81,7 @@ async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admi
         await rig.until_recorded("now")
         rig.app.observed.store.apply(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
         (node,) = (await Caller({}).ask("--plugin", address(rig)))["nodes"]
-    assert node["modes"] == ["memory", "whole"]
+    assert node["status"]["modes"] == ["memory", "whole"]
     assert [(card["mode"], card["grantedUnits"]) for card in node["cards"]] == [("whole", 16), ("whole", 0)]
     holders = [holder for card in node["cards"] for holder in card["holders"]]
     assert [(each["pod"], each["units"], each["whole"], each["state"]) for each in holders] == [
@@ -159,7 +159,7 @@ async def test_a_plugin_that_answers_https_alone_is_found_out_where_no_address_i
     async with serving(msgspec.json.encode(status(card(0))), context) as url:
         plain = url.replace("https:", "http:")
         found = await AddressSource((plain,), NOWHERE, tries_tls=True).fetch()
-        assert [node.node for node in found.nodes] == ["node-1"]
+        assert [node.status.node for node in found.nodes] == ["node-1"]
         with pytest.raises(RetryableError, match="http://"):
             await AddressSource((plain,), NOWHERE).fetch()
         ran = await Caller({}).call("--plugin", url)

@@ -74,7 +74,7 @@ CARDS_PROGRAM = Program(
         (f"{CARDS} gpu-7", "another node's, from anywhere with a kubeconfig"),
         (f"watch --color {CARDS} --color", "looked at every two seconds"),
         (f"{CARDS} --plugin http://127.0.0.1:32767,http://127.0.0.1:32768", "two vendors' plugins of one node"),
-        (f"{CARDS} -o json | jq '.nodes[].cards[] | select(.healthy | not)'", "for programs"),
+        (f"{CARDS} -o json | jq '.nodes[].status.cards[] | {{index, health, reason}}'", "for programs"),
     ),
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
     "its card alone. What a library does not report is shown as '-'; how the driver runs a card (fan, performance "

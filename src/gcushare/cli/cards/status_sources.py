@@ -129,7 +129,7 @@ def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:
     owners = ProcOwners(proc).find(pids)
     views = [view_status(status, origin, owners) for origin, status in reported.items()]
     return CardsView(
-        nodes=tuple(sorted(views, key=lambda view: (view.node, view.vendor, view.origin))),
+        nodes=tuple(sorted(views, key=lambda view: (view.status.node, view.status.vendor, view.origin))),
         failures={origin: str(error) for origin, error in failures.items()},
     )
 

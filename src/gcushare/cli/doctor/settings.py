@@ -51,11 +51,6 @@ class WhereSettings:
         default="kube-system/gcushare-scheduler-extender",
         help="The extender's Service: its address is what the scheduler must call.",
     )
-    extender_url: str | None = setting(
-        _text("URL", "through the API server", "http://HOST:PORT"),
-        default=None,
-        help="Ask the extender here instead of through the API server, such as http://127.0.0.1:32766.",
-    )
     scheduler_config: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "only what the API server knows"),
         default=None,
@@ -64,12 +59,10 @@ class WhereSettings:
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """A Service has two names, an address a scheme."""
+        """A Service has two names."""
         namespace, _, name = self.extender_service.partition("/")
         if not namespace or not name or "/" in name:
             yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME"
-        if self.extender_url is not None and not self.extender_url.startswith(("http://", "https://")):
-            yield f"extender-url {self.extender_url!r} must begin with http:// or https://"
 
     @property
     def service(self) -> tuple[str, str]:

@@ -5,8 +5,7 @@ it fits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -47,7 +46,7 @@ from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.endpoints import Endpoint, at_address, proxied_pod, proxied_service
+from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.programs import Program, SeenPod, main_container
 from gcushare.cluster.reading import list_objects
 from gcushare.core.errors import GcushareError
@@ -148,16 +147,13 @@ class Collector:
     async def _add_programs(self) -> None:
         for pod in self.facts.running(Program.PLUGIN):
             self.progress(f"asking the device plugin of {pod.spec.node_name}")
-            endpoint, folder = (
-                proxied_pod(self.client, pod),
-                f"plugins/{pod.spec.node_name}/{pod.metadata.name}",
-            )
+            endpoint = proxied_pod(self.client, pod)
+            folder = f"plugins/{pod.spec.node_name}/{pod.metadata.name}"
             await self._add_page(endpoint, "/status", f"{folder}/status.json", cut_status)
             await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
-        async with self._extenders() as endpoints:
-            for name, endpoint in endpoints:
-                self.progress("asking the scheduler extender")
-                await self._add_extender(endpoint, f"extender/{name}")
+        for name, endpoint in self._extenders():
+            self.progress("asking the scheduler extender")
+            await self._add_extender(endpoint, f"extender/{name}")
 
     async def _add_extender(self, endpoint: Endpoint, folder: str) -> None:
         await self._add_page(endpoint, "/version", f"{folder}/version.txt", cut_version)
@@ -172,18 +168,13 @@ class Collector:
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
                 await self._add_page(endpoint, page, file, cut_explanation)
 
-    @asynccontextmanager
-    async def _extenders(self) -> AsyncIterator[list[tuple[str, Endpoint]]]:
-        extender = self.facts.extender
-        if extender.url:
-            async with at_address(extender.url) as endpoint:
-                yield [("at-address", endpoint)]
-            return
+    def _extenders(self) -> list[tuple[str, Endpoint]]:
         pods = self.facts.running(Program.EXTENDER)
         found = [(pod.metadata.name, proxied_pod(self.client, pod)) for pod in pods]
-        if not found and extender.service is not None:
-            found = [("behind-service", proxied_service(self.client, extender.service))]
-        yield found
+        service = self.facts.extender.service
+        if not found and service is not None:
+            found = [("behind-service", proxied_service(self.client, service))]
+        return found
 
     async def _add_page(self, endpoint: Endpoint, page: str, path: str, cut: Cut) -> None:
         try:

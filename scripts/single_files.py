@@ -24,8 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COMMANDS = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
 LIBRARIES = ("aiohttp", "click", "msgspec", "prometheus_client", "rich", "ruamel.yaml")
-"""What the commands import; the rest of the project's dependencies is for programs in the cluster, and for kubeconfigs
-with an ``auth-provider``, which kubectl itself refuses since 1.26."""
+"""What the commands import; the rest of the project's dependencies is for programs in the cluster."""
 RELEASED = tuple(
     (python, platform)
     for python in ("3.11", "3.12", "3.13", "3.14")

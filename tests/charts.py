@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # comes with kubernetes_asyncio; its C reader is ten times as fast as ruamel's
+import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast as ruamel's
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

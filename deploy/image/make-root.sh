@@ -38,12 +38,9 @@ echo "python $version from $library"
     --exclude='./sqlite3' --exclude='./curses' --exclude='./dbm' --exclude='_sqlite3*' --exclude='_curses*' \
     --exclude='_dbm*' --exclude='_gdbm*' --exclude='readline.*' --exclude='nis.*' --exclude='ossaudiodev*' \
     --exclude='_tkinter*' --exclude='_test*' --exclude='xxlimited*' --exclude='*.a' .) | tar -xf - -C "$target"
-# kubernetes_asyncio and what it brings read a laptop's older kubeconfigs; in a cluster there is a service account.
 (cd "$packages" && tar -cf - \
     --exclude='__pycache__' --exclude='*.pyi' --exclude='*.pyx' --exclude='*.pxd' --exclude='*.proto' \
-    --exclude='./bin' --exclude='./kubernetes_asyncio*' --exclude='./urllib3*' --exclude='./yaml' --exclude='./_yaml' \
-    --exclude='./pyyaml-*' --exclude='./PyYAML-*' --exclude='./dateutil' --exclude='./python_dateutil-*' \
-    --exclude='./six*' --exclude='./certifi*' .) | tar -xf - -C "$target/site-packages"
+    --exclude='./bin' .) | tar -xf - -C "$target/site-packages"
 
 # The console scripts, as the package declares them; written here because pip's name the build's interpreter.
 "$python" - "$target/site-packages" "$root/usr/local/bin" <<'PYTHON'

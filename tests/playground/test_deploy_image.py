@@ -170,7 +170,7 @@ def test_the_image_is_dated_by_the_sources_and_compiled_without_dates(image: Pat
 
 def test_no_part_for_laptops_and_tests_is_in_the_image(image: Path) -> None:
     names = {path.name for path in (image / "usr/local/lib").glob("python3.*/site-packages/*")}
-    assert not names & {"kubernetes_asyncio", "pytest", "mypy", "pip", "setuptools", "hypothesis"}
+    assert not names & {"pytest", "mypy", "pip", "setuptools", "hypothesis"}
 
 
 def test_a_library_that_is_not_there_stops_the_build_by_its_name(tmp_path: Path) -> None:

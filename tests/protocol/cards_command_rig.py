@@ -1,4 +1,4 @@
-"""``gcushare cards`` as a process would run it, and files of simulated cards for it."""
+"""``gcushare cards`` as a process would run it, and an address that answers."""
 
 from __future__ import annotations
 
@@ -61,10 +61,3 @@ async def serving(body: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterat
         listener.close()
         await server.shutdown(0)
         await listener.wait_closed()
-
-
-def simulated(folder: Path, *cards: Mapping[str, object]) -> str:
-    """What ``--cards`` takes for these cards."""
-    path = folder / "simulated.json"
-    path.write_text(json.dumps({"driver": "9.9", "cards": [{"memory": "16GiB", **each} for each in cards]}))
-    return f"simulated:{path}"

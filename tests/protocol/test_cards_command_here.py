@@ -1,4 +1,4 @@
-"""``gcushare cards`` on a node: what its plugin tells over HTTP, and the vendor's library where there is none."""
+"""``gcushare cards`` on a node: what its plugin reports over HTTP."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.cli.cards.status_sources import AddressSource
-from gcushare.cluster.plugin_status import ClientTls
+from gcushare.cli.cards.status_sources import AddressSource, is_loopback
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
-from tests.protocol.cards_command_rig import NOWHERE, Caller, serving, simulated
+from tests.protocol.cards_command_rig import NOWHERE, Caller, serving
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_certificates import Authority
 from tests.unit.card_views import card, status
@@ -81,7 +80,7 @@ async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admi
         await rig.until_recorded("now")
         rig.app.observed.store.apply(a_pod("later", None, whole=1, node="node-1", record=as_whole(1)))
         (node,) = (await Caller({}).ask("--plugin", address(rig)))["nodes"]
-    assert node["modes"] == ["memory", "whole"]
+    assert node["status"]["modes"] == ["memory", "whole"]
     assert [(card["mode"], card["grantedUnits"]) for card in node["cards"]] == [("whole", 16), ("whole", 0)]
     holders = [holder for card in node["cards"] for holder in card["holders"]]
     assert [(each["pod"], each["units"], each["whole"], each["state"]) for each in holders] == [
@@ -109,36 +108,11 @@ async def test_a_plugin_that_was_named_and_is_silent_is_an_error_that_says_what_
     assert "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'" in ran.err
 
 
-async def test_without_a_plugin_the_library_is_read_and_pods_are_unknown(tmp_path: Path) -> None:
-    source = simulated(tmp_path, USE, {"health": "unhealthy", "reason": "lost"}, {"left_out": "MIG is on"})
-    ran = await Caller({}).call("--plugin", silent_url(), "--cards", source)
-    assert (ran.code, ran.err) == (0, "")
-    text = " ".join(" ".join(line.split()) for line in ran.lines)
-    assert "driver 9.9 read from the library, simulated" in text
-    assert "the pods are not known, only processes: no plugin answers at http://127.0.0.1:" in text
-    assert not any("granted" in line for line in ran.lines)
-    assert any("9.0 of 16.0 GiB   56% │" in line for line in ran.lines)
-    assert any("│ processes: pid 7 (1.0 GiB), pid 4242 (5.0 GiB)" in line for line in ran.lines)
-    assert any("sick: lost" in line for line in ran.lines)
-    assert "card 2 simulated-2 is not shared: MIG is on" in ran.lines
-
-
-async def test_neither_plugin_nor_library_is_reported_with_both_reasons(tmp_path: Path) -> None:
-    ran = await Caller({}).call("--plugin", silent_url(), "--cards", simulated(tmp_path))
-    assert (ran.code, ran.out) == (75, "")
-    assert "no plugin answers at" in ran.err
-    assert "nor does a library here show cards: simulated:" in ran.err
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         pytest.param(("--plugin", "127.0.0.1:1"), "must be http://HOST:PORT or https://HOST:PORT", id="no scheme"),
         pytest.param(("n1", "--plugin", "http://h:1"), "is asked through the API server", id="two places"),
-        pytest.param(("n1", "--cards", "auto"), "is asked through the API server", id="two sources"),
-        pytest.param(("--cards", "magic"), "accepted: auto, efml, nvml, simulated:FILE", id="no such source"),
-        pytest.param(("--tls-cert-file", "x"), "belong together", id="half a certificate"),
-        pytest.param(("--cards", "simulated:/nowhere"), "/nowhere cannot be read", id="no such file"),
     ],
 )
 async def test_a_wrong_command_says_what_is_wrong(words: tuple[str, ...], why: str) -> None:
@@ -173,7 +147,24 @@ async def test_a_plugin_that_answers_https_alone_is_found_out_where_no_address_i
     context.load_cert_chain(*issued.write(tmp_path))
     async with serving(msgspec.json.encode(status(card(0))), context) as url:
         plain = url.replace("https:", "http:")
-        found = await AddressSource((plain,), ClientTls(), NOWHERE, tries_tls=True).fetch()
-        assert [node.node for node in found.nodes] == ["node-1"]
+        found = await AddressSource((plain,), NOWHERE, tries_tls=True).fetch()
+        assert [node.status.node for node in found.nodes] == ["node-1"]
         with pytest.raises(RetryableError, match="http://"):
-            await AddressSource((plain,), ClientTls(), NOWHERE).fetch()
+            await AddressSource((plain,), NOWHERE).fetch()
+        ran = await Caller({}).call("--plugin", url)
+        assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_believed"),
+    [
+        ("https://127.0.0.1:1", True),
+        ("https://[::1]:1", True),
+        ("https://localhost:1", True),
+        ("https://10.0.0.1:1", False),
+        ("https://localhost.example:1", False),
+        ("https://127.0.0.1.example:1", False),
+    ],
+)
+def test_any_certificate_is_accepted_at_the_loopback_alone(url: str, is_believed: bool) -> None:
+    assert is_loopback(url) is is_believed

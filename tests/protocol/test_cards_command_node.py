@@ -54,7 +54,7 @@ async def test_both_vendors_plugins_of_a_node_are_shown_and_no_other_nodes(seen:
     other = status(card(0, model="A100"), vendor="aliyun", unit="GiB")
     seen.front.backends["pods/http:gpushare-device-plugin-y1:32767"] = msgspec.json.encode(other).decode()
     document = await caller(seen).ask("node-1")
-    assert [(node["vendor"], node["origin"]) for node in document["nodes"]] == [
+    assert [(node["status"]["vendor"], node["origin"]) for node in document["nodes"]] == [
         ("aliyun", "pod kube-system/gpushare-device-plugin-y1"),
         ("enflame", f"pod kube-system/{PLUGIN}"),
     ]

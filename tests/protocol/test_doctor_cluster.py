@@ -299,13 +299,6 @@ async def test_a_pod_that_came_before_the_extender_proves_nothing(rig: DoctorRig
     assert (await rig.examine()).kinds == set()
 
 
-async def test_another_address_is_asked_where_one_is_given(rig: DoctorRig) -> None:
-    no_extender_at_all(rig)
-    answer = await rig.examine("--extender-url", f"http://127.0.0.1:{rig.extender.port}")
-    assert answer.kinds == set()
-    assert list(answer.document["versions"]["extenders"]) == [f"at http://127.0.0.1:{rig.extender.port}"]
-
-
 @pytest.mark.parametrize(
     ("version", "kinds"),
     [

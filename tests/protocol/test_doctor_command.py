@@ -128,7 +128,6 @@ async def test_findings_are_reported_worst_first(rig: DoctorRig) -> None:
         pytest.param(("--yes",), "yes has a meaning only with fix", id="yes to nothing"),
         pytest.param(("-o", "json", "--fix"), "cannot ask", id="a question in a document"),
         pytest.param(("--extender-service", "extender"), "NAMESPACE/NAME", id="half a Service"),
-        pytest.param(("--extender-url", "10.0.0.1:32766"), "must begin with http://", id="no scheme"),
         pytest.param(("--scheduler-config", "/nowhere/config.yaml"), "/nowhere/config.yaml", id="no such file"),
         pytest.param(("--nodes", "n1"), "--node", id="a flag misspelt"),
     ],

@@ -41,11 +41,11 @@ async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
 
 
 NEXT = {
-    "": ["node", "explain", "top", "completion", "node-1", "node-2"],
-    "no": ["node", "node-1", "node-2"],
+    "": ["explain", "top", "completion", "node-1", "node-2"],
+    "no": ["node-1", "node-2"],
     "-d node-1 ": [],
     "top ": ["node-1", "node-2"],
-    "node node-2": ["node-2"],
+    "top node-2": ["node-2"],
     "explain ": ["a", "wait", "team/t"],
     "explain -n team ": ["t"],
     "explain --namespace team ": ["t"],

@@ -1,4 +1,4 @@
-"""The cards of a status, of this and of older plugins."""
+"""The cards of a status, of this and of newer plugins."""
 
 from __future__ import annotations
 
@@ -14,18 +14,6 @@ from tests.unit.card_views import NO_OWNERS, busy, card, cards, pod, status, use
 
 def test_a_status_survives_the_wire_with_everything() -> None:
     assert parse_plugin_status(msgspec.json.encode(busy())) == busy()
-
-
-def test_an_older_plugins_status_is_read_and_its_modes_are_derived() -> None:
-    document = json.loads(msgspec.json.encode(status(card(0), card(1), pods=(pod("d/a", {0: 4}),))))
-    for each in document["cards"]:
-        del each["mode"], each["holders"], each["use"]
-    for each in document["pods"]:
-        del each["cards"], each["whole"]
-    view = view_status(parse_plugin_status(json.dumps(document).encode()), "old", NO_OWNERS)
-    assert [each.mode for each in view.cards] == [CardMode.SHARED, CardMode.FREE]
-    assert [holder.pod for holder in view.cards[0].holders] == ["d/a"]
-    assert view.cards[0].used_bytes is None
 
 
 def test_a_newer_plugins_fields_are_no_obstacle_and_an_unknown_mode_is_derived() -> None:
@@ -83,13 +71,13 @@ def test_the_document_for_programs_has_the_same_in_numbers() -> None:
     document = json.loads(msgspec.json.encode(cards(busy(), owners={4242: "uid-of-train-7"})))
     assert document["version"] == 1
     (node,) = document["nodes"]
-    assert (node["source"], node["podsKnown"], node["unit"]) == ("plugin", True, "1")
-    shared, whole, sick, cordoned = node["cards"]
+    assert (node["origin"], node["status"]["unit"]) == ("plugin.example", "1")
+    shared, whole, *_ = node["cards"]
     assert [each["mode"] for each in node["cards"]] == ["shared", "whole", "shared", "free"]
     assert shared["holders"][0]["containers"] == {"main": 4, "side": 2}
     assert shared["holders"][0]["processes"] == [{"pid": 4242, "bytes": 11 << 29}]
     assert [each["usedBytes"] for each in shared["holders"]] == [11 << 29, None, None]
     assert {each["pid"] for each in shared["processes"]} == {99, 4243}
     assert (whole["holders"][0]["whole"], whole["grantedUnits"]) == (True, 16)
-    assert (sick["healthy"], sick["usedBytes"]) == (False, None)
-    assert cordoned["cordoned"]
+    sick, cordoned = node["status"]["cards"][2:]
+    assert (sick["health"], cordoned["cordoned"]) == ("Unhealthy", True)

@@ -73,7 +73,7 @@ def test_a_page_fits_80_columns(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", ["kubectl-inspect-gcushare", "kubectl-inspect-gpushare"])
 def test_commands_and_marks_are_tables(name: str) -> None:
     lines = help_of(name).splitlines()
-    for row in (*((word, "") for word in ("node", "explain", "top", "completion")), *legend_rows(Mark)):
+    for row in (*((word, "") for word in ("explain", "top", "completion")), *legend_rows(Mark)):
         assert [line for line in lines if re.match(rf"  {re.escape(row[0])} +{re.escape(row[1][:40])}", line)], row
 
 
@@ -104,7 +104,6 @@ HEAVY = (
     "cryptography",
     "google.protobuf",
     "grpc",
-    "kubernetes_asyncio",
     "prometheus_client",
     "rich",
     "ruamel",

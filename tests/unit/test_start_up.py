@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = frozenset(
     {
-        *("aiohttp", "asyncio", "cryptography", "google", "grpc", "kubernetes_asyncio", "logging", "multidict"),
+        *("aiohttp", "asyncio", "cryptography", "google", "grpc", "logging", "multidict"),
         *("prometheus_client", "pynvml", "rich", "ruamel", "ssl", "uvloop", "watchfiles"),
     }
 )

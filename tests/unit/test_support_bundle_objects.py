@@ -12,14 +12,10 @@ import pytest
 
 from gcushare.cli.support_bundle.object_sanitizer import (
     secrets_of,
-    slim_config_map,
     slim_event,
-    slim_lease,
     slim_node,
     slim_pod,
-    slim_service,
     slim_words,
-    slim_workload,
 )
 from gcushare.vendors import ENFLAME
 from tests.unit import full_objects
@@ -46,14 +42,12 @@ def spec_names(prefix: str, *, is_ours: bool) -> set[str]:
     """What of a pod's spec is a name that people choose."""
     names = ("nodeName", "schedulerName", "priorityClassName", "serviceAccountName", "runtimeClassName")
     of_container = ("name", "image", "ports[].name")
-    ours = ("volumeMounts[].name",) if is_ours else ()
     return {
         *(f"{prefix}{name}" for name in names),
-        *(f"{prefix}{part}[].{name}" for part in ("initContainers", "containers") for name in (*of_container, *ours)),
+        *(f"{prefix}{part}[].{name}" for part in ("initContainers", "containers") for name in of_container),
         f"{prefix}nodeSelector.kubernetes.io/hostname",
         f"{prefix}schedulingGates[].name",
         f"{prefix}tolerations[].key",
-        *((f"{prefix}volumes[].name", f"{prefix}volumes[].secret.secretName") if is_ours else ()),
         # The values of known flags.
         *((f"{prefix}{part}[].args[]" for part in ("initContainers", "containers")) if is_ours else ()),
     }
@@ -90,27 +84,6 @@ NAMES: list[Any] = [
             *(f"involvedObject.{name}" for name in ("namespace", "name", "uid")),
         },
         id="event",
-    ),
-    pytest.param(full_objects.CONFIG_MAP, slim_config_map, _META, id="config map"),
-    *(
-        pytest.param(
-            found,
-            slim_workload,
-            _META
-            | {"spec.selector.matchLabels.app.kubernetes.io/name", _CONDITION}
-            | spec_names("spec.template.spec.", is_ours=True),
-            id=found["kind"],
-        )
-        for found in (full_objects.DAEMON_SET, full_objects.DEPLOYMENT)
-    ),
-    pytest.param(full_objects.LEASE, slim_lease, _META | {"spec.holderIdentity"}, id="lease"),
-    pytest.param(
-        full_objects.SERVICE,
-        slim_service,
-        _META
-        | {"spec.clusterIP", "spec.clusterIPs[]", "spec.selector.app.kubernetes.io/name"}
-        | {"spec.ports[].name", "spec.ports[].targetPort"},
-        id="service",
     ),
 ]
 
@@ -188,8 +161,7 @@ def test_a_field_that_no_one_knows_yet_stays_out_at_every_level(
     grown = grow(document)
     del grown["metadata"]["labels"]["addedLater"], grown["metadata"]["annotations"]["addedLater"]
     kept = json.dumps(slim(grown))
-    # Of a ConfigMap the keys are named.
-    assert "addedLater" not in kept or slim is slim_config_map
+    assert "addedLater" not in kept
     assert NAME_LIKE not in kept
 
 
@@ -207,9 +179,11 @@ def test_keys_that_others_choose_stay_out() -> None:
 def test_what_explains_a_pods_state_stays() -> None:
     status = slim_pod(full_objects.POD, is_ours=False)["status"]
     assert status["reason"] == "UnexpectedAdmissionError"
-    assert status["message"].startswith("Pod was rejected: Allocate failed due to rpc error: code = Unknown")
     assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
-    assert slim_event(full_objects.EVENT)["message"] == full_objects.EVENT["message"]
+    assert (slim_event(full_objects.EVENT)["reason"], slim_event(full_objects.EVENT)["count"]) == (
+        "FailedScheduling",
+        3,
+    )
 
 
 def test_an_inventory_keeps_closed_cards_and_holders_without_a_record() -> None:

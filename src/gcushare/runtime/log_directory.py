@@ -5,8 +5,8 @@
 ``DIRECTORY`` stays root's, so that the logs of programs that are root lie where no one else can write. ``PROGRAM`` gets
 a directory of its own below it, and the name under which its log is known becomes a link there, for whoever reads.
 
-Logs that an earlier version left go along. What goes wrong is printed, and is no failure: a log that cannot be written
-is no reason not to schedule. Needs no capability but CHOWN.
+What goes wrong is printed, and is no failure: a log that cannot be written is no reason not to schedule. Needs no
+capability but CHOWN.
 """
 
 from __future__ import annotations
@@ -31,31 +31,12 @@ def prepare(directory: Path, program: str, uid: int) -> None:
         OSError: a step failed.
     """
     with open_directory(directory.parent) as above:
-        # Earlier versions let the program's group write here.
         above.give(directory.name, os.geteuid(), _MODE)
     with open_directory(directory) as logs:
         if logs.status(program) is None:
             logs.make_directory(program)
-        _move_older(logs, directory, program, uid)
         logs.give(program, uid, _MODE)
         _link(logs, program)
-
-
-def _move_older(logs: SafeDirectory, directory: Path, program: str, uid: int) -> None:
-    """Move the program's logs of earlier versions, unless its directory is its own already: they went before."""
-    status = logs.status(program)
-    if status is None or status.st_uid == uid != os.geteuid():
-        return
-    with open_directory(directory / program) as own:
-        for name in logs.names():
-            found = logs.status(name)
-            if not name.startswith(f"{program}.log") or found is None or not stat.S_ISREG(found.st_mode):
-                continue
-            if found.st_uid not in (os.geteuid(), uid) or found.st_nlink != 1 or own.status(name) is not None:
-                continue
-            logs.rename(name, own, name)
-            if found.st_uid != uid:
-                own.give(name, uid, 0o644)
 
 
 def _link(logs: SafeDirectory, program: str) -> None:

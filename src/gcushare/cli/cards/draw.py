@@ -25,19 +25,20 @@ from gcushare.cli.cards.figures import (
     show_units,
 )
 from gcushare.cli.cards.view import (
+    CardPods,
     CardsView,
-    CardView,
     HolderState,
     HolderView,
     NodeView,
-    Source,
     granted_bytes,
     unit_of,
+    waiting_pods,
 )
 from gcushare.cli.terminal.amounts import counted
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.nodes import CardMode
 from gcushare.core.units import MemoryUnit
+from gcushare.wire.documents.plugin_status import CardStatus, UseStatus
 
 LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH = 60, 120, 100
 """Columns of the boxes: narrower ones hold no bar, wider ones no more, and a pipe has no width of its own."""
@@ -64,11 +65,11 @@ class Paper:
         return self.width - 4
 
 
-def view_lines(cards: CardsView, width: int | None, *, is_wide: bool) -> list[Text]:
+def view_lines(found: CardsView, width: int | None, *, is_wide: bool) -> list[Text]:
     """Draw everything for a terminal of ``width`` columns; None is a pipe."""
     columns = PIPE_WIDTH if width is None else max(LEAST_WIDTH, min(width, MOST_WIDTH))
     lines: list[Text] = []
-    for view in cards.nodes:
+    for view in found.nodes:
         if lines:
             lines.append(Text())
         lines.extend(_node_lines(view, columns, is_wide=is_wide))
@@ -76,38 +77,35 @@ def view_lines(cards: CardsView, width: int | None, *, is_wide: bool) -> list[Te
 
 
 def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
-    unit = unit_of(view)
+    status = view.status
+    unit = unit_of(status)
     yield from flow(_header(view, unit), width)
     yield from flow([Text(part, style) for part, style in _summary_parts(view, unit)], width, "  ")
-    for part, problem in sorted(view.problems.items()):
+    for part, problem in sorted(status.problems.items()):
         yield from _notes(f"problem of {part}: {problem}", "red", width)
     paper = _measure(view, Paper(width, unit, is_wide))
-    for card in view.cards:
-        yield from _box(card, paper)
-    for left in view.left_out:
+    for card, pods in zip(status.cards, view.cards, strict=True):
+        yield from _box(card, pods, paper)
+    for left in status.left_out:
         yield from _notes(f"card {left.index} {short_uuid(left.uuid)} is not shared: {left.reason}", "yellow", width)
-    for waiting in view.waiting:
+    for waiting in waiting_pods(status):
         asked = f"asks for {show_units(waiting.units, unit)} and" if waiting.units else "asks for whole cards and"
         yield from _notes(f"pod {waiting.pod} {asked} has no card yet", "yellow", width)
-    for pod in view.unreadable_pods:
+    for pod in status.unreadable_pods:
         yield from _notes(f"pod {pod.pod} cannot be read: {pod.reason}", "yellow", width)
-    if not view.pods_known:
-        yield from _notes(f"the pods are not known, only processes: {view.note}", "yellow", width)
 
 
 def _header(view: NodeView, unit: MemoryUnit | None) -> list[Text]:
-    parts = [Text(clean(view.node) or "?", "bold")]
-    if view.vendor:
-        parts.append(Text(clean(view.vendor)))
-    parts.append(Text(f"driver {clean(view.driver) or 'unknown'}"))
+    status = view.status
+    parts = [Text(clean(status.node) or "?", "bold"), Text(clean(status.vendor))]
+    parts.append(Text(f"driver {clean(status.driver) or 'unknown'}"))
     if unit is not None:
         parts.append(Text(f"unit {unit.label}"))
-    elif view.unit:
-        parts.append(Text(f"unit {clean(view.unit)}"))
-    if SERVES_WHOLE in view.modes:
-        parts.append(Text("memory and whole cards" if SERVES_MEMORY in view.modes else "whole cards only"))
-    read_by = f"plugin {view.version}" if view.source is Source.PLUGIN else "read from the library"
-    parts.append(Text(f"{clean(read_by)}, {clean(view.origin)}", "dim"))
+    elif status.unit:
+        parts.append(Text(f"unit {clean(status.unit)}"))
+    if SERVES_WHOLE in status.modes:
+        parts.append(Text("memory and whole cards" if SERVES_MEMORY in status.modes else "whole cards only"))
+    parts.append(Text(f"plugin {clean(status.version)}, {clean(view.origin)}", "dim"))
     return parts
 
 
@@ -118,83 +116,87 @@ def _notes(text: str, style: str, width: int) -> list[Text]:
 
 def _measure(view: NodeView, paper: Paper) -> Paper:
     """Find the columns that all boxes of a node share, so that bars and names stand below each other."""
-    figures = max((len(text) for card in view.cards for text in _figures(card, paper.unit)), default=0)
+    cards = zip(view.status.cards, view.cards, strict=True)
+    figures = max((len(text) for card, pods in cards for text in _figures(card, pods, paper.unit)), default=0)
     holders = [holder for card in view.cards for holder in card.holders]
     names = max((len(holder.pod) for holder in holders), default=0)
     amounts = max((len(show_units(holder.units, paper.unit)) for holder in holders), default=0)
     return replace(paper, figures=figures, names=min(names, paper.inner // 2), amounts=amounts)
 
 
-def _figures(card: CardView, unit: MemoryUnit | None) -> tuple[str, str]:
+def _figures(card: CardStatus, pods: CardPods, unit: MemoryUnit | None) -> tuple[str, str]:
     """What stands beside the two bars."""
-    granted = ""
-    if card.units is not None:
-        share = show_share(card.granted_units, card.units, unit)
-        granted = f"{share}  {show_percent(card.granted_units, card.units):>4}"
+    share = show_share(pods.granted_units, card.units, unit)
+    granted = f"{share}  {show_percent(pods.granted_units, card.units):>4}"
     total = show_bytes(card.memory_bytes, unit)
-    if card.used_bytes is None:
+    used_bytes = _use(card).memory_used_bytes
+    if used_bytes is None:
         return granted, f"{UNKNOWN} of {total}  {'':>4}"
-    number, _, word = show_bytes(card.used_bytes, unit).partition(" ")
+    number, _, word = show_bytes(used_bytes, unit).partition(" ")
     used = number if total.endswith(f" {word}") else f"{number} {word}"
-    return granted, f"{used} of {total}  {show_percent(card.used_bytes, card.memory_bytes):>4}"
+    return granted, f"{used} of {total}  {show_percent(used_bytes, card.memory_bytes):>4}"
 
 
-def _box(card: CardView, paper: Paper) -> list[Text]:
+def _use(card: CardStatus) -> UseStatus:
+    """What the card does; nothing is known of one that was not read yet."""
+    return card.use or UseStatus()
+
+
+def _box(card: CardStatus, pods: CardPods, paper: Paper) -> list[Text]:
     uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
     title = Text.assemble((str(card.index), "bold"), "  ", (clean(card.model) or "unknown model", "bold"), "  ", uuid)
     badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
-    if card.mode is not None:
-        badge.append("  ").append(card.mode.value, _MODES[card.mode])
-    return frame(title, badge, list(_card_lines(card, paper)), paper.width)
+    badge.append("  ").append(pods.mode.value, _MODES[pods.mode])
+    return frame(title, badge, list(_card_lines(card, pods, paper)), paper.width)
 
 
-def _card_lines(card: CardView, paper: Paper) -> Iterator[Text]:
-    if not card.healthy:
+def _card_lines(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text]:
+    if card.health != Health.HEALTHY.value:
         yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is reported'}", paper.inner))
-    for note in describe_notes(card, paper.unit):
+    for note in describe_notes(card, pods, paper.unit):
         yield from (Text(line, "yellow") for line in fold(note, paper.inner))
-    yield from _bars(card, paper)
+    yield from _bars(card, pods, paper)
     yield from flow(_readings(card, paper), paper.inner)
     if paper.is_wide:
-        driver = (Text.assemble((f"{label} ", "dim"), clean(text)) for label, text in describe_driver(card))
+        driver = (Text.assemble((f"{label} ", "dim"), clean(text)) for label, text in describe_driver(_use(card)))
         yield from flow(driver, paper.inner)
-    for position, holder in enumerate(card.holders):
+    for position, holder in enumerate(pods.holders):
         yield from _holder_lines(position, holder, card, paper)
-    if card.processes:
-        whose = "processes, their pod unknown: " if card.holders else "processes: "
-        lines = fold(whose + ", ".join(describe_processes(card.processes, paper.unit)), paper.inner)
+    if pods.processes:
+        whose = "processes, their pod unknown: " if pods.holders else "processes: "
+        lines = fold(whose + ", ".join(describe_processes(pods.processes, paper.unit)), paper.inner)
         yield from (Text(line, "dim") for line in lines)
 
 
-def _bars(card: CardView, paper: Paper) -> Iterator[Text]:
-    granted, used = _figures(card, paper.unit)
+def _bars(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text]:
+    granted, used = _figures(card, pods, paper.unit)
     width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
-    if card.units is not None:
-        parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in card.holders]
-        parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
-        bar = granted_bar(parts, card.units, width)
-        yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
-    bar = used_bar(card.used_bytes, card.memory_bytes, width)
+    parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in pods.holders]
+    parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
+    bar = granted_bar(parts, card.units, width)
+    yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
+    bar = used_bar(_use(card).memory_used_bytes, card.memory_bytes, width)
     yield Text.assemble("used".ljust(_LABEL), "▕", bar, "▏", "  ", used.rjust(paper.figures))
 
 
-def _readings(card: CardView, paper: Paper) -> Iterator[Text]:
+def _readings(card: CardStatus, paper: Paper) -> Iterator[Text]:
+    use = _use(card)
     for label, text in (
-        ("temperature", show_figure(card.temperature_celsius, "°C")),
-        ("power", show_figure(card.power_watts, " W")),
-        ("busy", show_figure(card.utilization_percent, "%")),
+        ("temperature", show_figure(use.temperature_celsius, "°C")),
+        ("power", show_figure(use.power_watts, " W")),
+        ("busy", show_figure(use.utilization_percent, "%")),
     ):
         yield Text.assemble((f"{label} ", "dim"), text)
     if not paper.is_wide:
         return
     numa = UNKNOWN if card.numa_node is None else str(card.numa_node)
-    reserved = show_units(card.reserved_units, paper.unit) if card.units is not None else UNKNOWN
+    reserved = show_units(card.reserved_units, paper.unit)
     wide = (("serial", card.serial), ("pci", card.pci), ("numa", numa), ("reserved", reserved))
     for label, text in wide:
         yield Text.assemble((f"{label} ", "dim"), clean(text) or UNKNOWN)
 
 
-def _holder_lines(position: int, holder: HolderView, card: CardView, paper: Paper) -> Iterator[Text]:
+def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Paper) -> Iterator[Text]:
     """A pod: its letter, name, amount and use; what does not fit beside them stands below, as its processes do."""
     amount = show_units(holder.units, paper.unit)
     row = Text.assemble((letter_of(position), f"bold {color_of(position)}"), " ", clean(holder.pod).ljust(paper.names))
@@ -227,23 +229,22 @@ def _cut(row: Text, width: int) -> list[Text]:
 
 def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[str, str]]:
     """A node's cards in one line: how many of what, how much is granted and in use; each part with its style."""
-    cards = view.cards
+    cards = view.status.cards
     yield counted(len(cards), "card"), ""
     for word, style, count in (
-        ("sick", "bold red", sum(not card.healthy for card in cards)),
+        ("sick", "bold red", sum(card.health != Health.HEALTHY.value for card in cards)),
         ("cordoned", "yellow", sum(card.cordoned for card in cards)),
     ):
         if count:
             yield f"{count} {word}", style
-    modes = ((mode.value, sum(card.mode is mode for card in cards)) for mode in CardMode)
+    modes = ((mode.value, sum(pods.mode is mode for pods in view.cards)) for mode in CardMode)
     reported = ", ".join(f"{count} {word}" for word, count in modes if count)
     if reported:
         yield reported, ""
-    units = [card.units for card in cards if card.units is not None]
-    if units:
-        yield f"granted {show_share(sum(card.granted_units for card in cards), sum(units), unit)}", ""
-    used = [card.used_bytes for card in cards if card.used_bytes is not None]
+    if cards:
+        granted, units = sum(pods.granted_units for pods in view.cards), sum(card.units for card in cards)
+        yield f"granted {show_share(granted, units, unit)}", ""
+    used = [size for card in cards if (size := _use(card).memory_used_bytes) is not None]
     if used:
         yield f"used {show_bytes(sum(used), unit)}", ""
-    if view.pods_known:
-        yield counted(len({holder.uid for card in cards for holder in card.holders}), "pod"), ""
+    yield counted(len({holder.uid for pods in view.cards for holder in pods.holders}), "pod"), ""

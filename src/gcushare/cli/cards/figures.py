@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcushare.cli.cards.bars import letter_of
-from gcushare.cli.cards.view import CardView, HolderState, HolderView, ProcessView
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.cli.cards.view import CardPods, HolderState, HolderView, ProcessView
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.units import GIB, MemoryUnit
 from gcushare.core.wording import utc_text
+from gcushare.wire.documents.plugin_status import CardStatus, UseStatus
 
 UNKNOWN = "-"
 NOT_AVAILABLE = "n/a"
@@ -64,14 +65,14 @@ def short_uuid(uuid: str) -> str:
 _USES = {SERVES_MEMORY: "that share", SERVES_WHOLE: "that want it whole"}
 
 
-def describe_state(card: CardView) -> tuple[tuple[str, str], ...]:
+def describe_state(card: CardStatus) -> tuple[tuple[str, str], ...]:
     """A card's states, each with its style."""
-    health = ("healthy", "green") if card.healthy else ("sick", "bold red")
+    health = ("healthy", "green") if card.health == Health.HEALTHY.value else ("sick", "bold red")
     others = {"cordoned": card.cordoned, "closed": bool(card.closed)}
     return (health, *((word, "yellow") for word, is_so in others.items() if is_so))
 
 
-def describe_notes(card: CardView, unit: MemoryUnit | None) -> list[str]:
+def describe_notes(card: CardStatus, pods: CardPods, unit: MemoryUnit | None) -> list[str]:
     """What a card's figures cannot say: to whom it is closed and until when, and what is held without a record."""
     notes = []
     for closure in card.closed:
@@ -79,21 +80,21 @@ def describe_notes(card: CardView, unit: MemoryUnit | None) -> list[str]:
         use = _USES.get(closure.use, closure.use)
         notes.append(f"closed to pods {use}{end}: containers of {closure.pod}, deleted by force, may still run")
     if card.unrecorded_units:
-        letter, amount = letter_of(len(card.holders)), show_units(card.unrecorded_units, unit)
+        letter, amount = letter_of(len(pods.holders)), show_units(card.unrecorded_units, unit)
         notes.append(f"{letter} {amount} held by pods that no record names")
     return notes
 
 
-def describe_driver(card: CardView) -> tuple[tuple[str, str], ...]:
+def describe_driver(use: UseStatus) -> tuple[tuple[str, str], ...]:
     """How the driver runs a card, each with its label."""
     switches = {None: NOT_AVAILABLE, True: "on", False: "off"}
-    state, fan = card.performance_state, card.fan_percent
+    state, fan = use.performance_state, use.fan_percent
     return (
         ("fan", NOT_AVAILABLE if fan is None else show_figure(fan, "%")),
         ("state", NOT_AVAILABLE if state is None else f"P{state}"),
-        ("ecc", switches[card.ecc]),
-        ("mig", switches[card.mig]),
-        ("compute", card.compute_mode or NOT_AVAILABLE),
+        ("ecc", switches[use.ecc]),
+        ("mig", switches[use.mig]),
+        ("compute", use.compute_mode or NOT_AVAILABLE),
     )
 
 

@@ -1,23 +1,22 @@
-"""Looks at cards: through this machine's plugins, a node's plugins behind the API server, or the vendors' libraries."""
+"""Looks at cards: through this machine's plugins, or a node's plugins behind the API server."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
-from gcushare.cli.cards.view import CardsView, NodeView, process_ids, view_status
+from gcushare.cli.cards.view import CardsView, process_ids, view_status
 from gcushare.cluster.endpoints import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
 from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import (
-    DeviceError,
     GcushareError,
     NotFoundError,
     Refused,
@@ -32,7 +31,7 @@ _ELSEWHERE = "name its address with --plugin, or ask through the API server with
 
 
 class CardsSource(Protocol):
-    """Something that can be looked through again and again."""
+    """Whoever knows the cards."""
 
     async def fetch(self) -> CardsView:
         """Look once.
@@ -42,18 +41,11 @@ class CardsSource(Protocol):
         """
 
 
-class LibraryViews(Protocol):
-    """The vendors' libraries; ``note`` is why they are asked."""
-
-    async def views(self, note: str) -> tuple[NodeView, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class AddressSource:
     """Plugins at addresses of their own; ``tries_tls`` also asks over HTTPS where plain HTTP is not answered."""
 
     urls: Sequence[str]
-    tls: ClientTls
     proc: Path = PROC
     tries_tls: bool = False
 
@@ -72,28 +64,8 @@ class AddressSource:
                 raise silence from None
 
     async def _ask(self, url: str) -> PluginStatus:
-        # A plugin's certificate names a service: only a program of this machine can answer at its loopback.
-        is_believed = self.tls.ca_file is None and _is_loopback(url)
-        return await fetch_status(url, replace(self.tls, trusts_any=is_believed), _ELSEWHERE)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSource:
-    """Plugins, and where none answers, or none is to be asked, the libraries, which know no pods."""
-
-    plugins: AddressSource | None
-    library: LibraryViews
-
-    async def fetch(self) -> CardsView:
-        if self.plugins is None:
-            return CardsView(nodes=await self.library.views("--cards asks no plugin"), failures={})
-        try:
-            return await self.plugins.fetch()
-        except (RetryableError, RemoteContractError) as silence:
-            try:
-                return CardsView(nodes=await self.library.views(str(silence)), failures={})
-            except DeviceError as error:
-                raise RetryableError(f"{silence}; nor does a library here show cards: {error}") from error
+        # A plugin's certificate names a service, never the loopback.
+        return await fetch_status(url, ClientTls(trusts_any=is_loopback(url)), _ELSEWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +78,7 @@ class NodeSource:
     proc: Path = PROC
 
     async def fetch(self) -> CardsView:
-        """Find the plugins of now, for they may be replaced during a watch, and ask all of them."""
+        """Find the node's plugins and ask all of them."""
         pods = await list_plugin_pods(self.api, self.place, node=self.node)
         if not pods:
             raise await self._explain_absence()
@@ -131,7 +103,7 @@ class NodeSource:
         return Refused(
             f"no device plugin runs on node {self.node!r}: no running pod {known_by} in namespace "
             f"{self.place.plugin_namespace!r}; --plugin-namespace and --plugin-selector say where they are, and "
-            "'gcushare doctor --node' why there is none; on the node itself 'gcushare cards' needs none"
+            "'gcushare doctor --node' why there is none"
         )
 
 
@@ -157,7 +129,7 @@ def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:
     owners = ProcOwners(proc).find(pids)
     views = [view_status(status, origin, owners) for origin, status in reported.items()]
     return CardsView(
-        nodes=tuple(sorted(views, key=lambda view: (view.node, view.vendor, view.origin))),
+        nodes=tuple(sorted(views, key=lambda view: (view.status.node, view.status.vendor, view.origin))),
         failures={origin: str(error) for origin, error in failures.items()},
     )
 
@@ -170,7 +142,8 @@ def _joined(errors: Sequence[GcushareError]) -> GcushareError:
     return RetryableError(text) if any(isinstance(each, RetryableError) for each in errors) else Refused(text)
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Whether only a program of this machine can answer at an address."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

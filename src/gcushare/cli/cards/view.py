@@ -1,4 +1,4 @@
-"""What is known of a node's cards, from whichever source: at once the document of ``-o json``. Pure."""
+"""What plugins report of a node's cards, pod by pod and process by process: the document of ``-o json``. Pure."""
 
 from __future__ import annotations
 
@@ -7,29 +7,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gcushare.core.cards import Health
 from gcushare.core.errors import ConfigError
 from gcushare.core.nodes import CardMode
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.wire.documents.plugin_status import (
     CardStatus,
-    ClosureStatus,
-    LeftOutStatus,
     PluginStatus,
     PodOnNode,
-    UnreadableStatus,
 )
 
 DOCUMENT_VERSION = 1
 """Of ``-o json``: fields are only added; anything else is a new version."""
-
-
-class Source(enum.Enum):
-    """Where it was read."""
-
-    PLUGIN = "plugin"
-    LIBRARY = "library"
 
 
 class HolderState(enum.Enum):
@@ -40,7 +29,7 @@ class HolderState(enum.Enum):
     WAITS = "waits"
 
 
-class _ViewStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _ViewStruct(msgspec.Struct, frozen=True, rename="camel"):
     """Base of the parts: camelCase, as the other documents."""
 
 
@@ -70,66 +59,22 @@ class HolderView(_ViewStruct, frozen=True):
     over_since: str
 
 
-class CardView(_ViewStruct, frozen=True):
-    """One card. What its library does not report is null; ``processes`` are those of which no pod is known."""
+class CardPods(_ViewStruct, frozen=True):
+    """Who is on a card: its units that are granted, its pods, and the processes of which no pod is known."""
 
     index: int
-    uuid: str
-    model: str
-    serial: str
-    pci: str
-    numa_node: int | None
-    healthy: bool
-    reason: str
-    cordoned: bool
-    closed: tuple[ClosureStatus, ...]
-    mode: CardMode | None
-    memory_bytes: int
-    units: int | None
-    reserved_units: int
+    mode: CardMode
     granted_units: int
-    unrecorded_units: int
-    used_bytes: int | None
-    temperature_celsius: float | None
-    power_watts: float | None
-    utilization_percent: float | None
-    fan_percent: float | None
-    performance_state: int | None
-    compute_mode: str | None
-    ecc: bool | None
-    mig: bool | None
     holders: tuple[HolderView, ...]
     processes: tuple[ProcessView, ...]
 
 
-class WaitingView(_ViewStruct, frozen=True):
-    """A pod that is here and has no card yet."""
-
-    pod: str
-    units: int
-
-
 class NodeView(_ViewStruct, frozen=True):
-    """One vendor's cards of one node.
+    """One vendor's cards of one node: what the plugin at ``origin`` answered, and who is on each card."""
 
-    ``pods_known`` is false where they were read from a library, which knows no pods; ``note`` says why it was asked.
-    """
-
-    node: str
-    vendor: str
-    source: Source
     origin: str
-    version: str
-    driver: str
-    unit: str | None
-    modes: tuple[str, ...]
-    pods_known: bool
-    note: str
-    problems: dict[str, str]
-    cards: tuple[CardView, ...]
-    left_out: tuple[LeftOutStatus, ...]
-    waiting: tuple[WaitingView, ...]
-    unreadable_pods: tuple[UnreadableStatus, ...]
+    status: PluginStatus
+    cards: tuple[CardPods, ...]
 
 
 class CardsView(_ViewStruct, frozen=True):
@@ -144,15 +89,15 @@ Owners = Mapping[int, str]
 """The uid of the pod of a process, by process id, as far as that is certain."""
 
 
-def unit_of(view: NodeView) -> MemoryUnit | None:
-    """The unit that a node counts in; None where it is unknown, or a newer plugin has one that is not known here."""
+def unit_of(status: PluginStatus) -> MemoryUnit | None:
+    """The unit that a node counts in; None where it has none yet, or a newer plugin has one that is not known here."""
     try:
-        return parse_memory_unit(view.unit) if view.unit is not None else None
+        return parse_memory_unit(status.unit) if status.unit is not None else None
     except ConfigError:
         return None
 
 
-def granted_bytes(holder: HolderView, card: CardView, unit: MemoryUnit | None) -> int | None:
+def granted_bytes(holder: HolderView, card: CardStatus, unit: MemoryUnit | None) -> int | None:
     """What a pod may use of a card: of a whole one all of it; None where the unit is not known."""
     if holder.whole:
         return card.memory_bytes
@@ -164,62 +109,27 @@ def process_ids(status: PluginStatus) -> list[int]:
     return sorted({pid for card in status.cards if card.use is not None for pid in card.use.processes})
 
 
+def waiting_pods(status: PluginStatus) -> tuple[PodOnNode, ...]:
+    """The pods that are here and have no card yet."""
+    return tuple(pod for pod in status.pods if not pod.cards)
+
+
 def view_status(status: PluginStatus, origin: str, owners: Owners) -> NodeView:
     """Turn a plugin's status into the view of its cards; ``origin`` is where it was asked."""
-    return NodeView(
-        node=status.node,
-        vendor=status.vendor,
-        source=Source.PLUGIN,
-        origin=origin,
-        version=status.version,
-        driver=status.driver,
-        unit=status.unit,
-        modes=status.modes,
-        pods_known=True,
-        note="",
-        problems=status.problems,
-        cards=tuple(_card(card, status.pods, owners) for card in status.cards),
-        left_out=status.left_out,
-        waiting=tuple(WaitingView(pod=pod.pod, units=pod.units) for pod in status.pods if not _cards_of(pod)),
-        unreadable_pods=status.unreadable_pods,
-    )
+    return NodeView(origin, status, tuple(_card_pods(card, status.pods, owners) for card in status.cards))
 
 
-def _card(card: CardStatus, pods: Sequence[PodOnNode], owners: Owners) -> CardView:
-    use = card.use
-    processes = tuple(
-        ProcessView(pid=pid, bytes=size) for pid, size in sorted(use.processes.items() if use is not None else ())
-    )
-    on_card = [pod for pod in pods if card.index in _cards_of(pod) or (pod.used_by_card or {}).get(card.index)]
+def _card_pods(card: CardStatus, pods: Sequence[PodOnNode], owners: Owners) -> CardPods:
+    used = card.use.processes if card.use is not None else {}
+    processes = tuple(ProcessView(pid=pid, bytes=size) for pid, size in sorted(used.items()))
+    on_card = [pod for pod in pods if card.index in pod.cards or (pod.used_by_card or {}).get(card.index)]
     holders = [_holder(pod, card, [p for p in processes if owners.get(p.pid) == pod.uid]) for pod in on_card]
     known = {process.pid for holder in holders for process in holder.processes}
-    return CardView(
+    granted = sum(holder.units for holder in holders if holder.state is not HolderState.WAITS)
+    return CardPods(
         index=card.index,
-        uuid=card.uuid,
-        model=card.model,
-        serial=card.serial,
-        pci=card.pci,
-        numa_node=card.numa_node,
-        healthy=card.health == Health.HEALTHY.value,
-        reason=card.reason,
-        cordoned=card.cordoned,
-        closed=card.closed,
         mode=_mode(card.mode, holders),
-        memory_bytes=card.memory_bytes,
-        units=card.units,
-        reserved_units=card.reserved_units,
-        granted_units=sum(holder.units for holder in holders if holder.state is not HolderState.WAITS)
-        + card.unrecorded_units,
-        unrecorded_units=card.unrecorded_units,
-        used_bytes=use.memory_used_bytes if use is not None else None,
-        temperature_celsius=use.temperature_celsius if use is not None else None,
-        power_watts=use.power_watts if use is not None else None,
-        utilization_percent=use.utilization_percent if use is not None else None,
-        fan_percent=use.fan_percent if use is not None else None,
-        performance_state=use.performance_state if use is not None else None,
-        compute_mode=use.compute_mode if use is not None else None,
-        ecc=use.ecc if use is not None else None,
-        mig=use.mig if use is not None else None,
+        granted_units=granted + card.unrecorded_units,
         # Those that are waited for come last, as their part of the bar does.
         holders=tuple(sorted(holders, key=lambda each: (each.state is HolderState.WAITS, each.pod, each.uid))),
         processes=tuple(process for process in processes if process.pid not in known),
@@ -227,13 +137,13 @@ def _card(card: CardStatus, pods: Sequence[PodOnNode], owners: Owners) -> CardVi
 
 
 def _mode(reported: str, holders: Sequence[HolderView]) -> CardMode:
-    """The mode that the plugin reports, else what its pods make of the card; an older plugin grants no whole cards."""
+    """The mode that the plugin reports, else what its pods make of the card: a newer plugin may know more modes."""
     found = next((mode for mode in CardMode if mode.value == reported), None)
     return found or (CardMode.SHARED if holders else CardMode.FREE)
 
 
 def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> HolderView:
-    cards = _cards_of(pod)
+    cards = pod.cards
     # Containers of a pod that use each other's ids after one another add up to more than the pod holds.
     kept = split_over_cards(pod.units, cards).get(card.index, 0) if cards else 0
     has_whole = pod.whole and card.index in cards
@@ -266,8 +176,3 @@ def _state(pod: PodOnNode) -> HolderState:
     if not pod.held_by_card:
         return HolderState.WAITS
     return HolderState.UNCONFIRMED if pod.unconfirmed else HolderState.HOLDS
-
-
-def _cards_of(pod: PodOnNode) -> tuple[int, ...]:
-    """The pod's cards; an older plugin reports them in two other places."""
-    return pod.cards or tuple(sorted(pod.held_by_card)) or pod.recorded_cards or ()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from gcushare.cli.inspect.help_text import COMMANDS, Names, programs
+from gcushare.cli.inspect.help_text import COMMANDS, Names, program_of
 from gcushare.cli.inspect.options import Shell
 from gcushare.cluster.connection import sources_of
 from gcushare.cluster.reading import Scope, list_nodes, list_pods, no_progress
@@ -64,7 +64,7 @@ class _Line:
         self._vendor = names.vendor
         self._environ = dict(around.environ)
         self.command = before[0] if before and before[0] in COMMANDS else ""
-        self.specs = list_specs(programs(names)[self.command].settings)
+        self.specs = list_specs(program_of(names, self.command).settings)
         self._flag_of: dict[str, Spec] = {}
         for spec in self.specs:
             if not spec.is_argument:

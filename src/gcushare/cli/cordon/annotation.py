@@ -22,62 +22,41 @@ class CordonRequest:
     vendor: Vendor | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationChange:
-    """The annotation to write (None removes it), nothing where ``annotation`` is empty.
+def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[dict[str, str | None], str]:
+    """Decide what to write on a Node with these annotations, and say what is so then.
 
-    ``message`` says what is so now.
-    """
-
-    annotation: str
-    value: str | None
-    message: str
-
-    @property
-    def is_change(self) -> bool:
-        return self.annotation != ""
-
-
-@dataclass(frozen=True, slots=True)
-class _MeantCard:
-    """A card of one vendor; ``card`` is None where only the annotation still names it."""
-
-    vendor: Vendor
-    card: Card | None
-
-
-def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) -> AnnotationChange:
-    """Decide what to write on a Node with these annotations.
+    Written is one annotation, None to remove it; nothing where all is as asked for already.
 
     Raises:
         Refused: the node shares no cards, has no such card, or two vendors have one; names what there is.
         RemoteContractError: the node's inventory cannot be read.
     """
-    meant = _find(request, annotations)
-    before = annotations.get(meant.vendor.cordon_annotation, "")
-    words = parse_card_words(before)
-    name = _describe(meant.card) if meant.card is not None else request.card
-    is_cordoned = request.card in words or (meant.card is not None and is_named(meant.card, words))
-    if is_cordoned == request.is_cordon:
-        state = "cordoned already" if request.is_cordon else "not cordoned"
-        return AnnotationChange("", None, f"card {name} of node {request.node} is {state}")
-    after = _with(words, request.card) if request.is_cordon else _without(words, request.card, meant.card)
+    vendor, card = _find(request, annotations)
+    words = parse_card_words(annotations.get(vendor.cordon_annotation, ""))
+    # The card may be there by its index and by its uuid.
+    names = {request.card} if card is None else {request.card, str(card.index), card.uuid}
+    where = f"card {request.card if card is None else _describe(card)} of node {request.node}"
+    if bool(words & names) == request.is_cordon:
+        return {}, f"{where} is {'cordoned already' if request.is_cordon else 'not cordoned'}"
+    after = words | {request.card} if request.is_cordon else words - names
+    ordered = sorted(after, key=lambda word: (not word.isdecimal(), int(word) if word.isdecimal() else 0, word))
     effect = "cordoned: no new pods, running ones stay" if request.is_cordon else "uncordoned"
-    return AnnotationChange(meant.vendor.cordon_annotation, after, f"card {name} of node {request.node} {effect}")
+    return {vendor.cordon_annotation: ",".join(ordered) or None}, f"{where} {effect}"
 
 
-def _find(request: CordonRequest, annotations: Mapping[str, str]) -> _MeantCard:
+def _find(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[Vendor, Card | None]:
+    """The card that is meant, None where only the annotation still names it, and its vendor."""
     vendors = [request.vendor] if request.vendor is not None else list(VENDORS)
     offered = {vendor.name: _inventory(vendor, annotations, request.node) for vendor in vendors}
     found = [
-        _MeantCard(vendor, offer.card)
+        (vendor, offer.card)
         for vendor in vendors
         if (inventory := offered[vendor.name]) is not None
         for offer in inventory.cards
         if is_named(offer.card, frozenset((request.card,)))
     ]
     if len(found) > 1:
-        names = " and ".join(meant.vendor.name for meant in found)
+        names = " and ".join(vendor.name for vendor, _ in found)
         raise Refused(
             f"node {request.node} has a card {request.card!r} of {names}: say which with --vendor, or give its uuid"
         )
@@ -87,7 +66,7 @@ def _find(request: CordonRequest, annotations: Mapping[str, str]) -> _MeantCard:
         # A card that is gone, or a word that was written by hand, can still be taken back.
         for vendor in vendors:
             if request.card in parse_card_words(annotations.get(vendor.cordon_annotation, "")):
-                return _MeantCard(vendor, None)
+                return vendor, None
     raise Refused(_explain_absence(request, vendors, [cards for cards in offered.values() if cards is not None]))
 
 
@@ -114,17 +93,3 @@ def _explain_absence(request: CordonRequest, vendors: Sequence[Vendor], inventor
 
 def _describe(card: Card) -> str:
     return f"{card.index} ({card.uuid})" if card.uuid else str(card.index)
-
-
-def _with(words: frozenset[str], card: str) -> str:
-    return ",".join(_sorted(words | {card}))
-
-
-def _without(words: frozenset[str], text: str, card: Card | None) -> str | None:
-    """Every word that names the card goes: it may be there by its index and by its uuid."""
-    names = {text} if card is None else {str(card.index), card.uuid}
-    return ",".join(_sorted(words - names)) or None
-
-
-def _sorted(words: frozenset[str]) -> list[str]:
-    return sorted(words, key=lambda word: (not word.isdecimal(), int(word) if word.isdecimal() else 0, word))

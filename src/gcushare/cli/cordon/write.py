@@ -40,15 +40,15 @@ async def set_cordon(request: CordonRequest, client: NodeClient) -> str:
             meta = (await client.get(NODES, request.node)).metadata
         except NotFoundError as error:
             raise Refused(f"there is no node {request.node!r}; `kubectl get nodes` lists them") from error
-        change = decide_annotation(request, meta.annotations)
-        if not change.is_change:
-            return change.message
+        annotations, message = decide_annotation(request, meta.annotations)
+        if not annotations:
+            return message
         unchanged = Precondition(meta.uid or None, meta.resource_version)
         try:
-            await client.patch(NODES, meta.name, annotations_patch({change.annotation: change.value}, unchanged))
+            await client.patch(NODES, meta.name, annotations_patch(annotations, unchanged))
         except ConflictError:
             continue
-        return change.message
+        return message
     raise RetryableError(f"node {request.node} was changed by others {ATTEMPTS} times in a row; nothing was written")
 
 

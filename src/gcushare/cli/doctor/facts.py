@@ -58,7 +58,7 @@ class PluginFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFacts:
-    """One extender: a pod, or whoever answers at an address. ``pod`` is None for the latter."""
+    """One extender: a pod, or whoever answers behind the Service. ``pod`` is None for the latter."""
 
     name: str
     pod: SeenPod | None = None
@@ -88,8 +88,6 @@ class ExtenderFacts:
     service_problem: str = ""
     """Why nothing answers behind the Service; empty where something does or nothing was asked."""
     lease: Lease | None = None
-    url: str = ""
-    """Where it was asked instead of through the API server."""
 
     def calls(self, verb: str) -> float | None:
         """How often the scheduler called a verb since the replicas started; None where no replica could be asked."""

@@ -21,7 +21,7 @@ from gcushare.cli.doctor.facts import (
 )
 from gcushare.cli.doctor.reader import ANSWER_S, Progress, Reader, needed_rights
 from gcushare.cli.doctor.settings import WhereSettings
-from gcushare.cluster.endpoints import Endpoint, at_address, proxied_pod, proxied_service
+from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import Program, SeenPod, Service, flag, program_of, vendor_of_plugin
 from gcushare.cluster.reading import list_objects
@@ -178,14 +178,10 @@ async def _read_extender(
     right = f"get leases in namespace {lease_namespace}"
     read_lease = _get(reader, LEASES, lease_namespace, lease_name)
     lease: Lease | None = await reader.attempt(Area.LEASES, right, read_lease, None)
-    if where.extender_url is not None:
-        async with at_address(where.extender_url) as endpoint:
-            answers = [await _ask_replica(reader, endpoint, f"at {where.extender_url}")]
-    else:
-        answers = await _ask_replicas(reader, pods)
-        if not answers and service is not None and may_ask_service and not problem:
-            endpoint = proxied_service(reader.client, service)
-            answers = [await _ask_replica(reader, endpoint, f"behind Service {where.extender_service}")]
+    answers = await _ask_replicas(reader, pods)
+    if not answers and service is not None and may_ask_service and not problem:
+        endpoint = proxied_service(reader.client, service)
+        answers = [await _ask_replica(reader, endpoint, f"behind Service {where.extender_service}")]
     replicas, clocks = _unzipped(answers)
     facts = ExtenderFacts(
         replicas=replicas,
@@ -193,7 +189,6 @@ async def _read_extender(
         service_name=where.extender_service,
         service_problem=problem,
         lease=lease,
-        url=where.extender_url or "",
     )
     return facts, clocks
 

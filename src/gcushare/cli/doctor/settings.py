@@ -51,11 +51,6 @@ class WhereSettings:
         default="kube-system/gcushare-scheduler-extender",
         help="The extender's Service: its address is what the scheduler must call.",
     )
-    extender_url: str | None = setting(
-        _text("URL", "through the API server", "http://HOST:PORT"),
-        default=None,
-        help="Ask the extender here instead of through the API server, such as http://127.0.0.1:32766.",
-    )
     scheduler_config: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "only what the API server knows"),
         default=None,
@@ -64,12 +59,10 @@ class WhereSettings:
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """A Service has two names, an address a scheme."""
+        """A Service has two names."""
         namespace, _, name = self.extender_service.partition("/")
         if not namespace or not name or "/" in name:
             yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME"
-        if self.extender_url is not None and not self.extender_url.startswith(("http://", "https://")):
-            yield f"extender-url {self.extender_url!r} must begin with http:// or https://"
 
     @property
     def service(self) -> tuple[str, str]:
@@ -188,7 +181,7 @@ BUNDLE_PROGRAM = Program(
         (f"{BUNDLE} --log-lines 500 --max-size 5Mi", "small enough to be mailed"),
     ),
     notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
-    "known settings, no messages but known sentences, no log lines but those of these programs; and from what is left "
+    "known settings, no messages, no log lines but those of these programs; and from what is left "
     "whatever looks like a password, token or key is masked. MANIFEST.json lists every file, and what was left out and "
     "why. "
     "Names of nodes, pods, namespaces and images stay: read the archive before you send it.",

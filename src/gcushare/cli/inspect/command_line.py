@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gcushare.cli.inspect.help_text import COMMANDS, Names, programs
+from gcushare.cli.inspect.help_text import COMMANDS, Names, program_of
 from gcushare.cli.inspect.options import CompletionSettings
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
@@ -18,7 +18,6 @@ NAMES = {vendor.kubectl_plugin: Names(vendor) for vendor in VENDORS}
 
 _WORK = {
     "": "gcushare.cli.inspect.commands:show_table",
-    "node": "gcushare.cli.inspect.commands:show_table",
     "explain": "gcushare.cli.inspect.commands:explain",
     "top": "gcushare.cli.top.top:top",
 }
@@ -31,7 +30,7 @@ def main(word: str, surroundings: Surroundings | None = None) -> int:
     # What the API server's client logs would tear the table; failures are reported as errors and warnings.
     logging.getLogger("gcushare").addHandler(logging.NullHandler())
     command = around.argv[0] if around.argv and around.argv[0] in COMMANDS else ""
-    program: Any = programs(names)[command]
+    program: Any = program_of(names, command)
     hints: list[str] = []
 
     def run(settings: Any) -> int:

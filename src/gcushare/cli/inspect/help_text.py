@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gcushare._version import __version__
 from gcushare.cli.inspect.marks import Mark, legend_rows
-from gcushare.cli.inspect.options import CompletionSettings, ExplainSettings, NodeSettings, TableSettings, TopSettings
+from gcushare.cli.inspect.options import CompletionSettings, ExplainSettings, TableSettings, TopSettings
 from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
 
 COMMANDS = {
-    "node": "one node: its cards and its pods",
     "explain": "why a pod has no card, or which card it has and beside whom",
     "top": "memory granted beside memory in use, card by card",
     "completion": "the completion script of a shell",
@@ -42,11 +42,20 @@ class Names:
         return f"kubectl_complete-inspect-{self.word}"
 
 
-def programs(names: Names) -> dict[str, Program[Any]]:
-    """Every command by its word; the empty word is the table."""
+def program_of(names: Names, command: str) -> Program[Any]:
+    """One command by its word, as its ``--help`` shows it; the empty word is the table."""
+    makers: Mapping[str, Callable[[Names], Program[Any]]] = {
+        "": _table,
+        "explain": _explain,
+        "top": _top,
+        "completion": _completion,
+    }
+    return makers[command](names)
+
+
+def _table(names: Names) -> Program[TableSettings]:
     word, device = names.command, names.vendor.device_word
-    script = f"{names.executable} completion"
-    table = Program(
+    return Program(
         name=word,
         summary=f"Show who uses which {device}: every node with {device} cards, allocated and total memory per card.",
         version=__version__,
@@ -55,7 +64,7 @@ def programs(names: Names) -> dict[str, Program[Any]]:
             (word, "every node, every card, the cluster's sum"),
             (f"{word} -d node-1", "one node with its pods, their namespaces and states"),
             (f"{word} -o wide --sort-by free", "models, states and the largest free card, the emptiest node first"),
-            (f"{word} --watch", "a live screen; on a pipe one line per change"),
+            (f"{word} --watch", "a live screen; on a pipe the table whenever it changes"),
             (f"{word} -d -n team-a -l pool=a100", "one namespace's pods on some nodes"),
             (f"{word} explain team-a/train-7", "why this pod is pending, or where it runs"),
             (f"{word} -o json --source api", "for programs, without asking the extender"),
@@ -64,7 +73,7 @@ def programs(names: Names) -> dict[str, Program[Any]]:
         legends=(("Marks behind figures", legend_rows(Mark)),),
         notes=(
             "Each mark is explained below the table where it is used. A command, where there is one, is the first "
-            "word.\n\n"
+            f"word; a node that is called like one is shown by '{word} -d NODE'.\n\n"
             "Standard output holds the table or document alone; what it was read from (the scheduler extender, or the "
             "API server alone), hints and warnings go to standard error. Exit status 1 also means that a part, such as "
             "a node whose cards cannot be read, is missing from the output.\n\n"
@@ -73,44 +82,49 @@ def programs(names: Names) -> dict[str, Program[Any]]:
             "command without kubectl."
         ),
     )
-    node = Program(
-        name=f"{word} node",
-        summary="Show one node: its cards and its pods. Also reaches a node that is called like a command.",
-        version=__version__,
-        settings=NodeSettings,
-        examples=((f"{word} node node-1", "its cards and pods"), (f"{word} node node-1 --no-details", "its cards")),
-    )
-    explain = Program(
-        name=f"{word} explain",
+
+
+def _explain(names: Names) -> Program[ExplainSettings]:
+    word = f"{names.command} explain"
+    return Program(
+        name=word,
         summary="Say which card a pod has, since when and beside whom; or why it has none, with numbers: the best "
         "cards for it, kinds of nodes and what each lacks, and what would help.",
         version=__version__,
         settings=ExplainSettings,
         examples=(
-            (f"{word} explain train-7 -n team-a", "a pod of a namespace"),
-            (f"{word} explain team-a/train-7", "the same"),
-            (f"{word} explain team-a/train-7 -o json", "for programs"),
+            (f"{word} train-7 -n team-a", "a pod of a namespace"),
+            (f"{word} team-a/train-7", "the same"),
+            (f"{word} team-a/train-7 -o json", "for programs"),
         ),
         notes="The numbers are the scheduler extender's own; without it the same rules are applied here to what the "
         "API server says. A pod that waits is explained with exit status 0.",
     )
-    top = Program(
-        name=f"{word} top",
+
+
+def _top(names: Names) -> Program[TopSettings]:
+    word = f"{names.command} top"
+    return Program(
+        name=word,
         summary="Set what is granted on every card beside what is really in use, as the device plugins read it from "
         "the vendor's library, and flag cards on which more is in use than was granted; and the same for every pod, "
         "where the device plugins run with --pod-use.",
         version=__version__,
         settings=TopSettings,
         examples=(
-            (f"{word} top", "every card"),
-            (f"{word} top node-1 -o wide", "one node, with the pods' names"),
-            (f"{word} top -o json", "in bytes, for programs"),
+            (word, "every card"),
+            (f"{word} node-1 -o wide", "one node, with the pods' names"),
+            (f"{word} -o json", "in bytes, for programs"),
         ),
         notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
         "that is over, each may be the one. What the library does not report is shown as '-'. In csv a card's line has "
         "no pod, and lines of its pods follow it.",
     )
-    completion = Program(
+
+
+def _completion(names: Names) -> Program[CompletionSettings]:
+    script = f"{names.executable} completion"
+    return Program(
         name=script,
         summary=f"Print the completion script of {names.executable} for a shell.",
         version=__version__,
@@ -120,7 +134,6 @@ def programs(names: Names) -> dict[str, Program[Any]]:
             (f'{script} zsh > "${{fpath[1]}}/_{names.executable}"', "for zsh, from its next start"),
             (f"{script} fish | source", "now, in this fish"),
         ),
-        notes=f"'{word}' itself is completed by kubectl's own completion, which asks {names.completer} where "
+        notes=f"'{names.command}' itself is completed by kubectl's own completion, which asks {names.completer} where "
         "that is in $PATH.",
     )
-    return {"": table, "node": node, "explain": explain, "top": top, "completion": completion}

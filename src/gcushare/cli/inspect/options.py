@@ -81,7 +81,7 @@ class TableSettings:
         parsers.boolean(),
         default=False,
         short="-w",
-        help="Follow: a live screen on a terminal, one line per change on a pipe.",
+        help="Follow: a live screen on a terminal, on a pipe the table again whenever it changes.",
     )
     interval: float = setting(
         parsers.duration_s(0.2, 3600),
@@ -128,23 +128,6 @@ class TableSettings:
     def pod_namespace(self) -> str | None:
         """The namespace that pods are restricted to."""
         return None if self.all_namespaces else self.namespace
-
-
-@settings
-class NodeSettings(TableSettings):
-    """One node."""
-
-    node: str = setting(
-        parsers.text("NODE", accepted="a node's name"),
-        argument=True,
-        help="The node, also one that is named as a command.",
-    )
-    details: bool = setting(
-        parsers.boolean(),
-        default=True,
-        short="-d",
-        help="The node's pods: on which card, how much, in which namespace and state.",
-    )
 
 
 @settings

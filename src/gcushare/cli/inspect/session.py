@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import difflib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -22,7 +21,6 @@ from gcushare.core.errors import ConfigError, ForbiddenError, GcushareError, Not
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import load_config
 from gcushare.kube.errors import UnauthorizedError
-from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.vendors.vendor import Vendor
@@ -117,19 +115,19 @@ def run(
         try:
             return await act(session, settings)
         except GcushareError as error:
-            if hint := await _hint(session, settings, error):
+            if hint := _hint(session, settings, error):
                 hints.append(hint)
             raise
 
     return asyncio.run(work())
 
 
-async def _hint(session: Session, settings: TableSettings | ExplainSettings | TopSettings, error: GcushareError) -> str:
+def _hint(session: Session, settings: TableSettings | ExplainSettings | TopSettings, error: GcushareError) -> str:
     """Say what to do; empty where the error itself says it."""
     if isinstance(error, NotFoundError):
         if isinstance(settings, ExplainSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
-        return await _near_names(session, settings)
+        return _near_command(session, settings.node)
     if isinstance(error, UnauthorizedError):
         return "log in again (the token or certificate is wrong or has expired), or choose another --context or --user"
     if isinstance(error, ForbiddenError):
@@ -145,21 +143,8 @@ async def _hint(session: Session, settings: TableSettings | ExplainSettings | To
     return ""
 
 
-async def _near_names(session: Session, settings: TableSettings | TopSettings) -> str:
-    """Name the nodes and commands that may have been meant."""
-    asked = settings.node
-    if asked is None:
-        return ""
-    near: list[str] = []
-    # The names are a courtesy: where they cannot be read, the error itself is reported without them.
-    with contextlib.suppress(GcushareError):
-        async with session.connect(settings.at) as api:
-            nodes = await api.list_all(NODES)
-            near = difflib.get_close_matches(asked, [node.metadata.name for node in nodes], n=3)
-    words = difflib.get_close_matches(asked, COMMANDS, n=1)
-    # A word that is further from what was typed than a node's name was hardly meant.
-    if near and words and difflib.get_close_matches(asked, [near[0], *words], n=1) == near[:1]:
-        words = []
-    meant = [f"node {' or '.join(near)}"] if near else []
-    meant += [f"the command '{session.names.command} {word}'" for word in words]
-    return f"did you mean {', or '.join(meant)}?" if meant else "'kubectl get nodes' lists every node's name"
+def _near_command(session: Session, asked: str | None) -> str:
+    """Name the command that may have been meant, or what lists the nodes."""
+    words = difflib.get_close_matches(asked or "", COMMANDS, n=1)
+    meant = f"did you mean the command '{session.names.command} {words[0]}'? " if words else ""
+    return f"{meant}'kubectl get nodes' lists every node's name"

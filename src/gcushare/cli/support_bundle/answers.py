@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gcushare.cli.doctor.facts import Facts, PolicyFacts
+from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding
 from gcushare.cli.doctor.render import document, versions
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
@@ -153,12 +153,6 @@ def _extender(found: ConfiguredExtender) -> dict[str, Any]:
         "resources": [name for name in found.resources if resource(name) is not Left.OUT],
         "binds": found.binds,
     }
-
-
-def policy_document(found: PolicyFacts) -> dict[str, Any]:
-    """An admission policy: which of our annotations it speaks of, and whether it denies."""
-    ours = [key for vendor in VENDORS for key in (*record_keys(vendor), vendor.inventory_annotation)]
-    return {"name": found.name, "denies": found.denies, "names": [key for key in ours if key in found.text]}
 
 
 def cut_status(body: bytes, names: Collection[str]) -> bytes:

@@ -5,8 +5,7 @@ it fits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,34 +31,28 @@ from gcushare.cli.support_bundle.answers import (
     cut_version,
     findings_document,
     known_names,
-    policy_document,
     schedulers_document,
-    versions_document,
 )
 from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.log_filter import cut_log, own_words
 from gcushare.cli.support_bundle.object_sanitizer import (
     JsonObject,
     secrets_of,
-    slim_config_map,
     slim_event,
-    slim_lease,
     slim_node,
     slim_pod,
-    slim_service,
-    slim_workload,
 )
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.endpoints import Endpoint, at_address, proxied_pod, proxied_service
+from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.programs import Program, SeenPod, main_container
 from gcushare.cluster.reading import list_objects
 from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient, object_decoder
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.resources import CONFIG_MAPS, DEPLOYMENTS, EVERYTHING, LEASES, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, Resource
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
 
@@ -68,11 +61,7 @@ OBJECT = object_decoder(dict)
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
 _NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
 _EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
-_DAEMON_SETS: Resource[JsonObject] = Resource("apis/apps/v1", "daemonsets", dict)
-_SERVICES: Resource[JsonObject] = Resource("api/v1", "services", dict)
-_LEASES: Resource[JsonObject] = Resource(LEASES.prefix, LEASES.plural, dict)
 
-_OURS = Selector(labels="app.kubernetes.io/part-of=gcushare")
 _MOST_EVENTS = 2000
 _MOST_EXPLAINED = 50
 _LOGS_AT_ONCE = 8
@@ -105,7 +94,7 @@ class Collector:
     async def collect(self, findings: Sequence[Finding], logs: LogLimits) -> None:
         """Fill the archive, the most telling first."""
         self.names = known_names(self.facts)
-        pods = await self._list("cluster/pods.json", _PODS, EVERYTHING)
+        pods = await self._list("cluster/pods.json", _PODS)
         concerned = {pod.metadata.uid for pod in self.facts.pods}
         raw_pods = [pod for pod in pods if pod.get("metadata", {}).get("uid") in concerned]
         self.redactor = Redactor([*await self._own_secrets(), *(text for pod in raw_pods for text in secrets_of(pod))])
@@ -126,13 +115,12 @@ class Collector:
         self._add_document("doctor.json", findings_document(self.facts, cut), "what the doctor found")
         text = render_text(self.facts, cut, width=100, color=False)
         self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
-        self._add_document("versions.json", versions_document(self.facts), "releases of everything")
         seen = schedulers_document(self.facts, self.names)
         self._add_document("schedulers.json", seen, "schedulers, config managers, clocks")
 
     def _add_pods(self, pods: Sequence[JsonObject]) -> None:
         ours = {pod.metadata.uid for members in self.facts.programs.values() for pod in members}
-        slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours, names=self.names) for pod in pods]
+        slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
         self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
 
     async def _add_objects(self) -> None:
@@ -140,25 +128,7 @@ class Collector:
         names = {node.metadata.name for node in self.facts.nodes}
         nodes = [node for node in await self._list("cluster/nodes.json", _NODES) if node["metadata"]["name"] in names]
         self._add_items("cluster/nodes.json", [slim_node(each) for each in nodes], "nodes")
-        for path, resource in (("deployments", DEPLOYMENTS), ("daemonsets", _DAEMON_SETS)):
-            found = await self._list(f"cluster/{path}.json", resource, _OURS)
-            self._add_items(f"cluster/{path}.json", [slim_workload(each) for each in found], path)
-        services = await self._list("cluster/services.json", _SERVICES, _OURS)
-        self._add_items("cluster/services.json", [slim_service(each) for each in services], "services")
-        maps = await self._list("cluster/configmaps.json", CONFIG_MAPS, _OURS)
-        slim = [slim_config_map(each, self.names) for each in maps]
-        self._add_items("cluster/configmaps.json", slim, "keys of ConfigMaps, reports of config managers")
-        await self._add_leases()
-        policies = [policy_document(each) for each in self.facts.policies]
-        self._add_items("cluster/policies.json", policies, "admission policies")
         await self._add_events(names)
-
-    async def _add_leases(self) -> None:
-        namespaces = {pod.metadata.namespace for members in self.facts.programs.values() for pod in members}
-        for namespace in sorted(namespaces):
-            path = f"cluster/leases-{namespace}.json"
-            found = await self._list(path, _LEASES, Selector(namespace=namespace))
-            self._add_items(path, [slim_lease(each) for each in found], "who leads")
 
     async def _add_events(self, nodes: set[str]) -> None:
         pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
@@ -171,22 +141,19 @@ class Collector:
 
         found = [event for event in await self._list("cluster/events.json", _EVENTS) if concerns(event)]
         found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True)
-        slim = [slim_event(each, self.names) for each in found[:_MOST_EVENTS]]
+        slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
         self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
 
     async def _add_programs(self) -> None:
         for pod in self.facts.running(Program.PLUGIN):
             self.progress(f"asking the device plugin of {pod.spec.node_name}")
-            endpoint, folder = (
-                proxied_pod(self.client, pod),
-                f"plugins/{pod.spec.node_name}/{pod.metadata.name}",
-            )
+            endpoint = proxied_pod(self.client, pod)
+            folder = f"plugins/{pod.spec.node_name}/{pod.metadata.name}"
             await self._add_page(endpoint, "/status", f"{folder}/status.json", cut_status)
             await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
-        async with self._extenders() as endpoints:
-            for name, endpoint in endpoints:
-                self.progress("asking the scheduler extender")
-                await self._add_extender(endpoint, f"extender/{name}")
+        for name, endpoint in self._extenders():
+            self.progress("asking the scheduler extender")
+            await self._add_extender(endpoint, f"extender/{name}")
 
     async def _add_extender(self, endpoint: Endpoint, folder: str) -> None:
         await self._add_page(endpoint, "/version", f"{folder}/version.txt", cut_version)
@@ -201,18 +168,13 @@ class Collector:
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
                 await self._add_page(endpoint, page, file, cut_explanation)
 
-    @asynccontextmanager
-    async def _extenders(self) -> AsyncIterator[list[tuple[str, Endpoint]]]:
-        extender = self.facts.extender
-        if extender.url:
-            async with at_address(extender.url) as endpoint:
-                yield [("at-address", endpoint)]
-            return
+    def _extenders(self) -> list[tuple[str, Endpoint]]:
         pods = self.facts.running(Program.EXTENDER)
         found = [(pod.metadata.name, proxied_pod(self.client, pod)) for pod in pods]
-        if not found and extender.service is not None:
-            found = [("behind-service", proxied_service(self.client, extender.service))]
-        yield found
+        service = self.facts.extender.service
+        if not found and service is not None:
+            found = [("behind-service", proxied_service(self.client, service))]
+        return found
 
     async def _add_page(self, endpoint: Endpoint, page: str, path: str, cut: Cut) -> None:
         try:
@@ -256,13 +218,11 @@ class Collector:
             return None
         return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
 
-    async def _list(
-        self, path: str, resource: Resource[JsonObject], selector: Selector = EVERYTHING
-    ) -> list[dict[str, Any]]:
+    async def _list(self, path: str, resource: Resource[JsonObject]) -> list[dict[str, Any]]:
         """List objects, each once; what cannot be listed is left out under ``path``."""
         problems: list[str] = []
         try:
-            found: list[JsonObject] = await list_objects(self.client, resource, selector, OBJECT, problems=problems)
+            found: list[JsonObject] = await list_objects(self.client, resource, EVERYTHING, OBJECT, problems=problems)
         except GcushareError as failure:
             self._leave_out(path, str(failure))
             return []

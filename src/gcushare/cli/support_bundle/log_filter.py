@@ -10,12 +10,12 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from gcushare.cli.support_bundle.known_words import ELLIPSIS, cut_to_known
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder
 
 LOG_LINE = BoundedJsonDecoder(dict[str, Any], "a line of a log", limit_bytes=ANNOTATION_BYTES)
 
+ELLIPSIS = "…"
 _LONGEST = 2048
 # An apostrophe within a word opens and closes nothing.
 _QUOTED = re.compile(
@@ -28,7 +28,10 @@ _STACK = re.compile(
     r" +(?:File \"[\w./<>-]{1,300}\", line \d{1,6}, in [\w<>]{1,100}|Traceback \(most recent call last\):)"
 )
 _RAISED = re.compile(r"( +(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Refused|Interrupt|Exit)): (.*)")
-_SCHEDULER = re.compile(r"([IWEF]\d{4} [\d:.]{8,18} +\d{1,10} [\w.-]{1,80}\.go:\d{1,6}\] )(.*)")
+_SCHEDULER = re.compile(
+    r"([IWEF]\d{4} [\d:.]{8,18} +\d{1,10} [\w.-]{1,80}\.go:\d{1,6}\] )(\"(?:[^\"\\]|\\.){1,512}\")?(.*)"
+)
+"""kube-scheduler's: what it quotes first is a phrase of its source, everything else may be of others."""
 _FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
 _FACT_NAMES = """
 accepted address card cards cert check client_ca code config_map connections container count counted deadline_s
@@ -89,7 +92,8 @@ def _log_line(line: str, names: Collection[str]) -> str | None:
     if found := _OURS.fullmatch(line):
         return found[1] + _log_message(found[2], names)
     if found := _SCHEDULER.fullmatch(line):
-        return found[1] + cut_to_known(found[2], names)
+        facts = (fact for fact in _FACT.finditer(found[3]) if (fact[2] or fact[3]) in names)
+        return found[1] + " ".join([found[2] or ELLIPSIS, *(fact[0] for fact in facts)])
     if _STACK.fullmatch(line):
         return line
     if found := _RAISED.fullmatch(line):

@@ -13,7 +13,6 @@ from gcushare.cli.support_bundle.shapes import (
     IMAGE,
     NAME,
     NAMES,
-    PATH,
     POD,
     REASON,
     TIME,
@@ -146,7 +145,6 @@ _ANNOTATIONS: Mapping[str, Shape] = {
 }
 _LABEL_SHAPES: Mapping[str, Shape] = dict.fromkeys(_LABELS, text(r"(?:[A-Za-z0-9][\w.-]{0,62})?"))
 _labels = members(_LABEL_SHAPES)
-_selector = fields(matchLabels=_labels)
 
 METADATA = fields(
     name=NAME,
@@ -230,14 +228,6 @@ POD_STATUS = fields(
     initContainerStatuses=_CONTAINER_STATUSES,
     containerStatuses=_CONTAINER_STATUSES,
 )
-_SHARE = either(number, text(r"\d{1,3}%"))
-_STRATEGY = fields(type=REASON, rollingUpdate=fields(maxSurge=_SHARE, maxUnavailable=_SHARE))
-WORKLOAD_SPEC = fields(replicas=number, selector=_selector, strategy=_STRATEGY, updateStrategy=_STRATEGY)
-_COUNTS = """
-replicas readyReplicas availableReplicas unavailableReplicas updatedReplicas observedGeneration currentNumberScheduled
-desiredNumberScheduled numberAvailable numberMisscheduled numberReady numberUnavailable updatedNumberScheduled
-"""
-WORKLOAD_STATUS = members({**dict.fromkeys(_COUNTS.split(), number), "conditions": _CONDITIONS})
 EVENT = fields(
     type=one_of("Normal", "Warning"),
     reason=REASON,
@@ -249,23 +239,3 @@ EVENT = fields(
     source=fields(component=NAME, host=NAME),
     reportingComponent=text(r"[\w./-]{0,253}"),
 )
-SERVICE = fields(
-    metadata=METADATA,
-    spec=fields(
-        type=REASON,
-        clusterIP=ADDRESS,
-        clusterIPs=each(ADDRESS),
-        selector=_labels,
-        ports=each(fields(name=NAMES, port=number, targetPort=either(number, NAME), nodePort=number, protocol=REASON)),
-    ),
-)
-LEASE = fields(
-    metadata=METADATA,
-    spec=fields(
-        holderIdentity=NAME, leaseDurationSeconds=number, acquireTime=TIME, renewTime=TIME, leaseTransitions=number
-    ),
-)
-VOLUME_KINDS = ("hostPath", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "persistentVolumeClaim")
-SOURCE = fields(path=PATH, name=NAME, secretName=NAME)
-MODE = one_of("apply", "remove", "recover", "off")
-REPORT = fields(state=NAME, reason=text(r".{0,1024}"))

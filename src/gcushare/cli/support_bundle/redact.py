@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 MASK = "********"
@@ -14,7 +14,6 @@ _SECRET_WORD = (
     r"(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|key[-_]?data|credential|"
     r"authorization|cookie|session[-_]?id)"
 )
-_COMMAND_LINES = ("command", "args")
 _SECRET_NAME = re.compile(_SECRET_WORD, re.IGNORECASE)
 # Every repetition is bounded: a log's line of a megabyte must not take minutes.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -74,15 +73,4 @@ class Redactor:
                 return value
 
     def _member(self, name: str, value: Any) -> Any:
-        if name in _COMMAND_LINES and isinstance(value, list):
-            return self.words([str(word) for word in value])
         return MASK if isinstance(value, str) and value and is_secret_name(name) else self.document(value)
-
-    def words(self, words: Sequence[str]) -> list[str]:
-        """Redact a command line; the word after ``--password`` is one too."""
-        redacted: list[str] = []
-        is_value = False
-        for word in words:
-            redacted.append(MASK if is_value else self.text(word))
-            is_value = word.startswith("-") and "=" not in word and is_secret_name(word)
-        return redacted

@@ -8,6 +8,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, effective
 from gcushare.config_manager.host.record import Record, sha256
@@ -219,7 +221,7 @@ def _proof(observed: Observed, goal: _Goal, is_restarted: bool) -> tuple[Step, .
     target = goal.target
     awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
     restart = (Restart(unit=observed.layout.target),) if observed.layout.is_unit and is_restarted else ()
-    return (*restart, awaited, _record_step(observed, replace(goal.record, is_proven=True)))
+    return (*restart, awaited, _record_step(observed, msgspec.structs.replace(goal.record, is_proven=True)))
 
 
 def _record(observed: Observed, wanted: Wanted, target: ConfigTarget, config: bytes, edited: bytes) -> Record:

@@ -15,7 +15,6 @@ import msgspec
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.auth_provider import ProviderCredentials
 from gcushare.kube.connection.credentials import Anonymous, Credentials, FixedHeader, TokenFile, require_fresh
 from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
 from gcushare.kube.connection.kubeconfig import Kubeconfig, Placed, Resolved, User, read_kubeconfig, resolve_context
@@ -194,7 +193,11 @@ def _tls(resolved: Resolved) -> ssl.SSLContext:
 
 
 def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Clock) -> Credentials:
-    """Choose as kubectl does: a token file before a token, either before a password, a program, a provider."""
+    """Choose as kubectl does: a token file before a token, either before a password, a program.
+
+    Raises:
+        ConfigError: the token cannot be used, or only an ``auth-provider`` is named, which kubectl refuses since 1.26.
+    """
     placed: Placed[User] = resolved.user
     user = placed.value
     where = f"user {resolved.user_name!r} of {resolved.where}"
@@ -210,7 +213,11 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
         cluster = msgspec.to_builtins(resolved.cluster.value)
         return ExecCredentials(user.exec, ExecPlace(where, placed.file.parent, cluster, context), clock)
     if user.auth_provider is not None:
-        return ProviderCredentials(user.auth_provider, where)
+        name = user.auth_provider.get("name")
+        raise ConfigError(
+            f"{where}: auth-provider {name!r} is not supported, nor is it by kubectl since 1.26: use its successor, a "
+            "credential program under exec, such as kubelogin or gke-gcloud-auth-plugin"
+        )
     return Anonymous()
 
 

@@ -5,8 +5,7 @@ them; data beside a file of the same meaning wins; files of a list that do not e
 connection, and messages name places and never values of a user.
 
 Not kubernetes_asyncio's loader: its import takes ten times as long as this module's (1.3 s against 0.15 s on a busy
-machine, for the generated client comes with it), which every command would pay. Only the logins of the older kind
-(`auth_provider`) load it.
+machine, for the generated client comes with it), which every command would pay.
 
 Source: kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig.
 """

@@ -194,9 +194,6 @@ def extenders_of(scheduler: SchedulerFacts) -> list[ConfiguredExtender]:
 def _addresses(facts: Facts) -> set[tuple[str, int]]:
     """Every address at which a scheduler may rightly call the extender."""
     found: set[tuple[str, int]] = set()
-    if facts.extender.url:
-        asked = ConfiguredExtender(url=facts.extender.url)
-        found.add((asked.host, asked.port))
     if facts.extender.service is not None:
         found |= _service_addresses(facts, facts.extender.service)
     for replica in facts.extender.replicas:

@@ -36,7 +36,7 @@ class Invariants:
         """The same by card."""
         self._excused: dict[CardKey, tuple[int, float]] = {}
         """Cards whose figures changed by another's hand than the extender's: the version, and when."""
-        self._seen: dict[tuple[str, int, str], int] = {}
+        self._seen: dict[tuple[str, int], dict[str, str]] = {}
         """The version up to which a replica had followed a kind of object, by its name and start: at the latest write
         at which it knew one, for it forgets it while it lists again, and what it believes stays."""
         self.sizes: dict[str, dict[int, int]] = {}
@@ -58,10 +58,11 @@ class Invariants:
     def _note_seen(self) -> None:
         for replica in self._world.extenders:
             if replica.is_up:
-                followers = replica.app.followers
-                for plural, version in (("pods", followers.pods.version), ("nodes", followers.nodes.version)):
-                    if version:
-                        self._seen[replica.name, replica.starts, plural] = int(version)
+                followers, seen = replica.app.followers, self._seen.setdefault((replica.name, replica.starts), {})
+                if followers.pods.version:
+                    seen["pods"] = followers.pods.version
+                if followers.nodes.version:
+                    seen["nodes"] = followers.nodes.version
 
     def _take_node(self, change: Change) -> None:
         inventory = self._inventory_of(change.new)
@@ -148,7 +149,8 @@ class Invariants:
         sender = next((each for each in self._world.extenders if each.name == by), None)
         if sender is None or not sender.is_up:
             return sender is None
-        return version > min(self._seen.get((by, sender.starts, plural), 0) for plural in ("pods", "nodes"))
+        seen = self._seen.get((by, sender.starts), {})
+        return version > min(int(seen.get(plural, "0")) for plural in ("pods", "nodes"))
 
     # At each step
 

@@ -42,7 +42,9 @@ class ProcessClock:
 
     async def sleep(self, delay_s: float) -> None:
         """Wait."""
-        await asyncio.sleep(delay_s)
+        future: asyncio.Future[None] = asyncio.Future(loop=self._loop)
+        self._loop.settle_later(delay_s, future, None)
+        await future
 
 
 class SilentServer(RunningServer):

@@ -210,5 +210,6 @@ class World:
         self.note(f"api: {change.kind.lower()} {plural} {where} at {change.version} by {change.by}", is_shown=is_shown)
         self.gateway.publish(change)
         for view in list(self.views):
-            view.take(change)
+            if view.plural == plural:
+                view.take(change)
         self.invariants.take(change)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simulation.programs import Program
-from simulation.schedule import FAULTS, Action
+from simulation.drawing import FAULTS
+from simulation.program import Program
+from simulation.schedule import Action
 from simulation.weather import Odds
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from simulation.disks import MANIFEST, TEXT, Disk, SchedulerOnHost
 from simulation.host_schedule import HOSTS, HostSchedule
 from simulation.loop import START_S, SimulatedLoop
 from simulation.process import Process
-from simulation.programs import CONFIG, ProcessClock
+from simulation.program import CONFIG, ProcessClock
 from simulation.schedule import Action
 from simulation.store import Change, Store
 from simulation.transport import Gateway, SimulatedTransport

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from gcushare.device_plugin.kubelet.sockets import Identity
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from simulation.device_manager import AdmissionRefused, DeviceManager, Held
+from simulation.node_status import NodeStatus
+from simulation.plugin_calls import call_plugin
 from simulation.process import Process
 from simulation.sockets import CallFailed, PluginSocket, SocketDirectory
-from simulation.store import Doc, Failure, Stored, merged
+from simulation.store import Doc, Failure, Stored
 from simulation.views import View
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class Kubelet:
         self._handled: set[str] = set(self.containers)
         self._ending: set[str] = set()
         self._wake = asyncio.Event()
-        self._is_status_due = asyncio.Event()
+        self._status = NodeStatus(self)
         self.view = View(
             world.loop,
             world.store,
@@ -75,10 +77,10 @@ class Kubelet:
             on_change=self._pod_changed,
         )
         world.views.append(self.view)
-        self._zero_capacity()
+        self._status.zero()
         context = self.process.context
         world.loop.create_task(self._admit_all(), context=context)
-        world.loop.create_task(self._report_status(), context=context)
+        world.loop.create_task(self._status.report(), context=context)
         for stored in list(self.view.objects.values()):
             self._pod_changed(None, stored)
 
@@ -129,13 +131,13 @@ class Kubelet:
     def _take_list(self, resource: str, socket: PluginSocket, generation: int, message: bytes) -> None:
         if self.is_up and generation == self.generation and self.endpoints.get(resource) is socket:
             self.devices.take_list(resource, message)
-            self._is_status_due.set()
+            self._status.is_due.set()
 
     def _lose(self, resource: str, socket: PluginSocket, generation: int) -> None:
         if self.is_up and generation == self.generation and self.endpoints.get(resource) is socket:
             del self.endpoints[resource]
             self.devices.lose_plugin(resource)
-            self._is_status_due.set()
+            self._status.is_due.set()
 
     # Pods
 
@@ -159,7 +161,7 @@ class Kubelet:
     def _gone(self, stored: Stored) -> None:
         """Its object is gone: its ids are free at once, its containers end when they do."""
         self.devices.end(stored.uid)
-        self._is_status_due.set()
+        self._status.is_due.set()
         if stored.uid in self.containers and stored.uid not in self._ending:
             grace_s = float(stored.doc["spec"].get("terminationGracePeriodSeconds", 30))
             self.world.loop.call_world(grace_s * self.rng.random(), self.containers.pop, stored.uid, None)
@@ -219,7 +221,7 @@ class Kubelet:
             )  # fmt: skip
             request = pb.PreferredAllocationRequest(container_requests=[asked]).SerializeToString()
             answer = pb.PreferredAllocationResponse.FromString(
-                await self._call(socket, "GetPreferredAllocation", request)
+                await call_plugin(self.world, socket, "GetPreferredAllocation", request)
             )
             preferred = frozenset(answer.container_responses[0].deviceIDs)
         if self.ignores_preference:
@@ -228,51 +230,12 @@ class Kubelet:
         free = self.devices.check_can(resource, size, reusable)
         ids = frozenset(self.devices.choose(free, preferred, reusable, size))
         body = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=sorted(ids))])
-        await self._call(socket, "Allocate", body.SerializeToString())
+        await call_plugin(self.world, socket, "Allocate", body.SerializeToString())
         if problem := self.devices.grant(key, ids):
             self.world.fail("an id is given once", f"{self.node}: {problem}")
         self.checkpoint = dict(self.devices.held)
         self.shown_at_s[key] = self.world.loop.now_s + self.rng.uniform(*SHOWN_AFTER_S)
         return ids
-
-    async def _call(self, socket: PluginSocket, method: str, body: bytes) -> bytes:
-        """Call the plugin; raises CallFailed, also where it is killed meanwhile."""
-        loop = self.world.loop
-        answer: asyncio.Future[bytes] = loop.create_future()
-
-        def fail() -> None:
-            if not answer.done():
-                answer.set_exception(CallFailed("rpc error: code = Unavailable desc = connection lost"))
-
-        def arrive() -> None:
-            if not socket.answers:
-                fail()
-            else:
-                loop.create_task(serve(), context=socket.process.context)
-
-        def settle(result: bytes, failure: CallFailed | None) -> None:
-            if answer.done():
-                return
-            if failure is not None:
-                answer.set_exception(failure)
-            else:
-                answer.set_result(result)
-
-        async def serve() -> None:
-            try:
-                result = await socket.call(method, body)
-            except CallFailed as error:
-                loop.call_world(0.001, settle, b"", error)
-            else:
-                loop.call_world(0.001, settle, result, None)
-
-        number = self.world.next_number()
-        socket.process.on_end[number] = fail
-        loop.call_world(0.001, arrive)
-        try:
-            return await answer
-        finally:
-            socket.process.on_end.pop(number, None)
 
     async def _end(self, stored: Stored) -> None:
         """End a pod that was asked to: its containers, then its ids, then its object."""
@@ -284,7 +247,7 @@ class Kubelet:
         self.devices.end(uid)
         await self._write_status(stored, {"phase": "Succeeded"})
         await asyncio.sleep(0.05)
-        await self._write(lambda: self.world.store.delete("pods", stored.key, self.process.name, stored.uid))
+        await self.write(lambda: self.world.store.delete("pods", stored.key, self.process.name, stored.uid))
 
     async def finish(self, stored: Stored, phase: str) -> None:
         """Let a pod's containers end by themselves."""
@@ -298,9 +261,10 @@ class Kubelet:
             is_over = doc["metadata"]["uid"] != stored.uid or doc["status"].get("phase") in ("Succeeded", "Failed")
             return doc if is_over else {**doc, "status": {**doc["status"], **status}}
 
-        await self._write(lambda: self.world.store.update("pods", stored.key, change, self.process.name))
+        await self.write(lambda: self.world.store.update("pods", stored.key, change, self.process.name))
 
-    async def _write(self, write: Callable[[], object]) -> None:
+    async def write(self, write: Callable[[], object]) -> None:
+        """Write to the API server, once it answers; what is gone or has changed is left."""
         await asyncio.sleep(0.002)
         while not self.world.gateway.is_up:  # noqa: ASYNC110 - as the kubelet does: it tries again
             await asyncio.sleep(1.0)
@@ -309,38 +273,6 @@ class Kubelet:
         except Failure as failure:
             if failure.code not in (404, 409):
                 raise
-
-    # The Node
-
-    def _zero_capacity(self) -> None:
-        vendor = self.world.vendor
-        zero = dict.fromkeys((*self.resources, vendor.count_resource), "0")
-        status = {"capacity": zero, "allocatable": zero}
-        self.world.store.update(
-            "nodes", ("", self.node), lambda doc: merged(doc, {"status": status}), self.process.name
-        )
-
-    async def _report_status(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(60.0):
-                    await self._is_status_due.wait()
-            except TimeoutError:
-                pass
-            await asyncio.sleep(0.1 + 2.0 * self.rng.random())
-            self._is_status_due.clear()
-            counts = {resource: self.devices.capacity(resource) for resource in self.devices.healthy}
-            count = self.world.vendor.count_resource
-
-            def change(doc: Doc, counts: dict[str, tuple[int, int]] = counts, count: str = count) -> Doc:
-                capacity = {**doc["status"]["capacity"], **{name: str(n) for name, (n, _) in counts.items()}}
-                allocatable = {**doc["status"]["allocatable"], **{name: str(n) for name, (_, n) in counts.items()}}
-                allocatable[count] = capacity.get(count, "0")
-                return {**doc, "status": {**doc["status"], "capacity": capacity, "allocatable": allocatable}}
-
-            await self._write(
-                lambda change=change: self.world.store.update("nodes", ("", self.node), change, self.process.name)  # type: ignore[misc]
-            )
 
     def _words(self, uid: str) -> str:
         units = self.world.units_held(self, uid)

@@ -8,19 +8,22 @@ had left to do never happens, and what it sent is on its way nevertheless.
 from __future__ import annotations
 
 import asyncio
-import heapq
+from asyncio.futures import _set_result_unless_cancelled  # type: ignore[attr-defined]
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
+from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from simulation.process import CURRENT, SWEEP_AT, Handle, Process, unwinding
+from simulation.process import CURRENT, SWEEP_AT, Handle, Process, TimedHandle, unwinding
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 START_S = 1000.0
+_SETTLING = Handle(lambda: None, (), copy_context(), None)
+"""What a timer is called that need not be cancelled: it does nothing to a future that has ended."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -45,7 +48,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self._on_failure = on_failure
         self._ready: deque[Handle] = deque()
-        self._timers: list[tuple[float, int, Handle]] = []
+        self._timers: list[tuple[float, int, Handle | asyncio.Future[Any], object]] = []
+        """When, in which order, and what: a step to take, or a future with the result that it gets."""
         self._sequence = 0
         self._numbers = 0
         self._is_running = False
@@ -65,33 +69,49 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> Handle:
+    ) -> TimedHandle:
         """Run it at a time of the clock of the process that asks."""
         context = context or copy_context()
         process = context.get(CURRENT)
         at_s = when if process is None else (when - process.offset_s) / process.rate
-        handle = Handle(callback, args, context, process)
+        handle = TimedHandle(callback, args, context, process)
         handle.when_s = when
-        self._put(at_s, handle)
+        self._put(at_s, handle, None)
         return handle
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> Handle:
         """Run it after some seconds of the clock of the process that asks."""
+        if callback is _set_result_unless_cancelled:
+            self.settle_later(delay, *args)  # type: ignore[call-arg,arg-type]
+            return _SETTLING
         context = context or copy_context()
         process = context.get(CURRENT)
         handle = Handle(callback, args, context, process)
-        self._put(self.now_s + (delay if process is None else delay / process.rate), handle)
+        self._put(self.now_s + (delay if process is None else delay / process.rate), handle, None)
         return handle
+
+    def settle_later(self, delay: float, future: asyncio.Future[T], result: T) -> None:
+        """Give a future its result, unless it has ended, after some seconds of the clock of the process that asks.
+
+        That is no step of the process: while it is paused, or after its end, nothing of it goes on by this.
+        """
+        process = CURRENT.get()
+        self._put(self.now_s + (delay if process is None else delay / process.rate), future, result)
+
+    def settle_in_world(self, delay_s: float, future: asyncio.Future[T], result: T) -> None:
+        """The same after some true seconds."""
+        self._put(self.now_s + delay_s, future, result)
 
     def call_world(self, delay_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """Have the world do something after some true seconds, whatever becomes of the process that asks."""
-        self._put(self.now_s + delay_s, Handle(callback, args, self.world, None))
+        self._put(self.now_s + delay_s, Handle(callback, args, self.world, None), None)
 
-    def _put(self, at_s: float, handle: Handle) -> None:
+    def _put(self, at_s: float, due: Handle | asyncio.Future[Any], result: object) -> None:
         self._sequence += 1
-        heapq.heappush(self._timers, (max(at_s, self.now_s), self._sequence, handle))
+        now_s = self.now_s
+        heappush(self._timers, (at_s if at_s > now_s else now_s, self._sequence, due, result))
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -154,18 +174,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _run_until(self, until_s: float) -> None:
         """Step after step; written flat, for everything passes here."""
-        ready, timers, pop = self._ready, self._timers, heapq.heappop
+        ready, timers = self._ready, self._timers
         while not self.is_stopped:
-            if not ready:
-                while timers and timers[0][2].is_cancelled:
-                    pop(timers)
-                if not timers or timers[0][0] > until_s:
-                    self.now_s = until_s
-                    return
-                now_s = self.now_s = max(self.now_s, timers[0][0])
-                while timers and timers[0][0] <= now_s:
-                    ready.append(pop(timers)[2])
-            handle = ready.popleft()
+            if ready:
+                handle = ready.popleft()
+            elif timers and timers[0][0] <= until_s:
+                self.now_s, _, due, result = heappop(timers)
+                if not isinstance(due, Handle):
+                    if not due.done():
+                        due.set_result(result)
+                    continue
+                handle = due
+            else:
+                self.now_s = until_s
+                return
             if handle.is_cancelled:
                 continue
             process = handle.process
@@ -177,7 +199,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     continue
             self.steps += 1
             try:
-                handle.context.run(handle.callback, *handle.args)
+                if process is None:
+                    handle.callback(*handle.args)  # What runs the loop is of the world as well.
+                else:
+                    handle.context.run(handle.callback, *handle.args)
             except Exception as error:
                 who = "world" if process is None else process.name
                 self._on_failure(f"{who}: {handle.callback}: {type(error).__name__}: {error}")

@@ -17,7 +17,7 @@ SWEEP_AT = 64
 class Handle:
     """Something that is due. asyncio's own handles cost twice as much to make, and idling makes little else."""
 
-    __slots__ = ("args", "callback", "context", "is_cancelled", "process", "when_s")
+    __slots__ = ("args", "callback", "context", "is_cancelled", "process")
 
     def __init__(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, process: Process | None
@@ -27,7 +27,6 @@ class Handle:
         self.context = context
         self.process = process
         self.is_cancelled = False
-        self.when_s = 0.0
 
     def cancel(self) -> None:
         """Have it not happen; it is dropped when it comes up."""
@@ -37,6 +36,13 @@ class Handle:
     def cancelled(self) -> bool:
         """Whether it does not happen."""
         return self.is_cancelled
+
+
+class TimedHandle(Handle):
+    """One that says when it is due, as timeouts ask."""
+
+    __slots__ = ("when_s",)
+    when_s: float
 
     def when(self) -> float:
         """When it is due, by its process's clock."""

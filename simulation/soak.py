@@ -16,9 +16,10 @@ from pathlib import Path
 import msgspec
 
 from simulation.bugs import BUGS
+from simulation.drawing import make_schedule
 from simulation.host_schedule import HOST_BUGS, make_host_schedule
 from simulation.run import AnySchedule, Outcome, run
-from simulation.schedule import Schedule, make_schedule
+from simulation.schedule import Schedule
 from simulation.shrink import shrink
 
 REPORT_S = 30.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -64,7 +64,7 @@ class Store:
 
     def __init__(self, on_change: Callable[[Change], None]) -> None:
         self.version = _FIRST_VERSION
-        self.objects: dict[str, dict[Key, Stored]] = {}
+        self.objects: defaultdict[str, dict[Key, Stored]] = defaultdict(dict)
         self.changes: dict[str, deque[Change]] = {}
         self.compacted = _FIRST_VERSION
         """Versions before this one are gone."""
@@ -73,11 +73,11 @@ class Store:
 
     def all(self, plural: str) -> dict[Key, Stored]:
         """The objects of a kind."""
-        return self.objects.setdefault(plural, {})
+        return self.objects[plural]
 
     def find(self, plural: str, key: Key) -> Stored | None:
         """One object; None where there is none."""
-        return self.all(plural).get(key)
+        return self.objects[plural].get(key)
 
     def get(self, plural: str, key: Key) -> Stored:
         """One object; 404 where there is none."""

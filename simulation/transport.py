@@ -32,9 +32,11 @@ class Gateway:
         self.watches: dict[Watch, Process] = {}
 
     def publish(self, change: Change) -> None:
-        """Pass a change on to every stream."""
+        """Pass a change on to every stream of its kind."""
+        plural = change.new.plural
         for watch in self.watches:
-            watch.take(change)
+            if watch.plural == plural:
+                watch.take(change)
 
     def drop(self, process: Process) -> None:
         """A process was killed: the system closes its connections."""
@@ -96,25 +98,20 @@ class SimulatedTransport:
             loop.call_world(there_s, self._arrive, request, fate, answer, back_s)
         if fate in _LOST or there_s + back_s >= timeout_s:
             self._give_up_after(timeout_s, answer)
-        return await self._wait(request, answer)
+        try:
+            return await answer
+        except TRANSPORT_FAILURES as error:
+            raise error_of_transport(request.attempt, error) from error
 
     def _begin(self, loop: SimulatedLoop, request: Request) -> tuple[Fate, Answer]:
         """Draw what becomes of a request, and make where its answer goes."""
         self._process.require_alive()
-        answer: Answer = loop.create_future()
-        return self._weather.fate(is_binding="/binding" in request.path), answer
+        return self._weather.fate(is_binding="/binding" in request.path), asyncio.Future(loop=loop)
 
     def _give_up_after(self, timeout_s: float, answer: Answer) -> None:
         """The client's own timeout; no timer is made for an answer that is known to come before it."""
         timeout = TimeoutError(f"no answer within {timeout_s} s")
         self._gateway.loop.call_world(timeout_s / self._process.rate, _fail, answer, timeout)
-
-    @staticmethod
-    async def _wait(request: Request, answer: Answer) -> tuple[int, bytes]:
-        try:
-            return await answer
-        except TRANSPORT_FAILURES as error:
-            raise error_of_transport(request.attempt, error) from error
 
     def _arrive(self, request: Request, fate: Fate, answer: Answer, back_s: float) -> None:
         """At the API server; what its sender gave up was dropped with the connection."""
@@ -138,7 +135,7 @@ class SimulatedTransport:
         if fate is Fate.RESET_AFTER:
             self._gateway.loop.call_world(back_s, _fail, answer, ConnectionResetError("reset"))
         else:
-            self._gateway.loop.call_world(back_s, _deliver, answer, reply)
+            self._gateway.loop.settle_in_world(back_s, answer, reply)
 
     @asynccontextmanager
     async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -173,19 +170,21 @@ class SimulatedTransport:
         fate, answer = self._begin(loop, request)
         if fate in _EARLY:
             code, reason = _EARLY[fate]
-            loop.call_world(self._weather.way_s(), _deliver, answer, (code, Failure(code, reason).body()))
+            loop.settle_in_world(self._weather.way_s(), answer, (code, Failure(code, reason).body()))
         elif fate is not Fate.FINE or not self._gateway.is_up:
             loop.call_world(self._weather.way_s(), _fail, answer, NotConnectedError(fate.value))
         else:
-            loop.call_world(self._weather.way_s(), _deliver, answer, (200, b""))
+            loop.settle_in_world(self._weather.way_s(), answer, (200, b""))
         self._give_up_after(REQUEST_S, answer)
-        return await self._wait(Request("GET", request.path, "watch-head", request.resource), answer)
+        try:
+            return await answer
+        except TRANSPORT_FAILURES as error:
+            raise error_of_transport(request.attempt, error) from error
 
     async def _chunks(self, watch: Watch, request: Request, stall_s: float) -> AsyncGenerator[bytes, None]:
         while True:
             try:
-                async with asyncio.timeout(stall_s):
-                    chunk = await watch.read()
+                chunk = await watch.read(stall_s)
             except TRANSPORT_FAILURES as error:
                 raise error_of_transport(request.attempt, error) from error
             if not chunk:
@@ -197,8 +196,3 @@ def _fail(answer: Answer, error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)
         answer.exception()  # Seen: the process that asked may have been killed meanwhile.
-
-
-def _deliver(answer: Answer, reply: tuple[int, bytes]) -> None:
-    if not answer.done():
-        answer.set_result(reply)

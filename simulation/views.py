@@ -25,7 +25,7 @@ class View:
     ) -> None:
         self._loop = loop
         self._store = store
-        self._plural = plural
+        self.plural = plural
         self._rng = rng
         self._matches = matches
         self._on_change = on_change
@@ -44,7 +44,7 @@ class View:
 
     def take(self, change: Change) -> None:
         """A write was done."""
-        if self._is_closed or change.new.plural != self._plural:
+        if self._is_closed:
             return
         due_s = self._loop.now_s + 0.001 + (0.02 + self.extra_lag_s) * self._rng.random() ** 3
         if self._on_way:

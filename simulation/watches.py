@@ -52,7 +52,7 @@ class Watch:
 
     def take(self, change: Change) -> None:
         """Send a change, where it concerns the collection."""
-        if change.new.plural != self.plural or self.is_over:
+        if self.is_over:
             return
         self._seen = change.version
         before = change.old is not None and self._matches(change.old.doc)
@@ -128,15 +128,21 @@ class Watch:
         if reader is not None and not reader.done():
             reader.set_result(None)
 
-    async def read(self) -> bytes:
-        """The next chunk; empty at the end. Raises what cut the stream."""
-        while not self._arrived:
-            if self.is_over:
-                if self.failure is not None:
-                    raise self.failure
-                return b""
-            self._reader = self._loop.create_future()
-            await self._reader
+    async def read(self, stall_s: float) -> bytes:
+        """The next chunk; empty at the end. Raises what cut the stream, and TimeoutError where nothing comes for long.
+
+        ``stall_s``: how long, by the clock of the process that reads.
+        """
+        if not self._arrived and not self.is_over:
+            reader = self._reader = self._loop.create_future()
+            self._loop.settle_later(stall_s, reader, None)
+            await reader
+            if not self._arrived and not self.is_over:
+                raise TimeoutError(f"nothing came for {stall_s} s")
+        if not self._arrived:
+            if self.failure is not None:
+                raise self.failure
+            return b""
         chunk = b"".join(self._arrived)
         self._arrived.clear()
         return chunk

@@ -18,10 +18,12 @@ from simulation.invariants import Invariants, Picture
 from simulation.kubelet import Kubelet
 from simulation.loop import START_S, SimulatedLoop
 from simulation.people import Admins, Users
-from simulation.programs import ExtenderReplica, PluginReplica, Program
+from simulation.program import Program
+from simulation.programs import ExtenderReplica, PluginReplica
 from simulation.schedule import Action, Schedule
 from simulation.scheduler import Scheduler
 from simulation.service import Service
+from simulation.settled import SettledInvariants
 from simulation.store import Change, Store
 from simulation.transport import Gateway
 from simulation.views import View
@@ -60,6 +62,7 @@ class World:
         self.store = Store(self._changed)
         self.gateway = Gateway(self.loop, ApiServer(self.store, rng.randrange))
         self.invariants = Invariants(self)
+        self._settled = SettledInvariants(self, self.invariants)
         self.users, self.admins = Users(self), Admins(self)
         self.happenings = Happenings(self)
         self.machines: dict[str, Machine] = {}
@@ -153,10 +156,10 @@ class World:
                 self.pictures.append(self.invariants.picture())
             self._within(self.happenings.end_all)
             self._live_until(calm_end_s)
-            self._within(self.invariants.check_settled)
+            self._within(self._settled.check_calm)
         self._within(self.users.delete_all)
         self._live_until(self.loop.now_s - START_S + END_S)
-        self._within(self.invariants.check_end)
+        self._within(self._settled.check_end)
 
     def _within(self, do: Callable[[], None]) -> None:
         if not self.loop.is_stopped:
@@ -207,5 +210,6 @@ class World:
         self.note(f"api: {change.kind.lower()} {plural} {where} at {change.version} by {change.by}", is_shown=is_shown)
         self.gateway.publish(change)
         for view in list(self.views):
-            view.take(change)
+            if view.plural == plural:
+                view.take(change)
         self.invariants.take(change)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from simulation.drawing import make_schedule
 from simulation.run import run
-from simulation.schedule import OUR_LEASE, Action, Schedule, make_schedule
+from simulation.schedule import OUR_LEASE, Action, Schedule
 
 from gcushare.device_plugin.choices import Mode
 

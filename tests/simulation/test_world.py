@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from simulation.drawing import ADMINS, FAULTS, USERS, make_schedule
 from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.run import run
-from simulation.schedule import ADMINS, FAULTS, USERS, Action, make_schedule
+from simulation.schedule import Action
 from simulation.shrink import shrink
 
 from tests.simulation.planted_storms import STORMS, create, digest_of_a_short_run, planned

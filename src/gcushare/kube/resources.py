@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -77,6 +78,7 @@ def with_query(path: str, query: dict[str, str]) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
+@lru_cache(maxsize=1024)
 def _segment(what: str, text: str) -> str:
     # "..", "/" or an empty name would address another object, perhaps of another kind.
     if not text or len(text) > _MAX_SEGMENT_CHARS or text in {".", ".."} or "/" in text or "%" in text:

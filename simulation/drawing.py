@@ -1,0 +1,272 @@
+"""Draws a run from its seed before it begins, users, admins and faults alike, so that any action may be left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from gcushare.device_plugin.choices import Mode
+from simulation.schedule import FIRST_S, OUR_LEASE, USUAL_LEASE, Action, Schedule, Settings
+
+STORM_S = (60.0, 300.0)
+CALM_S = 130.0
+"""Longer than a half-open watch stays unnoticed, and what follows from it."""
+HOUR_S = 3600.0
+ROUNDS = 3
+
+USERS = {"create": 10.0, "delete": 5.0, "force": 1.0, "finish": 1.5, "recreate": 1.0, "edit": 0.4}
+ADMINS = {"cordon card": 0.5, "uncordon cards": 0.5, "cordon node": 0.3, "uncordon node": 0.4, "relabel": 0.3,
+          "change unit": 0.15, "roll out extender": 0.2, "roll out plugin": 0.3}  # fmt: skip
+FAULTS = {
+    "weather": 6.0,
+    "half open": 1.5,
+    "cut": 3.0,
+    "expire": 3.0,
+    "compact": 1.0,
+    "restart api": 0.3,
+    "slow view": 1.0,
+    "pause": 2.0,
+    "kill": 3.0,
+    "jump": 0.5,
+    "restart kubelet": 0.8,
+    "restart scheduler": 0.5,
+    "sick card": 1.0,
+    "lose card": 0.6,
+    "silent library": 0.4,
+    "silent podresources": 0.4,
+    "ignore preference": 0.5,
+}
+QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
+"""As many go as come: in hours, pods that find no room would else only become more."""
+STORM = ((USERS, (0.3, 1.0, 4.0)), (ADMINS, (20.0, 60.0, 400.0)), (FAULTS, (0.7, 2.0, 6.0, 100.0)))
+QUIET = ((QUIET_USERS, (30.0, 120.0, 600.0)), (ADMINS, (900.0, 3600.0)), (FAULTS, (120.0, 600.0, 3600.0)))
+Paces: TypeAlias = tuple[tuple[dict[str, float], tuple[float, ...]], ...]
+"""What happens in a stretch, and how many seconds apart on average: one of these for each stretch."""
+
+
+def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, planted: str = "") -> Schedule:
+    """Draw a run: storms, each followed by calm and then by hours in which little happens, with a calm in each."""
+    rng = random.Random(seed)
+    sizes = [4, 8, 16]
+    nodes = tuple(tuple(rng.choice(sizes) for _ in range(rng.choice([1, 2, 3]))) for _ in range(rng.choice([1, 2, 3])))
+    settings = Settings(
+        seed=seed,
+        nodes=nodes,
+        vendor=rng.choice(["enflame", "enflame", "aliyun"]),
+        mode=rng.choice([Mode.MEMORY, Mode.MEMORY, Mode.BOTH]),
+        old_scheduler=rng.random() < 0.3,
+        clock_drift=rng.choice([0.0, 0.0005, 0.01]),
+        wall_skew_s=rng.choice([0.0, 5.0, 3600.0]),
+        card_poll_s=rng.choice([1.0, 5.0, 5.0, 20.0]),
+        node_policy=rng.choice(["binpack", "spread"]),
+        page_size=rng.choice([2, 10, 250]),
+        best=rng.choice([20, 1, None]),
+        replicas=rng.choice([2, 2, 3]),
+        lease=rng.choice([OUR_LEASE, USUAL_LEASE]),
+    )
+    actions: list[Action] = []
+    ends: list[tuple[float, float]] = []
+    now_s = FIRST_S
+    drawing = _Drawing(rng, settings)
+    for _ in range(rounds):
+        stretches = [(rng.uniform(*STORM_S), drawing.storm), *[(HOUR_S - CALM_S, drawing.quiet)] * quiet_hours]
+        for length_s, draw in stretches:
+            actions += sorted(draw(now_s, now_s + length_s), key=lambda action: action.at_s)
+            ends.append((now_s + length_s, now_s + length_s + CALM_S))
+            now_s += length_s + CALM_S
+    return Schedule(settings, tuple(actions), tuple(ends), planted)
+
+
+class _Drawing:
+    """Draws actions."""
+
+    def __init__(self, rng: random.Random, settings: Settings) -> None:
+        self._rng = rng
+        self._settings = settings
+        self._names = 0
+        self._processes = [
+            *(f"extender-{n}" for n in range(settings.replicas)),
+            *(f"plugin/node-{n}" for n in range(len(settings.nodes))),
+        ]
+
+    def storm(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Everything of some minutes in which much goes wrong."""
+        if self._rng.random() < 0.35:
+            yield from self._stale_lists(from_s, until_s)
+        elif self._rng.random() < 0.35:
+            yield from self._late_lists(from_s, until_s)
+        yield from self._stretch(from_s, until_s, STORM)
+
+    def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Everything of an hour in which little happens; sometimes people tidy up first."""
+        for _ in range(self._rng.choice([0, 40, 160])):
+            yield Action(round(from_s + 300.0 * self._rng.random(), 3), "delete", self._delete())
+        yield from self._stretch(from_s, until_s, QUIET)
+
+    def _stretch(self, from_s: float, until_s: float, what: Paces) -> Iterator[Action]:
+        """Each stretch has a pace of its own for each kind of trouble."""
+        rng = self._rng
+        for table, paces_s in what:
+            pace_s = rng.choice(paces_s)
+            # Some kinds only: a fault is met by more states where others are left out.
+            kinds = {kind: weight for kind, weight in table.items() if rng.random() < 0.7} or table
+            at_s = from_s + rng.expovariate(1 / pace_s)
+            while at_s < until_s:
+                kind = rng.choices(list(kinds), list(kinds.values()))[0]
+                yield Action(round(at_s, 3), kind, getattr(self, f"_{kind.replace(' ', '_')}")())
+                at_s += rng.expovariate(1 / pace_s)
+
+    def _stale_lists(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Answers get lost, and lists are begun again and take long: what is read is older than what was known."""
+        rng = self._rng
+        odds = {rng.choice(["lost_after", "reset_after"]): rng.choice([0.1, 0.4]), "page_s": rng.choice([3.0, 10.0]),
+                "lag_s": rng.choice([0.2, 3.0])}  # fmt: skip
+        at_s = from_s
+        while at_s < until_s:
+            process = self._replica()
+            for_s = rng.uniform(5.0, 30.0)
+            yield Action(round(at_s, 3), "weather", {"process": process, "odds": odds, "for_s": round(for_s, 3)})
+            for _ in range(3):
+                yield Action(round(at_s + for_s * rng.random(), 3), "expire", {"process": process})
+            at_s += rng.expovariate(1 / 4.0)
+
+    def _late_lists(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """Only Bindings' answers get lost, whose pods are then read; lists succeed and are older than that."""
+        rng = self._rng
+        odds = {"reset_binding": rng.choice([0.3, 0.7]), "page_s": rng.choice([3.0, 10.0]),
+                "lag_s": rng.choice([3.0, 20.0])}  # fmt: skip
+        pace_s = rng.choice([4.0, 12.0])
+        for number in range(self._settings.replicas):
+            process = f"extender-{number}"
+            yield Action(from_s, "weather", {"process": process, "odds": odds, "for_s": round(until_s - from_s, 3)})
+            at_s = from_s + rng.expovariate(1 / pace_s)
+            while at_s < until_s:
+                yield Action(round(at_s, 3), "expire", {"process": process})
+                at_s += rng.expovariate(1 / pace_s)
+
+    def _replica(self) -> str:
+        return f"extender-{self._rng.randrange(self._settings.replicas)}"
+
+    # Users
+
+    def _create(self) -> dict[str, Any]:
+        rng = self._rng
+        self._names += 1
+        whole = self._settings.mode is Mode.BOTH and rng.random() < 0.3
+        several = not whole and rng.random() < 0.2
+        made = {
+            "name": f"p{self._names}",
+            "whole": rng.choice([1, 1, 2]) if whole else 0,
+            "units": [] if whole else [rng.choice([1, 2, 3, 4, 8])],
+            "init": rng.choice([1, 4]) if not whole and rng.random() < 0.15 else 0,
+            "priority": rng.choice([0, 0, 0, 100]),
+            "grace": rng.choice([0, 1, 5, 30]),
+            "zone": rng.choice(["", "", "", "a"]),
+        }
+        if several:
+            made["units"] = [rng.choice([1, 2, 3]), rng.choice([1, 2, 3])]
+        return made
+
+    def _delete(self) -> dict[str, Any]:
+        return {"which": self._rng.random()}
+
+    _force = _recreate = _delete
+
+    def _edit(self) -> dict[str, Any]:
+        return {"which": self._rng.random(), "card": self._rng.choice(["0", "1", "9", "x", None])}
+
+    def _finish(self) -> dict[str, Any]:
+        return {"which": self._rng.random(), "phase": self._rng.choice(["Succeeded", "Failed"])}
+
+    # Admins
+
+    def _node(self) -> int:
+        return self._rng.randrange(len(self._settings.nodes))
+
+    def _card(self) -> dict[str, Any]:
+        node = self._node()
+        return {"node": node, "card": self._rng.randrange(len(self._settings.nodes[node]))}
+
+    def _cordon_card(self) -> dict[str, Any]:
+        return self._card()
+
+    def _uncordon_cards(self) -> dict[str, Any]:
+        return {"node": self._node()}
+
+    _cordon_node = _uncordon_node = _uncordon_cards
+
+    def _relabel(self) -> dict[str, Any]:
+        return {"node": self._node(), "zone": self._rng.choice(["a", "b"])}
+
+    def _change_unit(self) -> dict[str, Any]:
+        units = ["1", "0.1", None] if self._settings.vendor == "enflame" else ["GiB", None]
+        return {"node": self._node(), "unit": self._rng.choice(units)}
+
+    def _roll_out_extender(self) -> dict[str, Any]:
+        return {"process": self._replica(), "for_s": self._rng.choice([0.5, 3.0])}
+
+    def _roll_out_plugin(self) -> dict[str, Any]:
+        return {"process": f"plugin/node-{self._node()}", "for_s": self._rng.choice([0.5, 3.0, 20.0])}
+
+    # Faults
+
+    def _any(self) -> str:
+        return self._rng.choice(self._processes)
+
+    def _weather(self) -> dict[str, Any]:
+        rng = self._rng
+        kinds = ["lost_before", "lost_after", "reset_before", "reset_after", "unavailable", "failed_after", "too_many",
+                 "refused", "duplicate", "swap"]  # fmt: skip
+        odds = {kind: rng.choice([0.05, 0.2, 0.5]) for kind in rng.sample(kinds, rng.choice([1, 2, 3]))}
+        if rng.random() < 0.1:
+            odds = {"refused": 1.0}
+        for slow, most_s in (("slow_s", [0.05, 1.0, 5.0]), ("lag_s", [0.2, 3.0, 20.0]), ("page_s", [0.5, 5.0])):
+            if rng.random() < 0.25:
+                odds[slow] = rng.choice(most_s)
+        return {"process": rng.choice([*self._processes, "scheduler"]), "odds": odds, "for_s": self._duration_s()}
+
+    def _duration_s(self) -> float:
+        return round(self._rng.choice([0.5, 3.0, 10.0, 30.0, 90.0]) * self._rng.uniform(0.3, 1.5), 3)
+
+    def _half_open(self) -> dict[str, Any]:
+        return {"process": self._any()}
+
+    _cut = _expire = _half_open
+
+    def _compact(self) -> dict[str, Any]:
+        return {"keep": self._rng.choice([0, 5, 50])}
+
+    def _restart_api(self) -> dict[str, Any]:
+        return {"for_s": self._rng.choice([0.2, 2.0, 20.0])}
+
+    def _slow_view(self) -> dict[str, Any]:
+        return {"of": self._rng.choice(["scheduler", "kubelet"]), "lag_s": self._rng.choice([0.5, 3.0]),
+                "for_s": self._duration_s()}  # fmt: skip
+
+    def _pause(self) -> dict[str, Any]:
+        return {"process": self._any(), "for_s": round(self._rng.choice([0.2, 2.0, 7.0, 12.0, 40.0]), 3)}
+
+    def _kill(self) -> dict[str, Any]:
+        return {"process": self._any(), "steps": self._rng.choice([0, 1, 2, 3, 5, 8, 13, 30, 100]),
+                "for_s": self._rng.choice([0.1, 1.0, 5.0, 15.0])}  # fmt: skip
+
+    def _jump(self) -> dict[str, Any]:
+        return {"process": self._any(), "by_s": self._rng.choice([-86400.0, -3.0, 3.0, 86400.0])}
+
+    def _restart_kubelet(self) -> dict[str, Any]:
+        return {"node": self._node(), "for_s": self._rng.choice([0.1, 2.0, 15.0]),
+                "loses": self._rng.random() < 0.15}  # fmt: skip
+
+    def _restart_scheduler(self) -> dict[str, Any]:
+        return {"for_s": self._rng.choice([0.1, 2.0, 10.0])}
+
+    def _sick_card(self) -> dict[str, Any]:
+        return {**self._card(), "for_s": self._duration_s()}
+
+    _lose_card = _sick_card
+
+    def _silent_library(self) -> dict[str, Any]:
+        return {"node": self._node(), "for_s": self._duration_s()}
+
+    _silent_podresources = _ignore_preference = _silent_library

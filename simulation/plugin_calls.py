@@ -1,0 +1,53 @@
+"""Calls of a kubelet to a plugin: each takes its time both ways, and fails where the plugin is killed meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from simulation.sockets import CallFailed, PluginSocket
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+_WAY_S = 0.001
+
+
+async def call_plugin(world: World, socket: PluginSocket, method: str, body: bytes) -> bytes:
+    """Call a plugin that serves a socket; raises CallFailed."""
+    loop = world.loop
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def fail() -> None:
+        if not answer.done():
+            answer.set_exception(CallFailed("rpc error: code = Unavailable desc = connection lost"))
+
+    def arrive() -> None:
+        if not socket.answers:
+            fail()
+        else:
+            loop.create_task(serve(), context=socket.process.context)
+
+    def settle(result: bytes, failure: CallFailed | None) -> None:
+        if answer.done():
+            return
+        if failure is not None:
+            answer.set_exception(failure)
+        else:
+            answer.set_result(result)
+
+    async def serve() -> None:
+        try:
+            result = await socket.call(method, body)
+        except CallFailed as error:
+            loop.call_world(_WAY_S, settle, b"", error)
+        else:
+            loop.call_world(_WAY_S, settle, result, None)
+
+    number = world.next_number()
+    socket.process.on_end[number] = fail
+    loop.call_world(_WAY_S, arrive)
+    try:
+        return await answer
+    finally:
+        socket.process.on_end.pop(number, None)

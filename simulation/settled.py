@@ -1,0 +1,161 @@
+"""What must hold in full: after calm, and at the end, when nothing is left of what was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.request import Policies, RejectedRequest
+from gcushare.wire.objects import NODE, POD
+
+if TYPE_CHECKING:
+    from simulation.invariants import Invariants
+    from simulation.kubelet import Kubelet
+    from simulation.programs import ExtenderReplica
+    from simulation.world import World
+
+BOUND_WITHIN_S = 90.0
+"""In calm, a pod that fits is bound within this."""
+
+
+class SettledInvariants:
+    """Checks a world that was left in peace; ``records`` followed what was written."""
+
+    def __init__(self, world: World, records: Invariants) -> None:
+        self._world = world
+        self._records = records
+
+    def check_calm(self) -> None:
+        """Everything is as it should be."""
+        world = self._world
+        leaders = [each for each in world.extenders if each.leads]
+        if len(leaders) != 1:
+            world.fail("one leader serves", f"after calm {len(leaders)} replicas lead")
+            return
+        truth = self._truth()
+        for replica in world.extenders:
+            self._check_ledger(replica, truth)
+        for kubelet in world.kubelets.values():
+            self._check_kubelet(kubelet)
+        self._check_sizes()
+        self._check_bound(truth)
+        self._check_reasons_of_failed()
+
+    def _truth(self) -> VendorState:
+        """What an extender would believe that only now read everything."""
+        state = VendorState(self._world.vendor, Policies("binpack", "binpack", "close"), monotonic=lambda: 0.0)
+        for node in self._world.store.all("nodes").values():
+            state.see_node(NODE.read(node.raw))
+        for pod in self._world.store.all("pods").values():
+            state.see_pod(POD.read(pod.raw))
+        return state
+
+    def _check_ledger(self, replica: ExtenderReplica, truth: VendorState) -> None:
+        name, ledger = replica.name, replica.state.ledger
+        if ledger.reserved:
+            self._fail_ledger(f"{name} has reserved for {sorted(ledger.reserved)} since the storm")
+        mine = {each.pod.uid: each for each in ledger.assignments()}
+        real = {each.pod.uid: each for each in truth.ledger.assignments()}
+        for uid in sorted(mine.keys() | real.keys()):
+            if mine.get(uid) != real.get(uid):
+                self._fail_ledger(f"{name} believes of {uid}: {mine.get(uid)}; the API server says: {real.get(uid)}")
+        nodes, others = ledger.nodes, truth.ledger.nodes
+        for node in sorted(nodes.keys() | others.keys()):
+            if node not in nodes or node not in others or nodes[node].recount() != []:
+                self._fail_ledger(f"{name} counts {node} wrongly")
+
+    def _fail_ledger(self, words: str) -> None:
+        self._world.fail("the ledger equals the API server's truth within a bounded lag", words)
+
+    def _check_kubelet(self, kubelet: Kubelet) -> None:
+        world = self._world
+        pods = {each.uid: each for each in world.store.all("pods").values()}
+        for uid in sorted({uid for uid, _, _ in kubelet.devices.held}):
+            units = world.units_held(kubelet, uid)
+            if not units or uid in self._records.lost:
+                continue
+            if uid not in pods or pods[uid].doc["status"].get("phase") in ("Succeeded", "Failed"):
+                continue  # From the checkpoint; the next admission frees them.
+            held = self._records.held.get(uid)
+            recorded = {grant.index for grant in held.grants} if held is not None else set()
+            if recorded != units.keys():
+                world.fail(
+                    "what a kubelet holds is in the ledger",
+                    f"{pods[uid].key[1]} holds {units} on {kubelet.node}, and its record says {sorted(recorded)}",
+                )
+
+    def _check_sizes(self) -> None:
+        """Records settle within the cards, but where cards shrank under their pods or a kubelet lost its checkpoint."""
+        world = self._world
+        for node, index in sorted(self._records.on_card):
+            size = self._records.sizes.get(node, {}).get(index)
+            units = self._records.units((node, index), size or 0)
+            pods = {uid for uid, each in self._records.held.items() if each.node == node}
+            is_sure = size is not None and not pods & self._records.lost
+            if is_sure and units > (size or 0):
+                really = sum(world.units_held(world.kubelets[node], uid).get(index, 0) for uid in pods)
+                if really <= (size or 0):
+                    world.fail(
+                        "recorded units of a card are never above its size",
+                        f"after calm card {index} of {node} has {size} units, records say {units}, ids {really}",
+                    )
+
+    def _check_bound(self, truth: VendorState) -> None:
+        """A pod that fits is bound."""
+        world = self._world
+        if truth.nominations.leaving or len(truth.nominations):
+            return  # Room is being made, or kept.
+        pods = {each.uid: each for each in world.store.all("pods").values()}
+        for uid, waiting in sorted(truth.waiting.items()):
+            since_s = world.loop.now_s - self._records.waiting_since_s.get(uid, world.loop.now_s)
+            if isinstance(waiting, RejectedRequest) or since_s < BOUND_WITHIN_S:
+                continue
+            for name, node in sorted(truth.ledger.nodes.items()):
+                if node.fits(waiting.cards) and world.scheduler._fits(pods[uid], name):
+                    world.fail(
+                        "a pod that fits is bound within a bound",
+                        f"{waiting.pod} has waited for {since_s:.0f} s, and {name} has room for it",
+                    )
+                    return
+
+    def _check_reasons_of_failed(self) -> None:
+        for each in self._world.store.all("pods").values():
+            status = each.doc["status"]
+            if status.get("reason") == "UnexpectedAdmissionError" and not status.get("message"):
+                self._world.fail("every refused pod has a reason", f"{each.key[1]} failed without a message")
+
+    # At the end
+
+    def check_end(self) -> None:
+        """Nothing is left of what is gone."""
+        world = self._world
+        if world.store.all("pods"):
+            left = sorted(key[1] for key in world.store.all("pods"))
+            world.fail("nothing leaks", f"pods do not end: {left}")
+            return
+        for replica in world.extenders:
+            ledger = replica.state.ledger
+            pods = [str(each.pod) for each in ledger.assignments()]
+            if pods or replica.state.waiting or replica.state.bound or replica.state.ahead.uids:
+                world.fail("nothing leaks", f"{replica.name} still counts {pods}")
+            under_way = sum(each.binds.under_way for each in replica.app.services)
+            if under_way:
+                world.fail("nothing leaks", f"{replica.name} has {under_way} bindings under way")
+        for name, plugin in world.plugins.items():
+            parts = plugin.app.observed
+            if parts.store.pending_allocations or parts.store.held_units():
+                world.fail("nothing leaks", f"the plugin of {name} believes that units are held")
+        self._check_tasks()
+
+    def _check_tasks(self) -> None:
+        """Tasks and streams are those of idle programs."""
+        world = self._world
+        most = {"extender": 28, "plugin": 24}
+        for program in world.programs():
+            tasks = program.process.live_tasks()
+            if tasks > most[program.name.partition("-")[0].partition("/")[0]]:
+                world.fail("nothing leaks", f"{program.name} has {tasks} tasks")
+        streams = [owner.name for owner in world.gateway.watches.values()]
+        for program in world.programs():
+            if streams.count(program.name) > 2:
+                world.fail("nothing leaks", f"{program.name} has {streams.count(program.name)} streams open")

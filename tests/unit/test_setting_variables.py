@@ -6,14 +6,14 @@ import pytest
 
 from gcushare.cli.cards.settings import CardsSettings
 from gcushare.cli.doctor.settings import DoctorSettings
-from gcushare.cli.inspect.options import NodeSettings, TableSettings
+from gcushare.cli.inspect.options import TableSettings
 from gcushare.config_manager.settings import RunSettings
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.runtime.settings.declare import list_specs
 from gcushare.scheduler_extender.settings import ExtenderSettings
 
 SERVERS = (PluginSettings, ExtenderSettings, RunSettings)
-FOR_PEOPLE = (CardsSettings, DoctorSettings, NodeSettings, TableSettings)
+FOR_PEOPLE = (CardsSettings, DoctorSettings, TableSettings)
 SAME_IN_OTHER_WORDS = {
     "GCUSHARE_EXTENDER_SERVICE": "where the extender's Service is",
     "GCUSHARE_EXTENDER_URL": "where the extender answers",

@@ -8,8 +8,14 @@
 #   gpushare/...               the files of Aliyun's gpushare under their own names, for schedulers that are changed by hand
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-target=${1:-$here}
 helm=${HELM:-helm}
+command -v "$helm" >/dev/null || {
+    echo "render.sh: $helm was not found; install helm 3, or name it in HELM" >&2
+    exit 1
+}
+# Nothing there is touched before all of it could be rendered.
+target=$(mktemp -d)
+trap 'rm -rf "$target"' EXIT
 # shellcheck source=deploy/lib/vendors.sh
 . "$here/../lib/vendors.sh"
 
@@ -57,3 +63,6 @@ extender=(--set nameOverride=gpushare-schd-extender --set scheduler.mode=none --
         deployment.yaml "${extender[@]}" --set deployName=gpushare-schd-extender
     part gcushare-scheduler-extender service.yaml "${extender[@]}"
 } >"$target/gpushare/config/gpushare-schd-extender.yaml"
+
+mkdir -p "${1:-$here}"
+cp -R "$target/." "${1:-$here}/"

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gcushare.cards.health import HealthPolicy
+from gcushare.cards.health import CardsSnapshot, HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
-from gcushare.cards.roster import CardsSnapshot
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Health

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.frames import ANSWER, REQUEST, Described, decode_answer
 from gcushare.cli.doctor.gather import SEEN_POD, VERSION
@@ -40,7 +41,6 @@ from gcushare.wire.annotations.inventory import INVENTORY, decode_inventory
 from gcushare.wire.annotations.over_use import OVER_USE_NOTE, decode_over_use
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.certificates import first_end
-from gcushare.wire.control_groups import find_pod_uid
 from gcushare.wire.demands import POD_DEMAND
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import INSPECT, decode_document

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gcushare.cards.health import HealthPolicy
-from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
-from gcushare.cards.roster import (
+from gcushare.cards.health import (
     CardChange,
     CardRoster,
     ChangeKind,
+    HealthPolicy,
 )
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
 
 GIB = 1 << 30

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.wire.control_groups import find_pod_uid
+from gcushare.cards.process_owners import find_pod_uid
 
 UID = "0f3c8e5a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
 SYSTEMD = UID.replace("-", "_")

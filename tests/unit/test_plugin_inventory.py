@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcushare.cards.roster import CardsSnapshot
+from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB

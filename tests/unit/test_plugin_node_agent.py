@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.roster import CardsSnapshot
+from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Closure, Health, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef

@@ -1,10 +1,17 @@
-"""Is a card sick? Hysteresis over the readings and events of one card; pure, time is an argument."""
+"""The cards of this node over time, and whether each is sick: hysteresis over its readings and events. Pure.
+
+Lists, readings and events go in with their time, changes come out as values; ``monitor`` feeds it. ``now_s`` are
+seconds of one clock for all calls.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from gcushare.cards.ports import HealthReading
+from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
+from gcushare.core.cards import Card, CardUse, Health, InventoryCard, LeftOutCard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +34,7 @@ _WELL = HealthReading(healthy=True)
 
 
 class HealthTracker:
-    """One card's state: well until the first reading, which decides alone. ``verdict`` is the state, and why.
-
-    ``now_s`` are seconds of any one clock.
-    """
+    """One card's state: well until the first reading, which decides alone. ``verdict`` is the state, and why."""
 
     def __init__(self, policy: HealthPolicy) -> None:
         self._policy = policy
@@ -81,3 +85,166 @@ class HealthTracker:
         self._bad_in_a_row += 1
         if decides or not self.verdict.healthy or self._bad_in_a_row >= self._policy.bad_readings:
             self.verdict = HealthReading(healthy=False, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class CardsSnapshot:
+    """All cards of a node now, by index, with their health; what of them is offered is decided elsewhere.
+
+    ``uses`` are by card index, of those that are listed and were read. ``unread`` are cards that the last look could
+    not read, whose use is that of an earlier one, ``gone`` those that the source does not list any more.
+    ``problem``: why there are no cards, where the source as a whole does not answer.
+    """
+
+    cards: tuple[InventoryCard, ...]
+    uses: Mapping[int, CardUse] = field(default_factory=dict)
+    unread: frozenset[int] = frozenset()
+    gone: frozenset[int] = frozenset()
+    left_out: tuple[LeftOutCard, ...] = ()
+    driver: str = ""
+    problem: str = ""
+
+
+class ChangeKind(enum.Enum):
+    """What happened to a card, in the log's words."""
+
+    APPEARED = "appeared"
+    REPLACED = "replaced"
+    """Another card (by uuid) at an index that had one."""
+    ALTERED = "altered"
+    """The same card with another property: its size, say."""
+    LOST = "lost"
+    """The source stopped listing it; its state stays, unhealthy, until it or another comes."""
+    SICK = "sick"
+    RECOVERED = "recovered"
+
+
+@dataclass(frozen=True, slots=True)
+class CardChange:
+    """One change of one card; ``detail`` is the reason, or what was there before."""
+
+    kind: ChangeKind
+    card: Card
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _Tracked:
+    card: Card
+    health: HealthTracker
+    use: CardUse | None = None
+    is_gone: bool = False
+    is_use_old: bool = False
+
+
+class CardRoster:
+    """Every card ever seen at its index, with its health."""
+
+    def __init__(self, policy: HealthPolicy) -> None:
+        self._policy = policy
+        self._tracked: dict[int, _Tracked] = {}
+        self.left_out: tuple[LeftOutCard, ...] = ()
+        self.driver = ""
+
+    def snapshot(self, problem: str = "") -> CardsSnapshot:
+        """All that is known of the cards; ``problem`` is why there are none."""
+        tracked = sorted(self._tracked.items())
+        return CardsSnapshot(
+            cards=tuple(_with_health(each) for _, each in tracked),
+            uses={index: each.use for index, each in tracked if each.use is not None},
+            unread=frozenset(index for index, each in tracked if each.is_use_old),
+            gone=frozenset(index for index, each in tracked if each.is_gone),
+            left_out=self.left_out,
+            driver=self.driver,
+            problem="" if tracked else problem,
+        )
+
+    @property
+    def has_cards(self) -> bool:
+        """Whether the source lists any card."""
+        return any(not tracked.is_gone for tracked in self._tracked.values())
+
+    def take_list(self, report: CardReport, now_s: float) -> list[CardChange]:
+        """Take in what the source lists now."""
+        changes: list[CardChange] = []
+        listed: dict[int, Card] = {}
+        twice: list[LeftOutCard] = []
+        for card in report.cards:
+            if card.index in listed:
+                reason = f"index {card.index} belongs to card {listed[card.index].uuid} already"
+                twice.append(LeftOutCard(index=card.index, uuid=card.uuid, reason=reason))
+                continue
+            listed[card.index] = card
+            changes += self._place(card)
+        self.left_out = (*report.left_out, *twice)
+        self.driver = report.driver
+        for index in sorted(self._tracked.keys() - listed.keys()):
+            changes += self._lose(self._tracked[index], now_s)
+        return changes
+
+    def take_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
+        """Take in one look at a card."""
+        return self._observe(card, lambda tracker: tracker.observe(reading, now_s))
+
+    def take_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
+        """Take in an event; one that is not critical or names no card we have changes nothing by itself."""
+        if not event.critical:
+            return []
+        cards = [tracked.card for tracked in self._tracked.values() if tracked.card.uuid == event.uuid]
+        return [change for card in cards for change in self._observe(card, lambda t: t.strike(event.reason, now_s))]
+
+    def take_silence(self, reason: str, now_s: float) -> list[CardChange]:
+        """Take in that the source as a whole did not answer."""
+        changes: list[CardChange] = []
+        for index in sorted(self._tracked):
+            changes += self.take_miss(self._tracked[index].card, reason, now_s)
+        return changes
+
+    def take_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
+        """Take in that one card could not be read."""
+        tracked = self._tracked.get(card.index)
+        if tracked is not None and tracked.card.uuid == card.uuid:
+            tracked.is_use_old = True
+        return self._observe(card, lambda tracker: tracker.miss(reason, now_s))
+
+    def take_use(self, card: Card, use: CardUse | None) -> None:
+        """Keep what a card is doing; None where it is unknown."""
+        tracked = self._tracked.get(card.index)
+        if tracked is not None and tracked.card.uuid == card.uuid:
+            tracked.use, tracked.is_use_old = use, False
+
+    def _place(self, card: Card) -> list[CardChange]:
+        tracked = self._tracked.get(card.index)
+        if tracked is None or tracked.card.uuid != card.uuid:
+            self._tracked[card.index] = _Tracked(card, HealthTracker(self._policy))
+            if tracked is None:
+                return [CardChange(ChangeKind.APPEARED, card, f"{card.memory_bytes} bytes, {card.model}")]
+            return [CardChange(ChangeKind.REPLACED, card, tracked.card.uuid)]
+        before, tracked.card, tracked.is_gone = tracked.card, card, False
+        return [CardChange(ChangeKind.ALTERED, card, str(before))] if card != before else []
+
+    def _lose(self, tracked: _Tracked, now_s: float) -> list[CardChange]:
+        reasons = {card.uuid: card.reason for card in self.left_out}
+        reason = reasons.get(tracked.card.uuid, "the card is no longer listed by its driver")
+        tracked.health.observe(HealthReading(healthy=False, reason=reason, conclusive=True), now_s)
+        if tracked.is_gone:
+            return []
+        tracked.is_gone, tracked.use = True, None
+        return [CardChange(ChangeKind.LOST, tracked.card, reason)]
+
+    def _observe(self, card: Card, observe: Callable[[HealthTracker], HealthReading]) -> list[CardChange]:
+        tracked = self._tracked.get(card.index)
+        if tracked is None or tracked.card.uuid != card.uuid:
+            return []
+        was_healthy = tracked.health.verdict.healthy
+        verdict = observe(tracked.health)
+        if verdict.healthy == was_healthy:
+            return []
+        kind = ChangeKind.RECOVERED if verdict.healthy else ChangeKind.SICK
+        return [CardChange(kind, tracked.card, verdict.reason)]
+
+
+def _with_health(tracked: _Tracked) -> InventoryCard:
+    verdict = tracked.health.verdict
+    health = Health.HEALTHY if verdict.healthy else Health.UNHEALTHY
+    return InventoryCard(card=tracked.card, health=health, reason=verdict.reason)

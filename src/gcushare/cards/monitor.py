@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gcushare.cards.health import HealthPolicy
+from gcushare.cards.health import CardChange, CardRoster, CardsSnapshot, ChangeKind, HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
-from gcushare.cards.roster import CardChange, CardRoster, CardsSnapshot, ChangeKind
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 

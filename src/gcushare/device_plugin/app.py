@@ -13,8 +13,8 @@ import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
+from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcOwners
-from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.adapters import HostAdapters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gcushare.cards.roster import CardsSnapshot
+from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit, MpsSettings

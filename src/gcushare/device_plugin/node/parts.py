@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.cards.health import HealthPolicy
+from gcushare.cards.health import CardsSnapshot, HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.process_owners import ProcOwners
-from gcushare.cards.roster import CardsSnapshot
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolationSettings
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.cards.roster import CardsSnapshot
+from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
-from gcushare.cards.roster import CardsSnapshot
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.pods.pod import STATIC_POD_UID, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore

@@ -21,12 +21,12 @@ from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.over_use.evictor import Outcome
 from gcushare.device_plugin.over_use.parts import OverUseParts
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor, granted_bytes
 from gcushare.device_plugin.pods.pod import NO_SIZES, peak_per_card
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.reporting.over_use import over_use_metrics
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.runtime.metrics import make_registry
 
@@ -100,9 +100,7 @@ class PluginMetrics(Collector):
         yield _pod_metric(self._observed)
         yield from _use_metrics(self._observed)
         yield from _pod_use_metrics(self._observed)
-        yield from over_use_metrics(
-            self._observed.over_use, self._observed.store, (self._observed.vendor, self._observed.node)
-        )
+        yield from _over_use_metrics(self._observed)
         yield from _registration_metrics(self._observed)
         yield from _record_metrics(self._observed)
 
@@ -217,6 +215,45 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
         _CARD_LABELS,
         unattributed,
     )
+
+
+def _over_use_metrics(observed: Observed) -> Iterator[Metric]:
+    """Who is over by how much, how often that began, and what became of evictions.
+
+    Nothing where it is not known what pods use.
+    """
+    parts, where = observed.over_use, (observed.vendor, observed.node)
+    if parts.watch is None:
+        return
+    sums: dict[tuple[str, ...], int] = {}
+    for uid, cards in parts.watch.over.items():
+        ref = observed.store.entries[uid].ref
+        for index, each in cards.items():
+            key = (*where, str(index), ref.namespace, ref.name)
+            sums[key] = sums.get(key, 0) + each.figures.excess
+    yield _gauge(
+        "gcushare_pod_over_use_bytes",
+        "Bytes of a card that a pod uses beyond its grant, while it is over: above the tolerance in several looks. No "
+        "series: it is not.",
+        _POD_LABELS,
+        sums.items(),
+    )
+    began = CounterMetricFamily(
+        "gcushare_plugin_over_uses", "Times that a pod began to be over its grant.", labels=("vendor", "node")
+    )
+    began.add_metric(where, parts.watch.began)
+    yield began
+    if parts.evictor is None:
+        return
+    evictions = CounterMetricFamily(
+        "gcushare_plugin_over_use_evictions",
+        "Decisions to evict a pod that is over its grant, by outcome: evicted, refused (by a disruption budget), gone, "
+        "failed, rehearsed (--dry-run).",
+        labels=("vendor", "node", "outcome"),
+    )
+    for outcome in Outcome:
+        evictions.add_metric((*where, outcome.value), parts.evictor.outcomes[outcome])
+    yield evictions
 
 
 def _registration_metrics(observed: Observed) -> Iterator[Metric]:

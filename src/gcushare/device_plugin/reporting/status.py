@@ -11,18 +11,20 @@ from collections.abc import Mapping, Sequence
 from gcushare._version import __version__
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, CardUse, Inventory
 from gcushare.core.nodes import CardMode
+from gcushare.core.wording import utc_text
 from gcushare.device_plugin.over_use.parts import OverUseParts
 from gcushare.device_plugin.pods.memory_use import PodUse
 from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import Observed
-from gcushare.device_plugin.reporting.over_use import describe_action, describe_over_use_of
 from gcushare.wire.documents.plugin_status import (
     CardStatus,
     ClosureStatus,
     LeftOutStatus,
+    OverUseStatus,
     PluginStatus,
     PodOnNode,
+    PodOverUse,
     UnreadableStatus,
     UseStatus,
 )
@@ -63,7 +65,7 @@ def describe_node(observed: Observed) -> PluginStatus:
         registrations=sum(endpoint.registrations for endpoint in observed.endpoints.values()),
         corrections=observed.reconciler.writer.counters.corrections,
         pod_use=observed.pod_use.problem if observed.pod_use is not None else None,
-        over_use=describe_action(observed.over_use),
+        over_use=_action(observed.over_use),
     )
 
 
@@ -184,5 +186,33 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: Over
         cards=_cards_of(entry),
         whole=entry.is_whole,
         used_by_card=dict(sorted(used.by_pod.get(entry.ref.uid, {}).items())) if used is not None else None,
-        over_use=describe_over_use_of(over_use, entry.ref.uid),
+        over_use=_over_use_of(over_use, entry.ref.uid),
+    )
+
+
+def _over_use_of(parts: OverUseParts, uid: str) -> dict[int, PodOverUse] | None:
+    """What a pod is over on, by card; None where that is not known."""
+    if parts.watch is None:
+        return None
+    return {
+        index: PodOverUse(
+            used_bytes=each.figures.used,
+            granted_bytes=each.figures.granted,
+            peak_bytes=each.peak,
+            since=utc_text(int(each.since)),
+        )
+        for index, each in sorted(parts.watch.over.get(uid, {}).items())
+    }
+
+
+def _action(parts: OverUseParts) -> OverUseStatus | None:
+    """What is done about it; None where it is not known who is over."""
+    if parts.watch is None:
+        return None
+    evictor = parts.evictor
+    return OverUseStatus(
+        action=parts.settings.over_use.value,
+        dry_run=parts.settings.dry_run,
+        last=evictor.last if evictor is not None else "",
+        passed_over=dict(sorted(evictor.decision.passed_over.items())) if evictor is not None else {},
     )

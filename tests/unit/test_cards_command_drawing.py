@@ -7,7 +7,8 @@ from rich.cells import cell_len
 
 from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
 from gcushare.core.units import GIB
-from gcushare.wire.documents.plugin_status import ClosureStatus, LeftOutStatus, UnreadableStatus, UseStatus
+from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
+from gcushare.wire.documents.plugin_status import UnreadableStatus, UseStatus
 from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}
@@ -156,7 +157,7 @@ def test_what_has_no_card_and_what_is_wrong_is_reported_below_and_above() -> Non
         card(0),
         pods=(pod("d/waits", units=4), pod("d/whole", units=0, whole=True)),
         problems={"cdi": "the folder is read-only", "cards": "no card was found"},
-        left_out=(LeftOutStatus(index=7, uuid="GCU-7", reason="MIG is on"),),
+        left_out=(LeftOutDocument(index=7, uuid="GCU-7", reason="MIG is on"),),
         unreadable_pods=(UnreadableStatus(pod="d/broken", reason="'zero' is not a whole number"),),
     )
     lines = drawn(cards(found))
@@ -217,7 +218,7 @@ def test_a_pod_that_uses_more_than_its_share_is_reported_with_how_much_more() ->
 
 
 def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
-    closed = ClosureStatus(use="whole", pod="d/gone", until=1_800_000_000)
+    closed = ClosureDocument(use="whole", pod="d/gone", until=1_800_000_000)
     lines = drawn(cards(status(card(0, held_units=12, unrecorded_units=12, closed=(closed,)))))
     text = " ".join(" ".join(line.strip("│ ") for line in lines).split())
     assert "healthy closed free" in text

@@ -1,7 +1,8 @@
 """The status document as a person reads it."""
 
 from gcushare.device_plugin.reporting.status_text import render_status
-from gcushare.wire.documents.plugin_status import CardStatus, LeftOutStatus, PluginStatus, PodOnNode, UnreadableStatus
+from gcushare.wire.annotations.inventory import LeftOutDocument
+from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UnreadableStatus
 
 
 def card(index: int, **changes: object) -> CardStatus:
@@ -48,7 +49,7 @@ def test_cards_and_pods_stand_in_tables_with_their_states_in_words() -> None:
                 card(0, held_units=4, promised_units=2, reserved_units=1, mode="shared"),
                 card(1, health="Unhealthy", reason="lost", cordoned=True),
             ),
-            left_out=(LeftOutStatus(index=2, uuid="GCU-2", reason="MIG is on"),),
+            left_out=(LeftOutDocument(index=2, uuid="GCU-2", reason="MIG is on"),),
             pods=(
                 pod("d/a", recorded_cards=(0,), assigned=True, held_by_card={0: 4}),
                 pod("d/b", recorded_cards=(1,), unconfirmed=("c0",), held_by_card={0: 4}),

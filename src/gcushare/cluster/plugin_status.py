@@ -24,7 +24,6 @@ class ClientTls:
     ``trusts_any`` is for our own machine alone: a plugin's certificate names a service, never the loopback.
     """
 
-    ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
     trusts_any: bool = False
@@ -33,25 +32,18 @@ class ClientTls:
         """Load the files.
 
         Raises:
-            ConfigError: one of them cannot be used.
+            ConfigError: the certificate or its key cannot be used.
         """
-        context = self._trust()
+        context = ssl.create_default_context()
+        if self.trusts_any:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
         if self.cert_file is None:
             return context
         try:
             context.load_cert_chain(self.cert_file, self.key_file)
         except OSError as error:
             raise ConfigError(f"{self.cert_file} with {self.key_file} cannot be used: {error}") from error
-        return context
-
-    def _trust(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        except OSError as error:
-            raise ConfigError(f"{self.ca_file} cannot be used as certificate authorities: {error}") from error
-        if self.trusts_any:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
         return context
 
 

@@ -17,10 +17,9 @@ from gcushare.device_plugin.pods.memory_use import PodUse
 from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import Observed
+from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
 from gcushare.wire.documents.plugin_status import (
     CardStatus,
-    ClosureStatus,
-    LeftOutStatus,
     OverUseStatus,
     PluginStatus,
     PodOnNode,
@@ -51,10 +50,7 @@ def describe_node(observed: Observed) -> PluginStatus:
         driver=inventory.driver if inventory is not None else "",
         modes=inventory.modes if inventory is not None else (),
         cards=_cards(inventory, observed, used) if inventory is not None else (),
-        left_out=tuple(
-            LeftOutStatus(index=card.index, uuid=card.uuid, reason=card.reason)
-            for card in (inventory.left_out if inventory is not None else ())
-        ),
+        left_out=tuple(LeftOutDocument.of(card) for card in (inventory.left_out if inventory is not None else ())),
         pods=tuple(_pod(entry, sizes, used, observed.over_use) for _, entry in sorted(observed.store.entries.items())),
         unreadable_pods=tuple(
             UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.store.unreadable
@@ -124,7 +120,7 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
             ),
             use=_use(uses.get(card.card.uuid)),
             unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
-            closed=tuple(ClosureStatus(use=c.use, pod=c.pod, until=c.until) for c in card.closures),
+            closed=tuple(map(ClosureDocument.of, card.closures)),
             unrecorded_units=unrecorded.get(card.index, 0),
         )
         for card in observed.agent.describe(inventory).cards

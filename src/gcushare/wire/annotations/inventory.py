@@ -41,7 +41,7 @@ _CardIndex: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)]
 
 
 class ClosureDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
-    """A `Closure` as JSON: here, and in the extender's inspect document. ``until`` is left out while it is open."""
+    """A `Closure` as JSON: here and in documents. ``until`` is left out while it is open."""
 
     use: str
     pod: str
@@ -74,10 +74,17 @@ class _CardDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     closed: list[ClosureDocument] = msgspec.field(default_factory=list)
 
 
-class _LeftOutDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+class LeftOutDocument(msgspec.Struct, frozen=True, gc=False):
+    """A `LeftOutCard` as JSON."""
+
     index: Count
     uuid: str
     reason: str
+
+    @classmethod
+    def of(cls, card: LeftOutCard) -> LeftOutDocument:
+        """Write one."""
+        return cls(card.index, card.uuid, card.reason)
 
 
 class _HolderDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
@@ -91,7 +98,7 @@ class _InventoryDocument(msgspec.Struct, omit_defaults=True, frozen=True):
     unit: str
     cards: Annotated[list[_CardDocument], msgspec.Meta(max_length=MAX_CARDS)]
     driver: str = ""
-    left_out: Annotated[list[_LeftOutDocument], msgspec.Meta(max_length=MAX_LEFT_OUT)] = msgspec.field(
+    left_out: Annotated[list[LeftOutDocument], msgspec.Meta(max_length=MAX_LEFT_OUT)] = msgspec.field(
         default_factory=list, name="leftOut"
     )
     modes: list[str] = msgspec.field(default_factory=list)
@@ -111,7 +118,7 @@ def encode_inventory(inventory: Inventory) -> str:
         unit=inventory.unit.name,
         cards=[_card_document(card) for card in sorted(inventory.cards, key=lambda card: card.index)],
         driver=inventory.driver,
-        left_out=[_LeftOutDocument(card.index, card.uuid, card.reason) for card in inventory.left_out],
+        left_out=[LeftOutDocument.of(card) for card in inventory.left_out],
         modes=list(inventory.modes),
         unrecorded=[
             _HolderDocument(holder.pod, dict(sorted(holder.units.items())), sorted(holder.whole))

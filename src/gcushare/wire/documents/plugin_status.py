@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
 from gcushare.wire.foreign import BoundedJsonDecoder, Count
 
 MAX_STATUS_BYTES = 64 << 20
@@ -34,17 +35,6 @@ class UseStatus(_Document, frozen=True):
     ecc: bool | None = None
     mig: bool | None = None
     processes: dict[Count, Count] = {}
-
-
-class ClosureStatus(_Document, frozen=True):
-    """That a card is closed to one use, ``memory`` or ``whole``: containers of a pod that is gone may run on.
-
-    ``until``: when it opens at the latest, in seconds since the epoch; 0 while that cannot be said.
-    """
-
-    use: str
-    pod: str
-    until: Count = 0
 
 
 class CardStatus(_Document, frozen=True):
@@ -75,16 +65,8 @@ class CardStatus(_Document, frozen=True):
     holders: tuple[str, ...] = ()
     use: UseStatus | None = None
     unattributed_bytes: Count | None = None
-    closed: tuple[ClosureStatus, ...] = ()
+    closed: tuple[ClosureDocument, ...] = ()
     unrecorded_units: Count = 0
-
-
-class LeftOutStatus(_Document, frozen=True):
-    """A card that is not shared, and why."""
-
-    index: Count
-    uuid: str
-    reason: str
 
 
 class PodOverUse(_Document, frozen=True):
@@ -152,7 +134,7 @@ class PluginStatus(_Document, frozen=True, kw_only=True):
     unit: str | None
     driver: str = ""
     cards: tuple[CardStatus, ...]
-    left_out: tuple[LeftOutStatus, ...]
+    left_out: tuple[LeftOutDocument, ...]
     pods: tuple[PodOnNode, ...]
     unreadable_pods: tuple[UnreadableStatus, ...]
     foreign_containers: Count = 0

@@ -1,4 +1,8 @@
-"""Cards and inventories: what hardware a node has and how much of it may be granted."""
+"""Cards and inventories: what hardware a node has and how much of it may be granted.
+
+A card is a `Card`, as its vendor's library names it; an `InventoryCard`, with its health and what it offers, from the
+monitor on; in the ledger a `nodes.CardState`, with what it holds. Other types of it are forms on the wire.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import time
-from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
@@ -66,15 +65,6 @@ FACTS_TIMEOUT_S = 10.0
 _OFFER_WAIT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceEndpoint:
-    """One of the resources that this plugin serves: which part of the mode it is, and the proof of its progress."""
-
-    part: str
-    endpoint: Endpoint
-    pulse: Heartbeat
-
-
 class PluginApp:
     """One node's plugin for one vendor; ``server`` is set once it listens, ``observed`` is what it shows of itself.
 
@@ -122,7 +112,7 @@ class PluginApp:
             self._parts,
             clock=clock.monotonic,
         )
-        self._endpoints = tuple(self._make_endpoint(part) for part in settings.cards.mode.parts)
+        self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
         self._monitor = open_monitor(settings, self._cards_changed, clock.monotonic, self._adapters.cards)
         self._mps = self._make_mps()
         self._pod_use = self._make_pod_use()
@@ -131,10 +121,9 @@ class PluginApp:
         self.observed = self._observe()
         self.metrics.follow(self.observed)
 
-    def _make_endpoint(self, part: str) -> ResourceEndpoint:
+    def _make_endpoint(self, part: str) -> Endpoint:
         """Serve one of the ways in which this node's cards are granted."""
         parts, vendor, directory = self._parts, self._vendor, self._settings.kubelet.device_plugin_dir
-        pulse = Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic)
         devices: DeviceList = parts.memory_devices
         allocator: CardAllocator = parts.allocator
         resource, socket = vendor.memory_resource, vendor.plugin_socket
@@ -150,7 +139,7 @@ class PluginApp:
                 lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
             )
         service = DevicePluginService(devices, allocator, clock=time.perf_counter, observe=self.metrics.observe_call)
-        endpoint = Endpoint(
+        return Endpoint(
             resource,
             directory,
             socket,
@@ -158,10 +147,9 @@ class PluginApp:
             devices,
             find_conflict=conflicts.find if conflicts is not None else None,
             on_registered=parts.reconciler.check_soon,
-            on_turn=pulse.beat,
+            pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),
             sockets=self._adapters.sockets,
         )
-        return ResourceEndpoint(part, endpoint, pulse)
 
     def _make_pod_use(self) -> PodMemoryMonitor | None:
         cards = self._settings.cards
@@ -230,7 +218,7 @@ class PluginApp:
             agent=self._agent,
             store=parts.store,
             reconciler=parts.reconciler,
-            endpoints={served.part: served.endpoint for served in self._endpoints},
+            endpoints=self._endpoints,
             publisher=parts.publisher,
             cdi=parts.cdi,
             cards=lambda: self._monitor.snapshot,
@@ -271,8 +259,8 @@ class PluginApp:
         tasks.start("kubelet record", self._parts.reconciler.run_checks())
         tasks.start("pod records", self._parts.reconciler.writer.run())
         tasks.start("node publishing", self._parts.publisher.run())
-        for served in self._endpoints:
-            tasks.start(f"{served.part} registration", self._register(served))
+        for part, endpoint in self._endpoints.items():
+            tasks.start(f"{part} registration", self._register(endpoint))
 
     async def _drain_events(self, shutdown: Shutdown) -> None:
         """Let the events that were handed over before the stop be posted, while their task still runs."""
@@ -308,21 +296,20 @@ class PluginApp:
             )
         await self._parts.reconciler.check()
 
-    async def _register(self, served: ResourceEndpoint) -> None:
+    async def _register(self, endpoint: Endpoint) -> None:
         """Register once there is a list to send, and stay registered."""
         while not self._agent.offered.is_set():
-            served.pulse.beat()
+            endpoint.pulse.beat()
             # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with what it waits for.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_OFFER_WAIT_S):
                     await self._agent.offered.wait()
-        await served.endpoint.run()
+        await endpoint.run()
 
     def _web(self) -> web.Application:
         app = web.Application()
         health = make_health(
             self.observed,
-            {served.part: served.pulse for served in self._endpoints},
             card_looks=lambda: self._monitor.looks,
             poll_interval_s=self._settings.cards.poll_interval,
         )

@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K")
 T = TypeVar("T")
 
+_LONGEST_REST_S = 300.0
+"""Where the doubling of a card's rest ends: one that came back is seen after this at the latest."""
+_LONGEST_RESTART_S = 30.0
+"""Where that of a library's ends."""
 _START = "start"
 _EVENTS = "events"
 _REOPEN = "reopen"
@@ -48,11 +52,8 @@ class IsolationSettings:
     """Any other call: they read memory or a register, a second would be long already."""
     first_rest_s: float = 10.0
     """How long a card rests after the first call that hung or crashed; doubles with each further one."""
-    longest_rest_s: float = 300.0
-    """Where the doubling ends: a card that came back is seen after this at the latest."""
     first_restart_s: float = 1.0
-    """How long a library that does not open at all rests; doubles up to ``longest_restart_s``."""
-    longest_restart_s: float = 30.0
+    """How long a library that does not open at all rests; doubles with each further failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,9 @@ class IsolatedSource:
         self._worker: WorkerProcess | None = None
         self._opened = Opened(library="", driver="")  # by the last worker
         self._known: dict[int, Card] = {}  # by slot, as of the last list
-        self._resting: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, settings.longest_rest_s)
-        self._waits: Backoffs[str] = Backoffs(settings.first_restart_s, settings.longest_restart_s)
-        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, settings.longest_rest_s)
+        self._resting: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, _LONGEST_REST_S)
+        self._waits: Backoffs[str] = Backoffs(settings.first_restart_s, _LONGEST_RESTART_S)
+        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, _LONGEST_REST_S)
         self._has_events = True
         self._closed = False
 

@@ -16,7 +16,8 @@ import grpc
 
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.device_list import DeviceList
-from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket, UnixSockets
+from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket
+from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -33,10 +34,10 @@ _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 class Endpoint:
     """Serves one resource to the kubelet and keeps it registered. ``run`` is its owner task.
 
-    The kubelet listens in ``directory``, where the plugin's socket goes, too.
-    ``problem`` says why the resource is not registered now, and is empty when the kubelet reads its list. ``on_turn``
-    is called at every turn of the owner task, at least once in some seconds, as the proof of its progress.
-    ``find_conflict`` says why another plugin seems to serve the resource, which is then left to it; "" where none does.
+    The kubelet listens in ``directory``, where the plugin's socket goes, too. ``problem`` says why the resource is not
+    registered now, and is empty when the kubelet reads its list. ``pulse`` beats at every turn of the owner task, at
+    least once in some seconds, as the proof of its progress. ``find_conflict`` says why another plugin seems to serve
+    the resource, which is then left to it; "" where none does.
     """
 
     def __init__(
@@ -47,10 +48,10 @@ class Endpoint:
         handler: grpc.GenericRpcHandler,
         table: DeviceList,
         *,
-        find_conflict: Callable[[], Awaitable[str]] | None = None,
-        on_registered: Callable[[], None] = lambda: None,
-        on_turn: Callable[[], None] = lambda: None,
-        sockets: KubeletSockets | None = None,
+        find_conflict: Callable[[], Awaitable[str]] | None,
+        on_registered: Callable[[], None],
+        pulse: Heartbeat,
+        sockets: KubeletSockets,
     ) -> None:
         self.resource = resource
         self._socket = directory / socket_name
@@ -59,8 +60,8 @@ class Endpoint:
         self._table = table
         self._find_conflict = find_conflict
         self._on_registered = on_registered
-        self._on_turn = on_turn
-        self._sockets = sockets or UnixSockets()
+        self.pulse = pulse
+        self._sockets = sockets
         self._server: ServedSocket | None = None
         self._own: Identity = None
         self.problem = "not registered with the kubelet yet"
@@ -71,7 +72,7 @@ class Endpoint:
         """Register now and after every restart of the kubelet, until cancelled; then close the socket."""
         try:
             while True:
-                self._on_turn()
+                self.pulse.beat()
                 kubelet = self._sockets.identity(self._kubelet_socket)
                 if kubelet is None:
                     self.problem = f"the kubelet's socket {self._kubelet_socket} is not there"
@@ -141,7 +142,7 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         until = loop.time() + delay_s
         while loop.time() < until and self._sockets.identity(self._kubelet_socket) == kubelet:
-            self._on_turn()
+            self.pulse.beat()
             await asyncio.sleep(POLL_S)
 
     async def _until_lost(self, kubelet: Identity) -> None:
@@ -150,7 +151,7 @@ class Endpoint:
         last_stream = loop.time()
         while True:
             await asyncio.sleep(POLL_S)
-            self._on_turn()
+            self.pulse.beat()
             if self._table.streams:
                 last_stream = loop.time()
             if self._sockets.identity(self._kubelet_socket) != kubelet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from gcushare.device_plugin.pods.reconciler import PERIOD_S
 from gcushare.device_plugin.reporting.metrics import Observed
@@ -36,17 +36,11 @@ class Progress:
         return await self._heartbeat.check()
 
 
-def make_health(
-    observed: Observed,
-    registrations: Mapping[str, Heartbeat],
-    *,
-    card_looks: Callable[[], int],
-    poll_interval_s: float,
-) -> Health:
+def make_health(observed: Observed, *, card_looks: Callable[[], int], poll_interval_s: float) -> Health:
     """Return the checks behind /healthz and /readyz; ``card_looks`` is how often the cards were looked at."""
     health = Health()
-    for part, pulse in registrations.items():
-        health.add_live(f"{part} registration task", pulse.check)
+    for part, endpoint in observed.endpoints.items():
+        health.add_live(f"{part} registration task", endpoint.pulse.check)
     checks = Progress("kubelet record", lambda: observed.reconciler.counters.checks, RECORD_AGE_S)
     health.add_live("record task", checks.check)
     look_age_s = 3 * poll_interval_s + LOOK_GRACE_S

@@ -1,4 +1,4 @@
-"""Every decoder, given its examples and some changed ones; and the evaluate and the mutations themselves."""
+"""Every decoder, given its examples and some changed ones; and the evaluation and the mutations themselves."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ def reading(what: str) -> Decoder:
         ("well", None),
     ],
 )
-def test_the_judge_sees(what: str, why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_evaluation_sees(what: str, why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluating, "HANGS_S", 0.2)
     assert evaluate_with_memory(reading(what), b"") == why
 
 
-def test_the_judge_sees_a_long_message_among_several() -> None:
+def test_the_evaluation_sees_a_long_message_among_several() -> None:
     decoder = Decoder(reading("long").read, (), ConfigError)
     assert evaluate(decoder, b"") == "a message of 2100 characters"
     assert evaluate(decoder, b"what it may quote of what was given") is None
 
 
-def test_the_judge_sees_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_evaluation_sees_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluating, "TIME_S", -1.0)
     assert evaluate(Decoder(len, ()), b"") == "took 0.0 s; at most -1.0 s"
     assert evaluate(Decoder(len, ()), b"x" * 4000) is None

@@ -1,5 +1,5 @@
 /* How a test tells a fake library what to do: a text file beside the shared object, named "<library>.control" and read
- * anew at every call. One rule per line:
+ * again at every call. One rule per line:
  *
  *   cards N                     how many cards there are (2 without this line)
  *   hang  FUNCTION CARD         never return          FUNCTION and CARD may be "*"

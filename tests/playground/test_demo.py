@@ -71,6 +71,7 @@ def short_path() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 async def test_the_manuals_chapter_is_played_and_every_step_checked(short_path: Path) -> None:
     async with demo(short_path) as child:
         assert await child.wait() == 0
@@ -108,8 +109,8 @@ def check_admin_commands(text: str) -> None:
     ]
     assert re.fullmatch(r"gcushare cards node-[12]", typed[2])
     assert typed[3:] == ["gcushare doctor"]
-    assert "over by " in text, "top tells of a card on which more is used than was granted"
-    assert "policy-missing" in text, "doctor tells what is true: no one protects records here"
+    assert "over by " in text, "top shows a card on which more is used than was granted"
+    assert "policy-missing" in text, "doctor reports what is true: no one protects records here"
 
 
 @pytest.mark.slow

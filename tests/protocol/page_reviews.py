@@ -1,4 +1,4 @@
-"""An API server that judges tokens: one user who may see the page, one who may not, and the extender, which may ask."""
+"""An API server that reviews tokens: one user may see the page, one may not, and the extender may ask."""
 
 from __future__ import annotations
 

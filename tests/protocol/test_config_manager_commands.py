@@ -70,6 +70,7 @@ async def test_a_running_scheduler_is_configured_shown_and_recovered(node: Proce
     assert (await call("status", *place(node)))[0] == 1
 
 
+@pytest.mark.slow
 async def test_a_scheduler_that_ends_on_its_configuration_is_rolled_back(node: ProcessNode) -> None:
     before = node.manifest.read_bytes()
     code, _, errors = await call(

@@ -245,6 +245,8 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Path, str],
     return found
 
 
+# Helm takes long over some two hundred variants of a chart.
+@pytest.mark.slow
 @pytest.mark.parametrize(("chart", "path"), CASES)
 def test_a_documented_value_changes_what_is_rendered(
     chart: Path, path: str, variants: dict[tuple[Path, str], tuple[str, str]]

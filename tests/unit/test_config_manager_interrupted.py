@@ -107,7 +107,16 @@ STORIES = {
     "recover, edited": Story(_applied_and_edited, Host.recover, is_recovery=True),
     "recover, unit": Story(_applied_unit, Host.recover, is_recovery=True),
 }
-ALL = pytest.mark.parametrize("story", [pytest.param(story, id=name) for name, story in STORIES.items()])
+EVERY_DAY = {"apply, policy", "apply, configuration", "extender moved, unit", "kubeadm upgrade", "recover, edited"}
+"""One of each kind: of file, of change, and of the way back. The others are played among the slow tests."""
+
+ALL = pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(story, id=name, marks=() if name in EVERY_DAY else pytest.mark.slow)
+        for name, story in STORIES.items()
+    ],
+)
 
 
 @dataclass(frozen=True)

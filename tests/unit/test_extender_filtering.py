@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import Refused, RemoteContractError
@@ -105,9 +105,6 @@ def conversations(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return steps
 
 
-@settings(
-    max_examples=60, deadline=None
-)  # how long an example takes says more about the machine than about the answers
 @given(conversations(), st.sampled_from(NAMED), st.sampled_from(["binpack", "spread"]))
 def test_every_answer_of_a_conversation_is_what_the_rules_say(
     steps: list[tuple[str, Any]], named: NamedNodes, policy: str

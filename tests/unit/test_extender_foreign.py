@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -50,7 +50,6 @@ def figures(state: VendorState) -> str:
     return generate_latest(registry).decode()
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(with_other_numbers(NODES), max_size=2), st.lists(with_other_numbers(PODS), max_size=3))
 def test_figures_and_documents_can_be_made_of_whatever_nodes_and_pods_say(
     nodes: list[bytes], pods: list[bytes]

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES
@@ -323,7 +323,6 @@ def replay(ledger: Ledger, kind: str, number: int, amount: int, node: str) -> No
             ledger.set_node(node, [card(0, sick=kind == "sick" and number == 0), card(1, 8)], GIB_UNIT)
 
 
-@settings(max_examples=100)
 @given(EVENTS)
 def test_no_sequence_of_grants_overcommits_a_card_or_loses_a_unit(events: list[tuple[str, int, int, str]]) -> None:
     ledger = ledger_of(n=(16, 8), m=(16, 8))

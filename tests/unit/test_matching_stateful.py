@@ -192,7 +192,7 @@ class Matching(RuleBasedStateMachine):
 
 
 TestMatching = Matching.TestCase
-TestMatching.settings = settings(max_examples=100, stateful_step_count=20, deadline=None, derandomize=True)
+TestMatching.settings = settings(stateful_step_count=20, deadline=None, derandomize=True)
 
 
 def test_after_a_restart_one_change_of_places_makes_way_for_the_next() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gcushare_playground.scheduler.cache import NodeView
 from gcushare_playground.scheduler.extender import MAX_SCORE as MAX_EXTENDER_SCORE
 from gcushare_playground.scheduler.extender import Extender, ExtenderError
-from gcushare_playground.scheduler.fitting import Refusal, judge, summarise
+from gcushare_playground.scheduler.fitting import Refusal, find_refusal, summarise
 from gcushare_playground.scheduler.objects import PodInfo
 from gcushare_playground.scheduler.scoring import MAX_SCORE, score
 
@@ -57,7 +57,7 @@ class Decider:
         return await self._best(pod, found)
 
     async def _find(self, pod: PodInfo, views: Sequence[NodeView]) -> list[NodeView] | NoFit:
-        refusals = {view.name: refusal for view in views if (refusal := judge(pod, view, self.ignored))}
+        refusals = {view.name: refusal for view in views if (refusal := find_refusal(pod, view, self.ignored))}
         fitting = [view for view in views if view.name not in refusals]
         for extender in self.extenders:
             if not fitting:

@@ -28,7 +28,7 @@ class Refusal:
 _Filter = Callable[[PodInfo, NodeView, frozenset[str]], Refusal | None]
 
 
-def judge(pod: PodInfo, view: NodeView, ignored: frozenset[str]) -> Refusal | None:
+def find_refusal(pod: PodInfo, view: NodeView, ignored: frozenset[str]) -> Refusal | None:
     """Return why the node cannot take the pod, None when it can; ``ignored`` resources are the extenders' matter."""
     return next((refusal for check in _FILTERS if (refusal := check(pod, view, ignored))), None)
 

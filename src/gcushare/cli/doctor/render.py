@@ -9,6 +9,7 @@ from typing import Any
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding, Fix, Severity, worst
 from gcushare.cli.terminal.amounts import counted
+from gcushare.cli.terminal.screen import one_line
 from gcushare.cluster.programs import Program
 
 DOCUMENT_VERSION = 1
@@ -47,11 +48,6 @@ def _wrapped(text: str, width: int | None, *, indent: str = _INDENT) -> list[str
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def one_line(text: str) -> str:
-    """Make text safe for a terminal: what was written by others may hold line breaks and escapes."""
-    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
 
 
 def _summary(facts: Facts, findings: Sequence[Finding]) -> str:

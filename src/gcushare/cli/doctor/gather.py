@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from gcushare._version import __version__
 from gcushare.cli.doctor.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
 from gcushare.cli.doctor.facts import (
-    NODE_LEASE_NAMESPACE,
     Area,
     ClockFacts,
     ExtenderFacts,
@@ -17,7 +16,6 @@ from gcushare.cli.doctor.facts import (
     PluginFacts,
     ReplicaFacts,
     Unread,
-    lease_clock,
 )
 from gcushare.cli.doctor.reader import ANSWER_S, Progress, Reader, needed_rights
 from gcushare.cli.doctor.settings import WhereSettings
@@ -28,7 +26,7 @@ from gcushare.cluster.reading import list_objects
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.documents.plugin_status import parse_plugin_status
@@ -68,10 +66,9 @@ async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progres
             programs[program].append(pod)
     ours = [*programs[Program.EXTENDER], *programs[Program.CONFIG_MANAGER]]
     namespaces = dict.fromkeys((namespace, *(pod.metadata.namespace for pod in programs[Program.CONFIG_MANAGER])))
-    plugins, extender, node_clocks, schedulers, reports, certificates = await asyncio.gather(
+    plugins, extender, schedulers, reports, certificates = await asyncio.gather(
         _ask_plugins(reader, [pod for pod in programs[Program.PLUGIN] if pod.is_bound]),
         _read_extender(reader, where, programs[Program.EXTENDER]),
-        _read_node_clocks(reader, {node.metadata.name for node in nodes if node.is_ready}),
         read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
         read_reports(reader, tuple(namespaces)),
         read_certificates(reader, ours),
@@ -90,7 +87,7 @@ async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progres
         reports=reports,
         policies=policies,
         certificates=certificates,
-        clocks=(*plugins[1], *extender[1], *node_clocks),
+        clocks=(*plugins[1], *extender[1]),
         unread=tuple(dict.fromkeys(reader.unread)),
     )
 
@@ -243,20 +240,6 @@ async def _ask_replica(
 def _unzipped(answers: Iterable[tuple[T, _Clocks]]) -> tuple[tuple[T, ...], _Clocks]:
     pairs = list(answers)
     return tuple(facts for facts, _ in pairs), tuple(clock for _, clocks in pairs for clock in clocks)
-
-
-async def _read_node_clocks(reader: Reader, ready: set[str]) -> _Clocks:
-    """Compare when kubelets of ready nodes say that they renewed their leases with the API server's time."""
-
-    async def read() -> list[Lease]:
-        return await reader.client.list_all(LEASES, Selector(namespace=NODE_LEASE_NAMESPACE))
-
-    nothing: list[Lease] = []
-    right = f"list leases in namespace {NODE_LEASE_NAMESPACE}"
-    leases = await reader.attempt(Area.NODE_LEASES, right, read, nothing)
-    now = reader.now()
-    found = (lease_clock(lease, now, reader.within_s) for lease in leases if lease.metadata.name in ready)
-    return tuple(each for each in found if each is not None)
 
 
 def _git_version(body: bytes) -> str:

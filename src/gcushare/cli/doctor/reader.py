@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from gcushare.cli.doctor.facts import NODE_LEASE_NAMESPACE, Area, ClockFacts, Unread
+from gcushare.cli.doctor.facts import Area, ClockFacts, Unread
 from gcushare.cluster.endpoints import Endpoint
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
@@ -74,7 +74,6 @@ def needed_rights(namespace: str) -> tuple[Right, ...]:
         Right(Area.SERVICE, "get", "services", namespace),
         Right(Area.CONFIG_MAPS, "get", "configmaps", namespace),
         Right(Area.LEASES, "get", "leases", namespace, _COORDINATION),
-        Right(Area.NODE_LEASES, "list", "leases", NODE_LEASE_NAMESPACE, _COORDINATION),
         Right(Area.POLICIES, "list", "validatingadmissionpolicies", group=_ADMISSION),
         Right(Area.POLICIES, "list", "validatingadmissionpolicybindings", group=_ADMISSION),
         Right(Area.SECRETS, "get", "secrets", namespace),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from gcushare._version import __version__
@@ -125,7 +126,7 @@ async def _list(
         )
 
     nothing: list[T] = []
-    found = await reader.attempt(part, f"list {resource.plural}", read, nothing)
+    found = await reader.attempt(part, read, nothing)
     reader.unread.extend(Unread(part, problem) for problem in problems)
     return found
 
@@ -144,7 +145,6 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[tuple[P
             answer = await reader.ask(endpoint, "/status")
             status = parse_plugin_status(answer.body)
         except GcushareError as failure:
-            reader.note_right(Area.PLUGINS, endpoint, failure)
             return PluginFacts(pod=pod, vendor=facts.vendor, problem=str(failure)), ()
         finally:
             done += 1
@@ -162,8 +162,10 @@ async def _read_extender(
 ) -> tuple[ExtenderFacts, _Clocks]:
     reader.progress("asking the scheduler extender")
     namespace, name = where.service
-    right = f"get services in namespace {namespace}"
-    service: Service | None = await reader.attempt(Area.SERVICE, right, _get(reader, SERVICES, namespace, name), None)
+    get = reader.client.get
+    service: Service | None = await reader.attempt(
+        Area.SERVICE, partial(get, SERVICES, name, namespace=namespace), None
+    )
     may_ask_service = service is not None and reader.may_read(Area.EXTENDER)
     problem = await _ask_service(reader, service) if service is not None and may_ask_service else ""
     electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
@@ -172,9 +174,9 @@ async def _read_extender(
     if electing is not None:
         lease_name = flag(electing, "lease-name") or lease_name
         lease_namespace = flag(electing, "lease-namespace") or lease_namespace
-    right = f"get leases in namespace {lease_namespace}"
-    read_lease = _get(reader, LEASES, lease_namespace, lease_name)
-    lease: Lease | None = await reader.attempt(Area.LEASES, right, read_lease, None)
+    lease: Lease | None = await reader.attempt(
+        Area.LEASES, partial(get, LEASES, lease_name, namespace=lease_namespace), None
+    )
     answers = await _ask_replicas(reader, pods)
     if not answers and service is not None and may_ask_service and not problem:
         endpoint = proxied_service(reader.client, service)
@@ -190,20 +192,12 @@ async def _read_extender(
     return facts, clocks
 
 
-def _get(reader: Reader, resource: Resource[Any], namespace: str, name: str) -> Callable[[], Awaitable[Any]]:
-    async def read() -> Any:
-        return await reader.client.get(resource, name, namespace=namespace)
-
-    return read
-
-
 async def _ask_service(reader: Reader, service: Service) -> str:
     """Ask whether a program answers behind the Service; returns why not, empty where one does."""
     endpoint = proxied_service(reader.client, service)
     try:
         await endpoint.get("/version", timeout_s=ANSWER_S)
     except GcushareError as failure:
-        reader.note_right(Area.EXTENDER, endpoint, failure)
         return "" if isinstance(failure, ForbiddenError) else str(failure)
     return ""
 
@@ -230,7 +224,6 @@ async def _ask_replica(
         metrics = await reader.ask(endpoint, "/metrics")
         figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
     except GcushareError as failure:
-        reader.note_right(Area.EXTENDER, endpoint, failure)
         return ReplicaFacts(name=name, pod=pod, problem=str(failure)), ()
     release = version.body.decode("utf-8", errors="replace").strip().removeprefix("v")[:40]
     facts = ReplicaFacts(name=name, pod=pod, version=release, figures=figures)

@@ -154,7 +154,6 @@ def _build_entry(options: ExtenderOptions, url: str) -> ExtenderEntry:
         weight=options.weight,
         timeout_s=options.timeout,
         ignorable=options.ignorable,
-        node_cache_capable=options.node_cache_capable,
         tls=tls,
     )
 

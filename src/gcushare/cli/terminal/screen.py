@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import textwrap
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TextIO
@@ -147,6 +148,20 @@ def is_agreed(question: str, unattended: str, stdin: TextIO, around: Surrounding
     around.stderr.write(f"{question} [y/N] ")
     around.stderr.flush()
     return stdin.readline().strip().lower() in ("y", "yes")
+
+
+def wrapped(text: str, width: int | None, *, first: str = "", following: str = "") -> list[str]:
+    """Break a line at its blanks, behind these indents; ``width`` None has no end. Words stay whole, to be copied."""
+    if width is None or len(first) + len(text) <= width:
+        return [first + text]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def one_line(text: str) -> str:

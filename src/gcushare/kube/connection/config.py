@@ -61,10 +61,8 @@ class KubeConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSources:
-    """Where to look: the two flags of the programs, then the surroundings, which tests replace."""
+    """Where to look: a file, then the surroundings, which tests replace."""
 
-    server: str | None = None
-    """Plain HTTP address without any credentials; for tests and the playground."""
     kubeconfig: Path | None = None
     context: str | None = None
     overrides: Overrides = NO_OVERRIDES
@@ -94,7 +92,7 @@ def find_api_server(
 
 
 def load_config(sources: ConfigSources) -> KubeConfig:
-    """Find the API server: ``server``, ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config.
+    """Find the API server: ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config.
 
     The service account comes before the home directory, so that a file left in an image's or a node's home never sends
     a program in a pod to another cluster. ``context`` asks for a kubeconfig and so passes the service account over.
@@ -102,10 +100,6 @@ def load_config(sources: ConfigSources) -> KubeConfig:
     Raises:
         ConfigError: nothing was found, or what was found cannot be used.
     """
-    if sources.server is not None:
-        if sources.kubeconfig is not None or sources.context is not None:
-            raise ConfigError("a server address excludes a kubeconfig and a context: give one or the other")
-        return _from_server(sources.server)
     if sources.kubeconfig is not None:
         return _from_kubeconfig([sources.kubeconfig], sources)
     listed = [Path(each) for each in sources.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
@@ -122,12 +116,6 @@ def load_config(sources: ConfigSources) -> KubeConfig:
         "no way to the API server found: looked at --kubeconfig, $KUBECONFIG, the pod's service account "
         f"($KUBERNETES_SERVICE_HOST is not set) and {str(default)!r}; give --kubeconfig FILE"
     )
-
-
-def _from_server(server: str) -> KubeConfig:
-    if not server.startswith("http://"):
-        raise ConfigError(f"the server address {server!r} must start with 'http://'; for https use a kubeconfig")
-    return KubeConfig(server=_require_address(server, "the server address"), source="server address")
 
 
 def _from_service_account(sources: ConfigSources) -> KubeConfig:

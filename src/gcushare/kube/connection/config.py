@@ -15,7 +15,7 @@ import msgspec
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.credentials import Anonymous, Credentials, FixedHeader, TokenFile, require_fresh
+from gcushare.kube.connection.credentials import Credentials, FixedHeader, TokenFile, require_fresh
 from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
 from gcushare.kube.connection.kubeconfig import Kubeconfig, Placed, Resolved, User, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
@@ -48,7 +48,7 @@ class KubeConfig:
 
     server: str
     source: str
-    credentials: Credentials = field(default_factory=Anonymous)
+    credentials: Credentials = field(default_factory=FixedHeader)
     ssl: ssl.SSLContext | None = None
     namespace: str = "default"
     tls_server_name: str | None = None
@@ -206,7 +206,7 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
             f"{where}: auth-provider {name!r} is not supported, nor is it by kubectl since 1.26: use its successor, a "
             "credential program under exec, such as kubelogin or gke-gcloud-auth-plugin"
         )
-    return Anonymous()
+    return FixedHeader()
 
 
 def _header_text(text: str, where: str) -> str:

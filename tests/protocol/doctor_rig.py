@@ -242,7 +242,6 @@ class DoctorRig:
 
     def _build(self) -> None:
         self.put(node_object())
-        self.put(lease("kube-node-lease", NODE, NODE))
         self.put(lease(SYSTEM, SERVICE, EXTENDER))
         self.put_pod(program_pod(PLUGIN, "gcushare-device-plugin", self.plugin.port, "--vendor=enflame", node=NODE))
         self.put_extender(EXTENDER, self.extender.port)
@@ -297,8 +296,8 @@ def program_pod(name: str, program: str, port: int, *flags: str, node: str, **sp
     }
 
 
-def lease(namespace: str, name: str, holder: str, *, ahead_s: float = 0.0) -> JsonObject:
-    renewed = rfc3339_micro(datetime.now(UTC) + timedelta(seconds=ahead_s))
+def lease(namespace: str, name: str, holder: str) -> JsonObject:
+    renewed = rfc3339_micro(datetime.now(UTC))
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.credentials import Anonymous, Credentials
+from gcushare.kube.connection.credentials import Credentials, FixedHeader
 
 JsonObject = dict[str, Any]
 
@@ -122,7 +122,7 @@ class ScriptedServer:
         return step
 
     def config(self, credentials: Credentials | None = None) -> KubeConfig:
-        return KubeConfig(server=self.server, source="the test", credentials=credentials or Anonymous())
+        return KubeConfig(server=self.server, source="the test", credentials=credentials or FixedHeader())
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.picture import EVENT_OBJECTS, NODE_OBJECTS, POD_OBJECTS, Picture, condition_of, node_of
 from gcushare_playground.scheduler import (
@@ -45,7 +45,7 @@ class SchedulerRig:
         enter = self._stack.enter_async_context
         self.api = await enter(ApiServer(ApiServerConfig(runs_controllers=False)))
         await enter(self.extender)
-        config = load_config(ConfigSources(server=self.api.url))
+        config = KubeConfig(server=self.api.url, source="the playground")
         self.client = await enter(KubeClient(config))
         self.pods, self.events = Picture(self.client, POD_OBJECTS), Picture(self.client, EVENT_OBJECTS)
         self._followers = [asyncio.create_task(each.run()) for each in (self.pods, self.events)]

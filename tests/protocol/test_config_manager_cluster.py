@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import Running
+from gcushare.config_manager.host.probe import HostProbe, Running
 from gcushare.config_manager.kubernetes import (
     SERVICES,
     ApiDesiredState,
     ApiReports,
     ApiRolloutLease,
-    FirstSeen,
     MirrorPods,
     find_extender,
     read_reports,
@@ -204,5 +203,6 @@ async def test_the_scheduler_is_seen_through_its_mirror_pod(client: KubeClient) 
     await client.patch(RAW_PODS, "kube-scheduler-cp-1", patch, namespace=NAMESPACE, subresource="status")
     seen = Running("h1/containerd://1", ("kube-scheduler", "--config=/x"))
     assert await MirrorPods(client, "cp-1").find(ENDPOINT) == seen
-    assert await FirstSeen(MirrorPods(client, "none"), MirrorPods(client, "cp-1")).find(ENDPOINT) == seen
-    assert await FirstSeen().find(ENDPOINT) is None
+    both = HostProbe(MirrorPods(client, "none"), MirrorPods(client, "cp-1"))
+    assert (await both.look(ENDPOINT)).running == seen
+    assert (await HostProbe().look(ENDPOINT)).running is None

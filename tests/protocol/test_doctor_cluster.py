@@ -24,7 +24,6 @@ from tests.protocol.doctor_rig import (
     SYSTEM,
     DoctorRig,
     config_map,
-    lease,
     metrics,
     policy,
     policy_binding,
@@ -190,19 +189,6 @@ def extender_with_a_slow_clock(rig: DoctorRig) -> None:
     rig.extender.ahead_s = -300
 
 
-def set_node_lease(rig: DoctorRig, ahead_s: float) -> None:
-    rig.delete("leases.coordination.k8s.io", NODE, "kube-node-lease")
-    rig.put(lease("kube-node-lease", NODE, NODE, ahead_s=ahead_s))
-
-
-def kubelet_ahead(rig: DoctorRig) -> None:
-    set_node_lease(rig, 600)
-
-
-def kubelet_behind(rig: DoctorRig) -> None:
-    set_node_lease(rig, -600)
-
-
 def certificate_that_ends_soon(rig: DoctorRig) -> None:
     rig.mount_certificate(certificate_pem(days=10))
 
@@ -245,8 +231,6 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (policy_of_somebody_else, WARNING, "policy-missing", "vendor enflame", "that there is does not name it"),
         (plugin_with_a_fast_clock, WARNING, "clocks-apart", "device plugin of node n1", "5 min ahead of"),
         (extender_with_a_slow_clock, WARNING, "clocks-apart", EXTENDER, "5 min behind"),
-        (kubelet_ahead, WARNING, "clocks-apart", "kubelet of node n1", "10 min ahead of"),
-        (kubelet_behind, WARNING, "clocks-apart", "kubelet of node n1", "10 min behind"),
         (certificate_that_ends_soon, WARNING, "certificate-expires", "extender-tls, tls.crt", "in 10 d"),
         (certificate_that_ended, ERROR, "certificate-expires", "extender-tls, tls.crt", "24 h ago"),
         (certificate_of_rubbish, WARNING, "certificate-unreadable", "extender-tls, tls.crt", "no certificate"),

@@ -47,7 +47,6 @@ ALL_RIGHTS = (
     ("get", "services", ""),
     ("get", "configmaps", ""),
     ("get", "leases", "coordination.k8s.io"),
-    ("list", "leases", "coordination.k8s.io"),
     ("list", "validatingadmissionpolicies", "admissionregistration.k8s.io"),
     ("list", "validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
     ("get", "secrets", ""),

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND
@@ -45,7 +45,7 @@ class QuietCluster:
         wire = await enter(LateWire(urlsplit(self.rig.api.url).port or 0, LATE_S))
         replica = self.replica = await self.rig.add_replica(api_url=f"http://127.0.0.1:{wire.port}")
         await self.rig.until_serving(replica)
-        config = load_config(ConfigSources(server=self.rig.api.url))
+        config = KubeConfig(server=self.rig.api.url, source="the playground")
         self.client = await enter(KubeClient(config))
         self.pods = Picture(self.client, POD_OBJECTS)
         following = asyncio.create_task(self.pods.run(), name="follow pods")

@@ -74,12 +74,10 @@ async def test_bind_sends_one_binding_with_uid_target_and_annotations(
 
 async def test_pod_annotations_are_merged_for_exactly_this_uid(server: ScriptedServer, client: KubeClient) -> None:
     server.on("PATCH", POD_PATH, answer(200, POD_JSON))
-    await client.patch_pod_annotations(POD, {"set": "1", "remove": None}, resource_version="7")
+    await client.patch_pod_annotations(POD, {"set": "1", "remove": None})
     sent = server.requests[0]
     assert sent.headers["Content-Type"] == "application/merge-patch+json"
-    assert sent.json == {
-        "metadata": {"uid": "uid-1", "resourceVersion": "7", "annotations": {"set": "1", "remove": None}}
-    }
+    assert sent.json == {"metadata": {"uid": "uid-1", "annotations": {"set": "1", "remove": None}}}
 
 
 async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: ScriptedServer, client: KubeClient) -> None:

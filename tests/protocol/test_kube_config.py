@@ -70,32 +70,13 @@ async def header_of(config: KubeConfig) -> str | None:
     return await config.credentials.header()
 
 
-def test_a_server_address_needs_nothing_else(tmp_path: Path) -> None:
-    config = load(tmp_path, server="http://127.0.0.1:8001/", environ={"KUBECONFIG": "/nowhere"})
-    assert (config.server, config.ssl, config.namespace) == ("http://127.0.0.1:8001", None, "default")
-
-
 @pytest.mark.parametrize(
     "server",
-    [
-        "https://h:1",
-        "h:1",
-        "http://",
-        "http://h:99999",
-        "http://user:secret@h",
-        "http://h/?a=b",
-        "ftp://h",
-        "http://[::1",
-    ],
+    ["h:1", "http://", "http://h:99999", "http://user:secret@h", "http://h/?a=b", "ftp://h", "http://[::1"],
 )
 def test_an_address_that_is_none_is_refused(tmp_path: Path, server: str) -> None:
     with pytest.raises(ConfigError, match="address"):
-        load(tmp_path, server=server)
-
-
-def test_a_server_address_excludes_a_kubeconfig(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one or the other"):
-        load(tmp_path, server="http://h:1", context="lab")
+        load(tmp_path, kubeconfig=write(tmp_path / "config", kubeconfig(server=server)))
 
 
 def test_the_sources_are_looked_at_in_order(tmp_path: Path) -> None:

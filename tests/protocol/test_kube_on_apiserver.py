@@ -92,8 +92,6 @@ async def test_annotations_are_set_and_removed_for_the_right_uid_only(client: Ku
     assert changed.metadata.annotations == {"b": "2"}
     with pytest.raises(ConflictError):
         await client.patch_pod_annotations(PodRef("another-uid", "default", "train"), {"b": None})
-    with pytest.raises(ConflictError):
-        await client.patch_pod_annotations(pod, {"b": None}, resource_version="1")
     assert (await read(client, pod)).metadata.annotations == {"b": "2"}
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from gcushare.cli.uninstall.__main__ import main
-from gcushare.cli.uninstall.clean import Cleaner
-from gcushare.cli.uninstall.leftovers import Cleanup
+from gcushare.cli.uninstall.clean import Cleaner, UninstallSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.entry import Surroundings
@@ -81,14 +80,16 @@ class KubeletClock:
         self._server.registry.update(BY_NAME["nodes"], Key("", "n1"), change, status_only=True)
 
 
-async def clean(server: ApiServer, cleanup: Cleanup, clock: KubeletClock) -> tuple[frozenset[str], list[str]]:
+async def clean(
+    server: ApiServer, settings: UninstallSettings, clock: KubeletClock
+) -> tuple[frozenset[str], list[str]]:
     lines: list[str] = []
     async with KubeClient(KubeConfig(server.url, "test")) as client:
-        return await Cleaner(client, cleanup, clock, lines.append).run(), lines
+        return await Cleaner(client, settings, clock, lines.append).run(), lines
 
 
 async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> None:
-    cleanup = Cleanup(vendors=(ENFLAME,), with_labels=True)
+    cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
     remembering, lines = await clean(server, cleanup, KubeletClock(server, 300))
     assert remembering == {"n1", "n2"}
     for name in ("n1", "n2"):
@@ -101,7 +102,7 @@ async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> 
 
 async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server: ApiServer) -> None:
     server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
-    cleanup = Cleanup(vendors=(ENFLAME,), wait_s=600)
+    cleanup = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
     clock = KubeletClock(server, 300)
     remembering, lines = await clean(server, cleanup, clock)
     assert remembering == frozenset()
@@ -112,7 +113,9 @@ async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server:
 
 async def test_waiting_ends_with_its_time_and_names_the_nodes(server: ApiServer) -> None:
     server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
-    remembering, _ = await clean(server, Cleanup(vendors=(ENFLAME,), wait_s=60), KubeletClock(server, 300))
+    remembering, _ = await clean(
+        server, UninstallSettings(vendor="enflame", wait_for_kubelet=60), KubeletClock(server, 300)
+    )
     assert remembering == {"n1"}
 
 
@@ -154,7 +157,7 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
         made["status"]["capacity"][whole] = "8"
         server.registry.delete(BY_NAME["nodes"], Key("", name), Deletion())
         server.registry.put(made)
-    cleanup = Cleanup(vendors=(ENFLAME,), with_labels=True)
+    cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
     async with KubeClient(KubeConfig(server.url, "test")) as client:
         dying: Any = DyingClient(client, writes, after=after)
         with pytest.raises(DyingError):

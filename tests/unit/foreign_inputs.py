@@ -16,7 +16,6 @@ from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.frames import ANSWER, REQUEST, Described, decode_answer
 from gcushare.cli.doctor.gather import SEEN_POD, VERSION
 from gcushare.cli.doctor.schedulers import parse_extenders
-from gcushare.cli.support_bundle.answers import INSPECT as PLAIN_INSPECT
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY, PLAIN_OVER_USE
@@ -272,7 +271,6 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     PLAIN_OVER_USE: encoded(AN_OVER_USE),
     OVER_USE_NOTE: encoded(AN_OVER_USE),
     MPS_STATE: encoded({"instance": "0a1b", "problem": "x"}),
-    PLAIN_INSPECT: encoded(A_DOCUMENT),
     OBJECT: encoded(A_POD),
     SEEN_POD: encoded(A_POD),
     VERSION: b'{"gitVersion": "v1.36.0"}',

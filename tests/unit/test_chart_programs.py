@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.cli.uninstall.command_line import PROGRAM as CLEANUP
+from gcushare.cli.uninstall.clean import PROGRAM as CLEANUP
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, extender_entry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.config_manager.settings import RunSettings, UninstallSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,7 @@ import pytest
 
 from gcushare.cli.doctor.checks.registry import CHECKS, examine
 from gcushare.cli.doctor.examination import patch_of
-from gcushare.cli.doctor.facts import Facts, lease_clock
+from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import (
     Fix,
     Severity,
@@ -26,9 +26,7 @@ from gcushare.cli.doctor.schedulers import ConfiguredExtender, config_file_of, c
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import Program, SeenPod, flag_of, port_of, program_of, vendor_of_plugin
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -121,21 +119,6 @@ def test_figures_are_summed_over_the_labels_left_open() -> None:
     assert not parse_figures("")
     with pytest.raises(RemoteContractError):
         parse_figures("gcushare_a{ 1")
-
-
-@pytest.mark.parametrize(
-    ("renewed_s", "ahead_s", "within_s"),
-    [
-        pytest.param(30, 30, 1, id="ahead for sure"),
-        pytest.param(-8, -8, 61, id="as old as renewals are"),
-        pytest.param(-600, -600, 61, id="older than a ready node's can be"),
-    ],
-)
-def test_a_lease_bounds_its_holders_clock(renewed_s: float, ahead_s: float, within_s: float) -> None:
-    spec = LeaseSpec(renew_time=rfc3339_micro(NOW + timedelta(seconds=renewed_s)))
-    clock = lease_clock(Lease(metadata=ObjectMeta(name="n1"), spec=spec), NOW, 1)
-    assert clock is not None
-    assert (clock.ahead_s, clock.within_s) == (ahead_s, within_s)
 
 
 @pytest.mark.parametrize("zone", ["GMT", "+0000", "-0000"])

@@ -23,7 +23,7 @@ from gcushare.config_manager.scheduler_config.document import new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, Limits, load_config
+from gcushare.kube.connection.config import KubeConfig, Limits
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.commands import extender_command, plugin_command, port_of
 from gcushare_playground.doubles import Doubles, InsideDoubles
@@ -122,7 +122,7 @@ class Cluster:
         """Start the API server double and follow what it holds."""
         self.api_url = await self.doubles.start_api_server(self.plan, self.place)
         write_kubeconfig(self.place.kubeconfig, self.api_url, token=None, authority=None, namespace="default")
-        config = load_config(ConfigSources(server=self.api_url))
+        config = KubeConfig(server=self.api_url, source="the playground")
         limits = Limits(connections=128)
         self.client = await self._stack.enter_async_context(KubeClient(config, program="playground", limits=limits))
         self.http = await self._stack.enter_async_context(aiohttp.ClientSession(timeout=_HTTP_TIMEOUT))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
-from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.config import KubeConfig
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.commands import api_server_command, kubelet_command, scheduler_command
 from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings
@@ -67,7 +67,7 @@ class InsideDoubles:
     async def start_scheduler(self, plan: ClusterPlan, place: Place, api_url: str) -> None:
         settings = load_scheduler_settings(place.scheduler_config)
         settings = settings.with_waits(plan.wait_factor, plan.unschedulable_s)
-        double = SchedulerDouble(settings, load_config(ConfigSources(server=api_url)))
+        double = SchedulerDouble(settings, KubeConfig(server=api_url, source="the playground"))
         self.scheduler = await self._stack.enter_async_context(double)
 
     async def stop(self) -> None:

@@ -30,11 +30,6 @@ class Endpoint:
     prefix: str
     resource: str = ""
 
-    @property
-    def right(self) -> str:
-        """The right that asking there needs; empty for an address of its own."""
-        return f"get {self.resource}" if self.resource else ""
-
     async def get(self, path: str, *, timeout_s: float | None = None) -> bytes:
         """Read a page.
 

@@ -19,7 +19,6 @@ from gcushare.config_manager.kubernetes import (
     ApiDesiredState,
     ApiReports,
     ApiRolloutLease,
-    FirstSeen,
     MirrorPods,
     find_extender,
     read_reports,
@@ -78,7 +77,7 @@ async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> Asyn
         mirror = [MirrorPods(client, place.node_name)] if client is not None and place.node_name is not None else []
         executor = Executor(
             files=HostFiles(place.host_root),
-            probe=HostProbe(FirstSeen(proc, *mirror)),
+            probe=HostProbe(proc, *mirror),
             systemd=Systemctl(),
             clock=SystemClock(),
             say=say,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import Processes, Running
+from gcushare.config_manager.host.probe import Running
 from gcushare.config_manager.reconcile import Mode, State
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.config_manager.settings import ExtenderOptions
@@ -154,7 +154,6 @@ def _build_entry(options: ExtenderOptions, url: str) -> ExtenderEntry:
         weight=options.weight,
         timeout_s=options.timeout,
         ignorable=options.ignorable,
-        node_cache_capable=options.node_cache_capable,
         tls=tls,
     )
 
@@ -222,20 +221,6 @@ class MirrorPods:
         # The mirror's spec is new before its status: only both together name an instance.
         instance = f"{annotations.get('kubernetes.io/config.hash', '')}/{running[0].get('containerID', '')}"
         return Running(instance, tuple(map(str, words)))
-
-
-class FirstSeen:
-    """Several ways to see the scheduler, tried in order."""
-
-    def __init__(self, *sources: Processes) -> None:
-        self._sources = sources
-
-    async def find(self, endpoint: HealthEndpoint) -> Running | None:
-        for source in self._sources:
-            running = await source.find(endpoint)
-            if running is not None:
-                return running
-        return None
 
 
 async def _write(client: KubeClient, namespace: str, data: Mapping[str, str]) -> None:

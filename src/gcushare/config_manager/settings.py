@@ -147,11 +147,6 @@ class ExtenderOptions:
         default=False,
         help="Whether pods are scheduled past an extender that does not answer; they would get no card.",
     )
-    node_cache_capable: bool = setting(
-        parsers.boolean(),
-        default=True,
-        help="Send the extender names of nodes, not whole nodes.",
-    )
     tls_ca: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "plain HTTP"),
         default=None,

@@ -285,7 +285,6 @@ class KubeClient:
         pod: PodRef,
         annotations: Mapping[str, str | None],
         *,
-        resource_version: str | None = None,
         subresource: str | None = None,
         timeout_s: float | None = None,
     ) -> Pod:
@@ -294,10 +293,10 @@ class KubeClient:
         With the ``subresource`` ``status`` this needs no right to change a pod's spec.
 
         Raises:
-            ConflictError: another pod has that name now, or ``resource_version`` is not the pod's.
+            ConflictError: another pod has that name now.
             NotFoundError: there is no such pod.
         """
-        patch = annotations_patch(annotations, Precondition(pod.uid, resource_version))
+        patch = annotations_patch(annotations, Precondition(pod.uid))
         try:
             return await self.patch(
                 PODS, pod.name, patch, namespace=pod.namespace, subresource=subresource, timeout_s=timeout_s

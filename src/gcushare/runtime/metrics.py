@@ -13,6 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
 
 
@@ -43,15 +44,6 @@ class HasCertificates(Protocol):
         ...
 
 
-class TurnsAway(Protocol):
-    """A server that counts what it turns away."""
-
-    @property
-    def rejected(self) -> dict[Cause, int]:
-        """The counts since its start."""
-        ...
-
-
 class CertificateCollector(Collector):
     """When certificates end, as of the scrape; no series over plain HTTP. ``owners`` may grow."""
 
@@ -74,7 +66,7 @@ class CertificateCollector(Collector):
 class RejectedCollector(Collector):
     """What servers rejected before any handler saw it. ``servers`` may grow."""
 
-    def __init__(self, servers: Sequence[TurnsAway]) -> None:
+    def __init__(self, servers: Sequence[RunningServer]) -> None:
         self._servers = servers
 
     def collect(self) -> Iterator[Metric]:

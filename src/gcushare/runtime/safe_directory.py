@@ -57,7 +57,7 @@ class SafeDirectory:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(_bare(name), flags, dir_fd=self._descriptor)
 
-    def open_to_append(self, name: str, mode: int = 0o644) -> int:
+    def open_to_append(self, name: str) -> int:
         """Open a file at its end, made where there is none.
 
         Raises:
@@ -65,7 +65,7 @@ class SafeDirectory:
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            descriptor = os.open(_bare(name), flags, mode, dir_fd=self._descriptor)
+            descriptor = os.open(_bare(name), flags, 0o644, dir_fd=self._descriptor)
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise

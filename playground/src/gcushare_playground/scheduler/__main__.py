@@ -83,8 +83,11 @@ def main(
     try:
         settings = load_scheduler_settings(config_file) if config_file else SchedulerSettings()
         settings = replace(settings.with_waits(wait_factor, unschedulable_wait), seed=seed)
-        from_file = None if server else settings.kubeconfig
-        config = load_config(ConfigSources(server=server, kubeconfig=kubeconfig or from_file))
+        config = (
+            KubeConfig(server=server, source="--server")
+            if server
+            else load_config(ConfigSources(kubeconfig=kubeconfig or settings.kubeconfig))
+        )
         asyncio.run(serve(settings, config, listen_port))
     except ConfigError as error:
         raise click.ClickException(str(error)) from error

@@ -10,20 +10,17 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
+from gcushare.cli.terminal.screen import one_line
+
 _FRAME = "bright_black"
 _LEAST_RULE = 3
-
-
-def clean(text: str) -> str:
-    """Make text of others safe for a terminal: it may hold line breaks and escapes."""
-    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
 
 
 def fold(text: str, width: int) -> list[str]:
     """Break text at its blanks, and words that are too long wherever the line ends."""
     lines: list[str] = []
     line = ""
-    for word in clean(text).split(" "):
+    for word in one_line(text).split(" "):
         if line and cell_len(line) + 1 + cell_len(word) <= width:
             line = f"{line} {word}"
             continue

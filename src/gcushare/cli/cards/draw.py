@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rich.text import Text
 
 from gcushare.cli.cards.bars import BarSegment, color_of, granted_bar, letter_of, used_bar
-from gcushare.cli.cards.boxes import clean, flow, fold, frame
+from gcushare.cli.cards.boxes import flow, fold, frame
 from gcushare.cli.cards.figures import (
     UNKNOWN,
     describe_driver,
@@ -35,6 +35,7 @@ from gcushare.cli.cards.view import (
     waiting_pods,
 )
 from gcushare.cli.terminal.amounts import counted
+from gcushare.cli.terminal.screen import one_line
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.nodes import CardMode
 from gcushare.core.units import MemoryUnit
@@ -97,15 +98,15 @@ def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
 
 def _header(view: NodeView, unit: MemoryUnit | None) -> list[Text]:
     status = view.status
-    parts = [Text(clean(status.node) or "?", "bold"), Text(clean(status.vendor))]
-    parts.append(Text(f"driver {clean(status.driver) or 'unknown'}"))
+    parts = [Text(one_line(status.node) or "?", "bold"), Text(one_line(status.vendor))]
+    parts.append(Text(f"driver {one_line(status.driver) or 'unknown'}"))
     if unit is not None:
         parts.append(Text(f"unit {unit.label}"))
     elif status.unit:
-        parts.append(Text(f"unit {clean(status.unit)}"))
+        parts.append(Text(f"unit {one_line(status.unit)}"))
     if SERVES_WHOLE in status.modes:
         parts.append(Text("memory and whole cards" if SERVES_MEMORY in status.modes else "whole cards only"))
-    parts.append(Text(f"plugin {clean(status.version)}, {clean(view.origin)}", "dim"))
+    parts.append(Text(f"plugin {one_line(status.version)}, {one_line(view.origin)}", "dim"))
     return parts
 
 
@@ -143,8 +144,10 @@ def _use(card: CardStatus) -> UseStatus:
 
 
 def _box(card: CardStatus, pods: CardPods, paper: Paper) -> list[Text]:
-    uuid = clean(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
-    title = Text.assemble((str(card.index), "bold"), "  ", (clean(card.model) or "unknown model", "bold"), "  ", uuid)
+    uuid = one_line(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
+    title = Text.assemble(
+        (str(card.index), "bold"), "  ", (one_line(card.model) or "unknown model", "bold"), "  ", uuid
+    )
     badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
     badge.append("  ").append(pods.mode.value, _MODES[pods.mode])
     return frame(title, badge, list(_card_lines(card, pods, paper)), paper.width)
@@ -158,7 +161,7 @@ def _card_lines(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text
     yield from _bars(card, pods, paper)
     yield from flow(_readings(card, paper), paper.inner)
     if paper.is_wide:
-        driver = (Text.assemble((f"{label} ", "dim"), clean(text)) for label, text in describe_driver(_use(card)))
+        driver = (Text.assemble((f"{label} ", "dim"), one_line(text)) for label, text in describe_driver(_use(card)))
         yield from flow(driver, paper.inner)
     for position, holder in enumerate(pods.holders):
         yield from _holder_lines(position, holder, card, paper)
@@ -193,20 +196,22 @@ def _readings(card: CardStatus, paper: Paper) -> Iterator[Text]:
     reserved = show_units(card.reserved_units, paper.unit)
     wide = (("serial", card.serial), ("pci", card.pci), ("numa", numa), ("reserved", reserved))
     for label, text in wide:
-        yield Text.assemble((f"{label} ", "dim"), clean(text) or UNKNOWN)
+        yield Text.assemble((f"{label} ", "dim"), one_line(text) or UNKNOWN)
 
 
 def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Paper) -> Iterator[Text]:
     """A pod: its letter, name, amount and use; what does not fit beside them stands below, as its processes do."""
     amount = show_units(holder.units, paper.unit)
-    row = Text.assemble((letter_of(position), f"bold {color_of(position)}"), " ", clean(holder.pod).ljust(paper.names))
+    row = Text.assemble(
+        (letter_of(position), f"bold {color_of(position)}"), " ", one_line(holder.pod).ljust(paper.names)
+    )
     row.append("  ").append(amount.rjust(paper.amounts), "bold")
     used, is_over = describe_use(holder, granted_bytes(holder, card, paper.unit), paper.unit)
     if used:
         row.append("   ").append(used, "bold red" if is_over else "")
     notes = [describe_holder(holder, paper.unit)]
     if paper.is_wide:
-        notes.append(f"uid {clean(holder.uid)}")
+        notes.append(f"uid {one_line(holder.uid)}")
     text = "   ".join(note for note in notes if note)
     if text and row.cell_len + 3 + len(text) <= paper.inner:
         row.append(f"   {text}", "dim")

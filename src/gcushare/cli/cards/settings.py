@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from gcushare._version import __version__
+from gcushare.cli.terminal import options
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -46,11 +47,7 @@ class CardsSettings:
         short="-o",
         help="table for people, wide with serial numbers, slots, ECC, MIG, fan and pods' uids, json with everything.",
     )
-    color: bool | None = setting(
-        parsers.maybe_boolean(),
-        default=None,
-        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
-    )
+    color: bool | None = options.color()
     plugins: PluginPodSettings = group(PluginPodSettings)
     kube: KubeSettings = group(KubeSettings)
 

@@ -10,9 +10,10 @@ from typing import TextIO
 from gcushare.cli.defragment.cluster_state import ClusterState, read_state
 from gcushare.cli.defragment.execute import Executor
 from gcushare.cli.defragment.render import render_json, render_outcome, render_text
-from gcushare.cli.defragment.settings import NO_ROOM, STOPPED, DefragmentSettings, Output
+from gcushare.cli.defragment.settings import NO_ROOM, STOPPED, DefragmentSettings
+from gcushare.cli.terminal.options import TextOrJson
+from gcushare.cli.terminal.screen import is_agreed
 from gcushare.cluster.connection import open_cluster
-from gcushare.core.errors import Refused
 from gcushare.core.packing.defragment import RoomPlan, plan_room
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.entry import Surroundings
@@ -37,7 +38,7 @@ class _Session:
 
     async def run(self) -> int:
         settings, stdout = self.settings, self.around.stdout
-        is_json = settings.output is Output.JSON
+        is_json = settings.output is TextOrJson.JSON
         async with open_cluster(settings.kube, self.around.environ, program="gcushare-defragment") as client:
             executor = Executor(client, lambda: self._look(client), self._report, settings.patience)
             state = await (executor.look_when_settled() if settings.execute else self._look(client))
@@ -66,12 +67,6 @@ class _Session:
         self.around.stderr.flush()
 
     def _is_agreed(self, plan: RoomPlan) -> bool:
-        """Ask; whoever cannot be asked has not agreed."""
-        if self.settings.yes:
-            return True
         listed = ", ".join(str(move.pod) for move in plan.moves)
-        if not self.stdin.isatty():
-            raise Refused(f"no one can be asked here; with --yes these pods are evicted: {listed}")
-        self.around.stderr.write(f"Evict {listed}, one by one? [y/N] ")
-        self.around.stderr.flush()
-        return self.stdin.readline().strip().lower() in ("y", "yes")
+        unattended = f"with --yes these pods are evicted: {listed}"
+        return self.settings.yes or is_agreed(f"Evict {listed}, one by one?", unattended, self.stdin, self.around)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 
 from gcushare._version import __version__
+from gcushare.cli.terminal import options
+from gcushare.cli.terminal.options import TextOrJson
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -14,13 +15,6 @@ from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
 DEFRAGMENT = "gcushare defragment"
 NO_ROOM, STOPPED = 3, 4
-
-
-class Output(enum.Enum):
-    """What is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @settings
@@ -56,7 +50,7 @@ class DefragmentSettings:
         help="With --execute: how long a pod may take to end and run again, and how long a PodDisruptionBudget may "
         "refuse, before the rest is left as it is; and for how long the plan waits for pods that are on their way.",
     )
-    output: Output = setting(parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, or json.")
+    output: TextOrJson = options.text_or_json("text for people, or json.")
     kube: KubeSettings = group(KubeSettings)
 
     def request(self) -> CardRequest:

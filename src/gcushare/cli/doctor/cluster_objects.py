@@ -7,6 +7,7 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -42,9 +43,7 @@ async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
     nothing: list[JsonObject] = []
 
     async def read(resource: Resource[JsonObject]) -> list[JsonObject]:
-        return await reader.attempt(
-            Area.POLICIES, f"list {resource.plural}", lambda: reader.client.list_all(resource), nothing
-        )
+        return await reader.attempt(Area.POLICIES, lambda: reader.client.list_all(resource), nothing)
 
     policies, bindings = await asyncio.gather(read(POLICIES), read(BINDINGS))
     denied = {
@@ -102,12 +101,8 @@ async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeR
 
 async def _config_map_data(reader: Reader, namespace: str, name: str) -> JsonObject:
     empty: JsonObject = {}
-    found = await reader.attempt(
-        Area.CONFIG_MAPS,
-        f"get configmaps in namespace {namespace}",
-        lambda: reader.client.get(CONFIG_MAPS, name, namespace=namespace),
-        empty,
-    )
+    read = partial(reader.client.get, CONFIG_MAPS, name, namespace=namespace)
+    found = await reader.attempt(Area.CONFIG_MAPS, read, empty)
     return _mapping(found.get("data"))
 
 
@@ -130,7 +125,7 @@ async def _read_certificates_of(reader: Reader, namespace: str, name: str) -> li
         return {key: data[key] for key in _CERTIFICATES if key in data}
 
     empty: Mapping[str, Any] = {}
-    data = await reader.attempt(Area.SECRETS, f"get secrets in namespace {namespace}", read, empty)
+    data = await reader.attempt(Area.SECRETS, read, empty)
     return [_certificate(f"Secret {namespace}/{name}, {key}", str(text)) for key, text in data.items()]
 
 

@@ -12,10 +12,11 @@ from gcushare.cli.doctor.checks.registry import examine
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding, Fix, worst
 from gcushare.cli.doctor.gather import gather
-from gcushare.cli.doctor.render import document, one_line, render_text
-from gcushare.cli.doctor.settings import EXIT_OF, DoctorSettings, Output
+from gcushare.cli.doctor.render import document, render_text
+from gcushare.cli.doctor.settings import EXIT_OF, DoctorSettings
 from gcushare.cli.terminal.documents import to_json
-from gcushare.cli.terminal.screen import Screen
+from gcushare.cli.terminal.options import TextOrJson
+from gcushare.cli.terminal.screen import Screen, is_agreed, one_line
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused
 from gcushare.kube.client import KubeClient
@@ -66,19 +67,15 @@ class _Doctor:
         return facts, examine(facts)
 
     def _is_agreed(self, fixes: Sequence[Fix]) -> bool:
-        """Show what would be changed and ask; whoever cannot be asked has not agreed."""
-        if self.settings.yes:
-            return True
+        """Show what would be changed and ask."""
         listed = "".join(f"  {number}. {one_line(str(fix))}\n" for number, fix in enumerate(fixes, start=1))
-        if not self.stdin.isatty():
-            raise Refused(f"no one can be asked here; with --yes these changes are made:\n{listed}".rstrip())
-        self.around.stderr.write(f"These changes can be made:\n{listed}Make them? [y/N] ")
-        self.around.stderr.flush()
-        return self.stdin.readline().strip().lower() in ("y", "yes")
+        question = f"These changes can be made:\n{listed}Make them?"
+        unattended = f"with --yes these changes are made:\n{listed}".rstrip()
+        return self.settings.yes or is_agreed(question, unattended, self.stdin, self.around)
 
     def _print(self, facts: Facts, findings: Sequence[Finding], made: Sequence[Fix]) -> None:
         stdout = self.around.stdout
-        if self.settings.output is Output.JSON:
+        if self.settings.output is TextOrJson.JSON:
             stdout.write(to_json(document(facts, findings, made)))
             return
         for fix in made:

@@ -15,8 +15,6 @@ from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.objects import Lease, Node
 
-NODE_LEASE_NAMESPACE = "kube-node-lease"
-
 
 class Area(enum.Enum):
     """A part of the snapshot that is read by itself; the value says what is checked with it."""
@@ -28,7 +26,6 @@ class Area(enum.Enum):
     SERVICE = "the address that the scheduler has to call"
     CONFIG_MAPS = "how the schedulers are configured"
     LEASES = "who leads the extenders"
-    NODE_LEASES = "the clocks of the nodes"
     POLICIES = "whether records are protected from pods' authors"
     SECRETS = "when certificates end"
 
@@ -175,24 +172,6 @@ def parse_time(text: str | None) -> datetime | None:
     except ValueError:
         return None
     return moment if moment is not None and moment.tzinfo is not None else None
-
-
-RENEWED_WITHIN_S = 60.0
-"""A ready node's lease is at most this old: kubelets renew every ten seconds, and are not ready after forty."""
-
-
-def lease_clock(lease: Lease, now: datetime, within_s: float) -> ClockFacts | None:
-    """How far the clock of a ready node's kubelet is ahead of ``now``; None where its lease says nothing.
-
-    A renewal in the future proves a clock ahead; one that is old proves a clock behind only as far as it is older than
-    a ready node's can be.
-    """
-    renewed = parse_time(lease.spec.renew_time)
-    if renewed is None:
-        return None
-    ahead_s = (renewed - now).total_seconds()
-    slack_s = within_s if ahead_s > 0 else within_s + RENEWED_WITHIN_S
-    return ClockFacts(subject=f"the kubelet of node {lease.metadata.name}", ahead_s=ahead_s, within_s=slack_s)
 
 
 def has_label(node: Node, vendor: Vendor) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from gcushare._version import __version__
 from gcushare.cli.doctor.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
 from gcushare.cli.doctor.facts import (
-    NODE_LEASE_NAMESPACE,
     Area,
     ClockFacts,
     ExtenderFacts,
@@ -17,7 +17,6 @@ from gcushare.cli.doctor.facts import (
     PluginFacts,
     ReplicaFacts,
     Unread,
-    lease_clock,
 )
 from gcushare.cli.doctor.reader import ANSWER_S, Progress, Reader, needed_rights
 from gcushare.cli.doctor.settings import WhereSettings
@@ -28,7 +27,7 @@ from gcushare.cluster.reading import list_objects
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.documents.plugin_status import parse_plugin_status
@@ -68,10 +67,9 @@ async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progres
             programs[program].append(pod)
     ours = [*programs[Program.EXTENDER], *programs[Program.CONFIG_MANAGER]]
     namespaces = dict.fromkeys((namespace, *(pod.metadata.namespace for pod in programs[Program.CONFIG_MANAGER])))
-    plugins, extender, node_clocks, schedulers, reports, certificates = await asyncio.gather(
+    plugins, extender, schedulers, reports, certificates = await asyncio.gather(
         _ask_plugins(reader, [pod for pod in programs[Program.PLUGIN] if pod.is_bound]),
         _read_extender(reader, where, programs[Program.EXTENDER]),
-        _read_node_clocks(reader, {node.metadata.name for node in nodes if node.is_ready}),
         read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
         read_reports(reader, tuple(namespaces)),
         read_certificates(reader, ours),
@@ -90,7 +88,7 @@ async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progres
         reports=reports,
         policies=policies,
         certificates=certificates,
-        clocks=(*plugins[1], *extender[1], *node_clocks),
+        clocks=(*plugins[1], *extender[1]),
         unread=tuple(dict.fromkeys(reader.unread)),
     )
 
@@ -128,7 +126,7 @@ async def _list(
         )
 
     nothing: list[T] = []
-    found = await reader.attempt(part, f"list {resource.plural}", read, nothing)
+    found = await reader.attempt(part, read, nothing)
     reader.unread.extend(Unread(part, problem) for problem in problems)
     return found
 
@@ -147,7 +145,6 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[tuple[P
             answer = await reader.ask(endpoint, "/status")
             status = parse_plugin_status(answer.body)
         except GcushareError as failure:
-            reader.note_right(Area.PLUGINS, endpoint, failure)
             return PluginFacts(pod=pod, vendor=facts.vendor, problem=str(failure)), ()
         finally:
             done += 1
@@ -165,8 +162,10 @@ async def _read_extender(
 ) -> tuple[ExtenderFacts, _Clocks]:
     reader.progress("asking the scheduler extender")
     namespace, name = where.service
-    right = f"get services in namespace {namespace}"
-    service: Service | None = await reader.attempt(Area.SERVICE, right, _get(reader, SERVICES, namespace, name), None)
+    get = reader.client.get
+    service: Service | None = await reader.attempt(
+        Area.SERVICE, partial(get, SERVICES, name, namespace=namespace), None
+    )
     may_ask_service = service is not None and reader.may_read(Area.EXTENDER)
     problem = await _ask_service(reader, service) if service is not None and may_ask_service else ""
     electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
@@ -175,9 +174,9 @@ async def _read_extender(
     if electing is not None:
         lease_name = flag(electing, "lease-name") or lease_name
         lease_namespace = flag(electing, "lease-namespace") or lease_namespace
-    right = f"get leases in namespace {lease_namespace}"
-    read_lease = _get(reader, LEASES, lease_namespace, lease_name)
-    lease: Lease | None = await reader.attempt(Area.LEASES, right, read_lease, None)
+    lease: Lease | None = await reader.attempt(
+        Area.LEASES, partial(get, LEASES, lease_name, namespace=lease_namespace), None
+    )
     answers = await _ask_replicas(reader, pods)
     if not answers and service is not None and may_ask_service and not problem:
         endpoint = proxied_service(reader.client, service)
@@ -193,20 +192,12 @@ async def _read_extender(
     return facts, clocks
 
 
-def _get(reader: Reader, resource: Resource[Any], namespace: str, name: str) -> Callable[[], Awaitable[Any]]:
-    async def read() -> Any:
-        return await reader.client.get(resource, name, namespace=namespace)
-
-    return read
-
-
 async def _ask_service(reader: Reader, service: Service) -> str:
     """Ask whether a program answers behind the Service; returns why not, empty where one does."""
     endpoint = proxied_service(reader.client, service)
     try:
         await endpoint.get("/version", timeout_s=ANSWER_S)
     except GcushareError as failure:
-        reader.note_right(Area.EXTENDER, endpoint, failure)
         return "" if isinstance(failure, ForbiddenError) else str(failure)
     return ""
 
@@ -233,7 +224,6 @@ async def _ask_replica(
         metrics = await reader.ask(endpoint, "/metrics")
         figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
     except GcushareError as failure:
-        reader.note_right(Area.EXTENDER, endpoint, failure)
         return ReplicaFacts(name=name, pod=pod, problem=str(failure)), ()
     release = version.body.decode("utf-8", errors="replace").strip().removeprefix("v")[:40]
     facts = ReplicaFacts(name=name, pod=pod, version=release, figures=figures)
@@ -243,20 +233,6 @@ async def _ask_replica(
 def _unzipped(answers: Iterable[tuple[T, _Clocks]]) -> tuple[tuple[T, ...], _Clocks]:
     pairs = list(answers)
     return tuple(facts for facts, _ in pairs), tuple(clock for _, clocks in pairs for clock in clocks)
-
-
-async def _read_node_clocks(reader: Reader, ready: set[str]) -> _Clocks:
-    """Compare when kubelets of ready nodes say that they renewed their leases with the API server's time."""
-
-    async def read() -> list[Lease]:
-        return await reader.client.list_all(LEASES, Selector(namespace=NODE_LEASE_NAMESPACE))
-
-    nothing: list[Lease] = []
-    right = f"list leases in namespace {NODE_LEASE_NAMESPACE}"
-    leases = await reader.attempt(Area.NODE_LEASES, right, read, nothing)
-    now = reader.now()
-    found = (lease_clock(lease, now, reader.within_s) for lease in leases if lease.metadata.name in ready)
-    return tuple(each for each in found if each is not None)
 
 
 def _git_version(body: bytes) -> str:

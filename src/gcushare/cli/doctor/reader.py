@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from gcushare.cli.doctor.facts import NODE_LEASE_NAMESPACE, Area, ClockFacts, Unread
+from gcushare.cli.doctor.facts import Area, ClockFacts, Unread
 from gcushare.cluster.endpoints import Endpoint
-from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
+from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.resources import Resource
@@ -74,7 +74,6 @@ def needed_rights(namespace: str) -> tuple[Right, ...]:
         Right(Area.SERVICE, "get", "services", namespace),
         Right(Area.CONFIG_MAPS, "get", "configmaps", namespace),
         Right(Area.LEASES, "get", "leases", namespace, _COORDINATION),
-        Right(Area.NODE_LEASES, "list", "leases", NODE_LEASE_NAMESPACE, _COORDINATION),
         Right(Area.POLICIES, "list", "validatingadmissionpolicies", group=_ADMISSION),
         Right(Area.POLICIES, "list", "validatingadmissionpolicybindings", group=_ADMISSION),
         Right(Area.SECRETS, "get", "secrets", namespace),
@@ -134,7 +133,7 @@ class Reader:
         """Whether no right for it is missing."""
         return part not in self._missing
 
-    async def attempt(self, part: Area, right: str, read: Callable[[], Awaitable[T]], default: T) -> T:
+    async def attempt(self, part: Area, read: Callable[[], Awaitable[T]], default: T) -> T:
         """Read a part; what cannot be read is noted, and ``default`` taken. Nothing is tried without its right."""
         if not self.may_read(part):
             return default
@@ -144,19 +143,13 @@ class Reader:
         except NotFoundError:
             return default
         except GcushareError as failure:
-            self.unread.append(Unread(part, str(failure), right if isinstance(failure, ForbiddenError) else ""))
+            self.unread.append(Unread(part, str(failure)))
         return default
 
     async def ask(self, endpoint: Endpoint, path: str) -> Dated:
         """Ask a program over HTTP. Raises the errors of ``gcushare.kube``."""
         async with self._slots:
             return await dated(endpoint.client, self.clock, f"{endpoint.prefix}{path}", endpoint.resource or "address")
-
-    def note_right(self, part: Area, endpoint: Endpoint, failure: GcushareError) -> None:
-        """Note, once, that a program could not be asked for want of a right."""
-        known = {each.right for each in self.unread}
-        if isinstance(failure, ForbiddenError) and endpoint.right and endpoint.right not in known:
-            self.unread.append(Unread(part, str(failure), endpoint.right))
 
     def clock_of(self, subject: str, answer: Dated) -> tuple[ClockFacts, ...]:
         """How far the clock behind an answer is ahead of the API server's."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding, Fix, Severity, worst
 from gcushare.cli.terminal.amounts import counted
+from gcushare.cli.terminal.screen import one_line, wrapped
 from gcushare.cluster.programs import Program
 
 DOCUMENT_VERSION = 1
@@ -36,22 +36,9 @@ def _lines_of(finding: Finding, width: int | None, color: bool) -> Iterator[str]
 
 
 def _wrapped(text: str, width: int | None, *, indent: str = _INDENT) -> list[str]:
-    line = one_line(text)
-    if width is None:
-        return [indent + line]
-    return textwrap.wrap(
-        line,
-        max(NARROWEST, width),
-        initial_indent=indent,
-        subsequent_indent=indent + ("  " if line.startswith("→") else ""),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def one_line(text: str) -> str:
-    """Make text safe for a terminal: what was written by others may hold line breaks and escapes."""
-    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    following = indent + ("  " if text.startswith("→") else "")
+    room = None if width is None else max(NARROWEST, width)
+    return wrapped(one_line(text), room, first=indent, following=following)
 
 
 def _summary(facts: Facts, findings: Sequence[Finding]) -> str:

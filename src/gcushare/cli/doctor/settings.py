@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gcushare._version import __version__
 from gcushare.cli.doctor.findings import Severity
+from gcushare.cli.terminal import options
+from gcushare.cli.terminal.options import TextOrJson, optional_file, optional_text
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
@@ -26,23 +27,12 @@ EXIT_OF: Mapping[Severity | None, int] = {
 """The exit status of an examination by its worst finding; 1, 2, 70 and 75 mean that it could not be made."""
 
 
-class Output(enum.Enum):
-    """What is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-def _text(metavar: str, unset: str, accepted: str) -> parsers.Parser[str | None]:
-    return parsers.optional(parsers.text(metavar, accepted=accepted), unset)
-
-
 @settings
 class WhereSettings:
     """Where to look."""
 
     node: str | None = setting(
-        _text("NAME", "the whole cluster", "a node's name"),
+        optional_text("NAME", "the whole cluster", "a node's name"),
         default=None,
         help="Examine this node, its plugin and its pods only; scheduler and extender are looked at all the same.",
     )
@@ -52,7 +42,7 @@ class WhereSettings:
         help="The extender's Service: its address is what the scheduler must call.",
     )
     scheduler_config: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "only what the API server knows"),
+        optional_file("only what the API server knows"),
         default=None,
         help="The configuration that kube-scheduler reads, where it lies on this machine: on a control-plane node "
         "/etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml. The API server does not know its contents.",
@@ -91,14 +81,8 @@ class WhereSettings:
 class DoctorSettings:
     """Examination."""
 
-    output: Output = setting(
-        parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, json with everything."
-    )
-    color: bool | None = setting(
-        parsers.maybe_boolean(),
-        default=None,
-        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
-    )
+    output: TextOrJson = options.text_or_json("text for people, json with everything.")
+    color: bool | None = options.color()
     fix: bool = setting(
         parsers.boolean(),
         default=False,
@@ -117,7 +101,7 @@ class DoctorSettings:
         """There is nothing to say yes to without --fix."""
         if self.yes and not self.fix:
             yield "yes has a meaning only with fix: give both"
-        if self.fix and not self.yes and self.output is Output.JSON:
+        if self.fix and not self.yes and self.output is TextOrJson.JSON:
             yield "output 'json' with fix cannot ask: give --yes too"
 
 
@@ -149,7 +133,7 @@ class BundleSettings:
     """Bundle."""
 
     file: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "gcushare-support-TIME.tar.gz here"),
+        optional_file("gcushare-support-TIME.tar.gz here"),
         default=None,
         argument=True,
         help="The archive to write; it must not exist yet.",

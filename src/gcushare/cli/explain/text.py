@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -11,6 +10,7 @@ from gcushare.cli.inspect.marks import legend
 from gcushare.cli.inspect.summary import marks_of_card, share_of
 from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
 from gcushare.cli.terminal.documents import Document
+from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.snapshot import NodeFacts
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.runtime.log_lines import escape
@@ -47,13 +47,10 @@ def explain_text(explained: Explained, width: int | None = None) -> str:
 
 def _wrapped(line: str, hanging: int, width: int | None) -> list[str]:
     """Break a line; what follows is indented below its text."""
-    if width is None or len(line) <= width:
-        return [line]
-    indent = len(line) - len(line.lstrip())
+    text = line.lstrip()
+    indent = len(line) - len(text)
     following = " " * (indent + hanging if indent else 2)
-    return textwrap.wrap(
-        line, max(width, _NARROWEST), subsequent_indent=following, break_long_words=False, break_on_hyphens=False
-    )
+    return wrapped(text, None if width is None else max(width, _NARROWEST), first=" " * indent, following=following)
 
 
 def _explain_text(explained: Explained) -> tuple[str, int]:

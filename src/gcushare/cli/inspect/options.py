@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
+from gcushare.cli.terminal import options
+from gcushare.cli.terminal.options import optional_text
 from gcushare.cluster.settings import ClusterFlags, PluginPodSettings, SourceFlags
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -39,10 +41,6 @@ class Shell(enum.Enum):
     FISH = "fish"
 
 
-def _text(metavar: str, unset: str, accepted: str = "any text that is not empty") -> parsers.Parser[str | None]:
-    return parsers.optional(parsers.text(metavar, accepted=accepted), unset)
-
-
 @settings
 class ShowFlags:
     """What is shown."""
@@ -54,11 +52,7 @@ class ShowFlags:
         help="table for people, wide with what a node is and has left, json and yaml with everything, csv one line per "
         "card.",
     )
-    color: bool | None = setting(
-        parsers.maybe_boolean(),
-        default=None,
-        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
-    )
+    color: bool | None = options.color()
 
 
 @settings
@@ -66,7 +60,7 @@ class TableSettings:
     """Nodes and cards."""
 
     node: str | None = setting(
-        _text("NODE", "every node with cards", "a node's name"),
+        optional_text("NODE", "every node with cards", "a node's name"),
         default=None,
         argument=True,
         help="Show this node only.",
@@ -89,7 +83,7 @@ class TableSettings:
         help="With --watch and the extender's figures: between two questions. The API server reports by itself.",
     )
     namespace: str | None = setting(
-        _text("NAME", "all namespaces"),
+        optional_text("NAME", "all namespaces"),
         default=None,
         short="-n",
         typed=True,
@@ -103,7 +97,7 @@ class TableSettings:
         help="All namespaces, which is the default; overrules -n.",
     )
     selector: str | None = setting(
-        _text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b"),
+        optional_text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b"),
         default=None,
         short="-l",
         help="Only nodes with these labels.",
@@ -138,7 +132,11 @@ class ExplainSettings:
         parsers.text("POD", accepted="a pod's name, or NAMESPACE/NAME"), argument=True, help="The pod to explain."
     )
     namespace: str | None = setting(
-        _text("NAME", "the context's namespace"), default=None, short="-n", typed=True, help="The pod's namespace."
+        optional_text("NAME", "the context's namespace"),
+        default=None,
+        short="-n",
+        typed=True,
+        help="The pod's namespace.",
     )
     show: ShowFlags = group(ShowFlags)
     figures: SourceFlags = group(SourceFlags)
@@ -159,13 +157,16 @@ class TopSettings:
     """Granted beside used."""
 
     node: str | None = setting(
-        _text("NODE", "every node with cards", "a node's name"),
+        optional_text("NODE", "every node with cards", "a node's name"),
         default=None,
         argument=True,
         help="Show this node only.",
     )
     selector: str | None = setting(
-        _text("LABELS", "all nodes", "a label selector"), default=None, short="-l", help="Only nodes with these labels."
+        optional_text("LABELS", "all nodes", "a label selector"),
+        default=None,
+        short="-l",
+        help="Only nodes with these labels.",
     )
     show: ShowFlags = group(ShowFlags)
     plugins: PluginPodSettings = group(PluginPodSettings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
@@ -15,9 +15,6 @@ from gcushare.core.packing.expected_fill import Demand, Room, Spot
 
 SAMPLES = 100
 """Points of a run's curves."""
-
-Progress = Callable[[int, int], None]
-"""Called with how many pods of how many have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class Experiment:
     cards_alone: bool = False
 
 
-def run_policy(policy: str, experiment: Experiment, progress: Progress = lambda _done, _of: None) -> Run:
+def run_policy(policy: str, experiment: Experiment) -> Run:
     """Place the workload; every pod is tried once, in order, and stays."""
     cluster = SimulatedCluster(experiment.nodes)
     given = Given(cluster, experiment.trace, experiment.seed, experiment.cards_alone)
@@ -85,7 +82,6 @@ def run_policy(policy: str, experiment: Experiment, progress: Progress = lambda 
             wasted = sum(fragmentation.of(node.room) for node in cluster.nodes)
             held = cluster.used_units / total
             samples.append(Sample(arrived / total, held, wasted / total, dict(sorted(unplaced.items()))))
-            progress(number, pods)
     partial = sum(sum(node.room.shared) for node in cluster.nodes)
     idle = sum(sum(node.room.idle) for node in cluster.nodes)
     return Run(

@@ -22,10 +22,11 @@ from gcushare.cli.simulate.report import (
     render_needs,
     render_text,
 )
-from gcushare.cli.simulate.settings import Output, SimulateSettings
+from gcushare.cli.simulate.settings import SimulateSettings
 from gcushare.cli.simulate.what_if import with_granularity, with_mix
 from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
 from gcushare.cli.terminal.documents import to_json
+from gcushare.cli.terminal.options import TextOrJson
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import Surroundings, columns_of
@@ -49,7 +50,7 @@ def run(settings: SimulateSettings, around: Surroundings) -> int:
 
 
 def _answer(settings: SimulateSettings, plan: Plan, done: Callable[[int, int], None], width: int | None) -> str:
-    is_json = settings.output is Output.JSON
+    is_json = settings.output is TextOrJson.JSON
     if settings.what_if.cards_needed:
         needs = compare_needs(plan, settings.jobs, done)
         return to_json(needs_document(plan, needs)) if is_json else render_needs(plan, needs, width)

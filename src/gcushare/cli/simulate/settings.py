@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gcushare._version import __version__
+from gcushare.cli.terminal import options
+from gcushare.cli.terminal.options import TextOrJson, optional_file
 from gcushare.core import placement
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -41,17 +43,6 @@ class Order(enum.Enum):
     TRACE = "trace"
 
 
-class Output(enum.Enum):
-    """What is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-def _file(unset: str) -> parsers.Parser[Path | None]:
-    return parsers.optional(parsers.path("FILE"), unset)
-
-
 @settings
 class SourceSettings:
     """What is simulated."""
@@ -66,13 +57,13 @@ class SourceSettings:
         parsers.one_of(*VENDORS_BY_NAME), default=VENDORS[0].name, help="With --from-cluster: whose cards."
     )
     nodes: Path | None = setting(
-        _file("from the cluster"),
+        optional_file("from the cluster"),
         default=None,
         env="GCUSHARE_SIMULATE_NODES",  # GCUSHARE_NODES belongs to deploy.sh
         help="Nodes as CSV with the columns sn, cpu_milli, memory_mib, gpu and model.",
     )
     pods: Path | None = setting(
-        _file("from the cluster"),
+        optional_file("from the cluster"),
         default=None,
         help="Pods as CSV with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if any, gpu_spec.",
     )
@@ -146,13 +137,13 @@ class SimulateSettings:
     jobs: int = setting(
         parsers.integer(1, 1024), default=2, help="Processes that simulate at the same time; two suit most laptops."
     )
-    output: Output = setting(
-        parsers.choice(Output), default=Output.TEXT, short="-o", help="text for people, json with every run."
-    )
+    output: TextOrJson = options.text_or_json("text for people, json with every run.")
     svg: Path | None = setting(
-        _file("none"), default=None, help="Draw the curves of the first seed into this SVG file."
+        optional_file("none"), default=None, help="Draw the curves of the first seed into this SVG file."
     )
-    png: Path | None = setting(_file("none"), default=None, help="The same as PNG; needs Pillow (gcushare[pictures]).")
+    png: Path | None = setting(
+        optional_file("none"), default=None, help="The same as PNG; needs Pillow (gcushare[pictures])."
+    )
     source: SourceSettings = group(SourceSettings)
     what_if: WhatIfSettings = group(WhatIfSettings)
     churn: ChurnSettings = group(ChurnSettings)

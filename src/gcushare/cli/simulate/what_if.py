@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
@@ -50,7 +50,6 @@ def nodes_needed(
     nodes: Sequence[NodeSpec],
     pods: Sequence[Demand],
     seed: int,
-    tried: Callable[[int], None] = lambda _count: None,
 ) -> list[NodeSpec]:
     """The fewest nodes of the given mix on which the policy places every pod, by bisection.
 
@@ -65,13 +64,11 @@ def nodes_needed(
         raise Refused(f"no number of these nodes is enough: {misfits[0]} fits on none even when it is empty")
     low, high = 0, _least(nodes, pods)
     while not _suffices(policy, mixed(nodes, high), pods, seed):
-        tried(high)
         low, high = high, high * 5 // 4 + 1
         if high > MAX_TIMES * len(nodes):
             raise Refused(f"{low} nodes are not enough for policy {policy!r}; the search ends here")
     while high - low > 1:
         middle = (low + high) // 2
-        tried(middle)
         low, high = (low, middle) if _suffices(policy, mixed(nodes, middle), pods, seed) else (middle, high)
     return mixed(nodes, high)
 

@@ -15,19 +15,12 @@ from gcushare.cli.doctor.render import document, versions
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.cli.support_bundle.log_filter import cut_metrics, own_document, own_words
 from gcushare.cli.support_bundle.shapes import (
-    CLOSED,
-    NAME,
     RESOURCE,
-    UID,
     VERSION,
     Left,
-    Shape,
     by_name,
-    each,
     either,
     fields,
-    number,
-    one_of,
     text,
 )
 from gcushare.cli.terminal.documents import to_json
@@ -35,48 +28,11 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.documents.explain import EXPLANATION
+from gcushare.wire.documents.inspect import decode_document
 from gcushare.wire.documents.plugin_status import parse_plugin_status
-from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
-
-INSPECT = BoundedJsonDecoder(dict[str, Any], "the inspect document", limit_bytes=16 * OBJECT_BYTES)
-"""As any extender writes it: what is kept of it is decided field by field."""
 
 Cut = Callable[[bytes, Collection[str]], bytes]
 """Takes a program's answer and the names of the cluster; raises RemoteContractError where it is none of ours."""
-
-
-def _amounts(*kinds: str) -> dict[str, Shape]:
-    """Amounts in the words of every vendor: ``usedGPU``."""
-    return {f"{kind}{vendor.device_word}": number for kind in kinds for vendor in VENDORS}
-
-
-_HOLDER = fields(
-    name=NAME,
-    namespace=NAME,
-    uid=UID,
-    createTime=text(r"[\w:.+-]{0,40}"),
-    whole=number,
-    unrecorded=number,
-    **_amounts("used"),
-)
-_CARD = fields(
-    id=number,
-    health=one_of("Healthy", "Unhealthy"),
-    cordoned=number,
-    closed=CLOSED,
-    pods=each(_HOLDER),
-    **_amounts("total", "used", "available"),
-)
-_INSPECT = fields(
-    nodes=each(
-        fields(
-            name=NAME,
-            unknownCards=each(_HOLDER),
-            **{vendor.inspect.cards: each(_CARD) for vendor in VENDORS},
-            **_amounts("total", "used", "available"),
-        )
-    )
-)
 
 
 def known_names(facts: Facts) -> frozenset[str]:
@@ -162,10 +118,8 @@ def cut_status(body: bytes, names: Collection[str]) -> bytes:
 
 def cut_inspect(body: bytes, names: Collection[str]) -> bytes:
     """An extender's inspect document."""
-    kept = _INSPECT(INSPECT.read(body))
-    if kept is Left.OUT:
-        raise RemoteContractError("the inspect document has no field of one")
-    return _encoded(kept)
+    nodes = msgspec.to_builtins(decode_document(body))
+    return _encoded({"nodes": own_document(nodes, names)})
 
 
 def cut_explanation(body: bytes, names: Collection[str]) -> bytes:

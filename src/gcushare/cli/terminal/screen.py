@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import textwrap
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TextIO
@@ -11,6 +12,7 @@ from typing import Self, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from gcushare.core.errors import Refused
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.log_lines import escape
 from gcushare.runtime.pipes import until_closed
@@ -133,6 +135,38 @@ class Screen:
     def progress(self, *, patience_s: float = PATIENCE_S) -> Progress:
         """The line on stderr that says what is being done, once it takes long."""
         return Progress(self._around.stderr, terminal=self.environ.get("TERM", ""), patience_s=patience_s)
+
+
+def is_agreed(question: str, unattended: str, stdin: TextIO, around: Surroundings) -> bool:
+    """Ask on a terminal whether to go on; ``unattended`` says what would be done where no one can be asked.
+
+    Raises:
+        Refused: no one can be asked: whoever cannot be has not agreed.
+    """
+    if not stdin.isatty():
+        raise Refused(f"no one can be asked here; {unattended}")
+    around.stderr.write(f"{question} [y/N] ")
+    around.stderr.flush()
+    return stdin.readline().strip().lower() in ("y", "yes")
+
+
+def wrapped(text: str, width: int | None, *, first: str = "", following: str = "") -> list[str]:
+    """Break a line at its blanks, behind these indents; ``width`` None has no end. Words stay whole, to be copied."""
+    if width is None or len(first) + len(text) <= width:
+        return [first + text]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def one_line(text: str) -> str:
+    """Make text of others safe for a terminal: it may hold line breaks and escapes."""
+    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
 
 
 def _size(stream: TextIO, environ: dict[str, str]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def main(surroundings: Surroundings | None = None) -> int:
     """Run the command; returns its exit code."""
-    return start("gcushare.cli.uninstall.command_line", "main", surroundings)
+    return start("gcushare.cli.uninstall.clean", "main", surroundings)
 
 
 if __name__ == "__main__":

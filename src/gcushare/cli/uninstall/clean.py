@@ -1,30 +1,78 @@
-"""Remove our fields from every Node, and wait, where asked to, until the kubelets have forgotten the resource."""
+"""The command ``python3 -m gcushare.cli.uninstall``: what the chart runs after the device plugin is gone.
+
+It removes our fields from every Node, and waits, where asked to, until the kubelets have forgotten the resource.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from gcushare.cli.uninstall.leftovers import Cleanup, find_leftovers, is_remembered, whole_resources
+from gcushare._version import __version__
+from gcushare.cli.uninstall.leftovers import find_leftovers, is_remembered, whole_resources
 from gcushare.cluster.connection import open_cluster
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import NODES
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.objects import Node
 
+NAME = "gcushare-uninstall"
+BOTH = "both"
 POLL_S = 5.0
 """Half of a kubelet's status interval."""
+
+
+@settings
+class UninstallSettings:
+    """Uninstall."""
+
+    vendor: str = setting(
+        parsers.one_of(*VENDORS_BY_NAME, BOTH), default=BOTH, help="Whose resources and annotations are removed."
+    )
+    remove_node_label: bool = setting(
+        parsers.boolean(),
+        default=False,
+        typed=True,
+        help="Remove the label that had the plugin run on a node, too.",
+    )
+    wait_for_kubelet: float = setting(
+        parsers.duration_s(0, 3600),
+        default=0.0,
+        help="How long to wait until every kubelet has forgotten the resource, five minutes after the plugin's end, "
+        "and to remove the 0 that it leaves behind. 0s does not wait.",
+    )
+    kube: KubeSettings = group(KubeSettings)
+
+    @property
+    def vendors(self) -> Sequence[Vendor]:
+        """Whose resources and annotations are removed."""
+        return VENDORS if self.vendor == BOTH else (VENDORS_BY_NAME[self.vendor],)
+
+
+PROGRAM = Program(
+    name=NAME,
+    summary="Remove card counts, memory and inventories of GCUShare from the Nodes, once its device plugin is gone. "
+    "Pods that hold cards go on.",
+    version=__version__,
+    settings=UninstallSettings,
+    examples=((f"{NAME} --vendor enflame --wait-for-kubelet 6m", "leave nothing behind, not even a 0"),),
+)
 
 
 class Cleaner:
     """Cleans all Nodes of a cluster; running it again does what is left to do."""
 
-    def __init__(self, client: KubeClient, cleanup: Cleanup, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: KubeClient, settings: UninstallSettings, clock: Clock, say: Callable[[str], None]
+    ) -> None:
         self._client = client
-        self._cleanup = cleanup
+        self._settings = settings
         self._clock = clock
         self._say = say
         self._remembering: set[str] = set()
@@ -37,7 +85,7 @@ class Cleaner:
         Raises:
             GcushareError: the API server refused or did not answer.
         """
-        deadline = self._clock.monotonic() + self._cleanup.wait_s
+        deadline = self._clock.monotonic() + self._settings.wait_for_kubelet
         while True:
             for node in await self._client.list_all(NODES):
                 await self._clean(node)
@@ -47,14 +95,14 @@ class Cleaner:
 
     async def _clean(self, node: Node) -> None:
         name = node.metadata.name
-        vendors = self._cleanup.vendors
+        vendors = self._settings.vendors
         whole = self._whole[name] = self._whole.get(name, frozenset()) | whole_resources(node, vendors)
         remembered = is_remembered(node, vendors, whole)
         if remembered and name in self._remembering:
             return  # taken away once already: the kubelet wrote it back, and would again
         if remembered is not None:
             (self._remembering.add if remembered else self._remembering.discard)(name)
-        left = find_leftovers(node, vendors, with_labels=self._cleanup.with_labels, whole=whole)
+        left = find_leftovers(node, vendors, with_labels=self._settings.remove_node_label, whole=whole)
         # The inventory goes last: it says which resources are ours to whoever is started again after an end in between.
         if left.status_patch is not None:
             await self._client.patch(NODES, name, left.status_patch, subresource="status")
@@ -65,17 +113,21 @@ class Cleaner:
             self._say(f"node/{name} cleaned: {', '.join(removed)}")
 
 
-def run(cleanup: Cleanup, kube: KubeSettings, around: Surroundings) -> int:
+def main(surroundings: Surroundings | None = None) -> int:
     """Clean every Node of the cluster of the settings; returns the exit code."""
+    around = surroundings or Surroundings()
 
     def say(line: str) -> None:
         around.stdout.write(line + "\n")
         around.stdout.flush()
 
-    async def clean() -> frozenset[str]:
-        async with open_cluster(kube, around.environ, program="gcushare-uninstall") as client:
-            return await Cleaner(client, cleanup, SystemClock(), say).run()
+    async def clean(found: UninstallSettings) -> frozenset[str]:
+        async with open_cluster(found.kube, around.environ, program=NAME) as client:
+            return await Cleaner(client, found, SystemClock(), say).run()
 
-    for name in sorted(asyncio.run(clean())):
-        say(f"node/{name}: its kubelet shows the memory, unavailable, until 5 minutes after the plugin's end")
-    return DONE
+    def run(found: UninstallSettings) -> int:
+        for name in sorted(asyncio.run(clean(found))):
+            say(f"node/{name}: its kubelet shows the memory, unavailable, until 5 minutes after the plugin's end")
+        return DONE
+
+    return run_program(PROGRAM, run, surroundings=around)

@@ -13,15 +13,6 @@ from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.objects import Node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleanup:
-    """What is to go, and how many seconds to wait for the kubelets; 0 does not wait."""
-
-    vendors: Sequence[Vendor]
-    with_labels: bool = False
-    wait_s: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Leftovers:
     """Our fields of one Node. What an admin wrote, such as cordoned cards, is not ours."""

@@ -56,16 +56,17 @@ class Processes(Protocol):
 
 
 class HostProbe:
-    """Sees the process through ``processes`` and asks it over HTTP for its health."""
+    """Sees the process through the first of ``sources`` that does, and asks it over HTTP for its health."""
 
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
+    def __init__(self, *sources: Processes) -> None:
+        self._sources = sources
 
     async def look(self, endpoint: HealthEndpoint) -> Sighting:
-        running = await self._processes.find(endpoint)
-        if running is None:
-            return Sighting(None, "no kube-scheduler process is to be seen")
-        return Sighting(running, await ask_health(endpoint.url))
+        for source in self._sources:
+            running = await source.find(endpoint)
+            if running is not None:
+                return Sighting(running, await ask_health(endpoint.url))
+        return Sighting(None, "no kube-scheduler process can be seen")
 
 
 class ProcProcesses:

@@ -43,8 +43,6 @@ class ExtenderEntry:
     timeout_s: float = DEFAULT_TIMEOUT_S
     ignorable: bool = False
     """Whether pods are scheduled past an extender that does not answer; they would get no card, hence False."""
-    node_cache_capable: bool = True
-    """Send names of nodes, not whole nodes: our extender knows the nodes by its own watch."""
     tls: ExtenderTls | None = None
 
     def __post_init__(self) -> None:
@@ -100,7 +98,8 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
     if settings.tls is not None:
         entry["tlsConfig"] = _tls_config(settings.tls)
     entry["httpTimeout"] = _duration(settings.timeout_s, written)
-    entry["nodeCacheCapable"] = settings.node_cache_capable
+    # Names of nodes, not whole nodes: our extender knows the nodes by its own watch.
+    entry["nodeCacheCapable"] = True
     # The scheduler counts them as well: of a card in use the plugin reports what the other resource has as unhealthy,
     # so both totals stay true, and a node that is full is left out before anyone is asked.
     entry["managedResources"] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]

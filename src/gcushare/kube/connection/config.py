@@ -15,7 +15,7 @@ import msgspec
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.credentials import Anonymous, Credentials, FixedHeader, TokenFile, require_fresh
+from gcushare.kube.connection.credentials import Credentials, FixedHeader, TokenFile, require_fresh
 from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
 from gcushare.kube.connection.kubeconfig import Kubeconfig, Placed, Resolved, User, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
@@ -48,7 +48,7 @@ class KubeConfig:
 
     server: str
     source: str
-    credentials: Credentials = field(default_factory=Anonymous)
+    credentials: Credentials = field(default_factory=FixedHeader)
     ssl: ssl.SSLContext | None = None
     namespace: str = "default"
     tls_server_name: str | None = None
@@ -61,10 +61,8 @@ class KubeConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSources:
-    """Where to look: the two flags of the programs, then the surroundings, which tests replace."""
+    """Where to look: a file, then the surroundings, which tests replace."""
 
-    server: str | None = None
-    """Plain HTTP address without any credentials; for tests and the playground."""
     kubeconfig: Path | None = None
     context: str | None = None
     overrides: Overrides = NO_OVERRIDES
@@ -94,7 +92,7 @@ def find_api_server(
 
 
 def load_config(sources: ConfigSources) -> KubeConfig:
-    """Find the API server: ``server``, ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config.
+    """Find the API server: ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config.
 
     The service account comes before the home directory, so that a file left in an image's or a node's home never sends
     a program in a pod to another cluster. ``context`` asks for a kubeconfig and so passes the service account over.
@@ -102,10 +100,6 @@ def load_config(sources: ConfigSources) -> KubeConfig:
     Raises:
         ConfigError: nothing was found, or what was found cannot be used.
     """
-    if sources.server is not None:
-        if sources.kubeconfig is not None or sources.context is not None:
-            raise ConfigError("a server address excludes a kubeconfig and a context: give one or the other")
-        return _from_server(sources.server)
     if sources.kubeconfig is not None:
         return _from_kubeconfig([sources.kubeconfig], sources)
     listed = [Path(each) for each in sources.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
@@ -122,12 +116,6 @@ def load_config(sources: ConfigSources) -> KubeConfig:
         "no way to the API server found: looked at --kubeconfig, $KUBECONFIG, the pod's service account "
         f"($KUBERNETES_SERVICE_HOST is not set) and {str(default)!r}; give --kubeconfig FILE"
     )
-
-
-def _from_server(server: str) -> KubeConfig:
-    if not server.startswith("http://"):
-        raise ConfigError(f"the server address {server!r} must start with 'http://'; for https use a kubeconfig")
-    return KubeConfig(server=_require_address(server, "the server address"), source="server address")
 
 
 def _from_service_account(sources: ConfigSources) -> KubeConfig:
@@ -218,7 +206,7 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
             f"{where}: auth-provider {name!r} is not supported, nor is it by kubectl since 1.26: use its successor, a "
             "credential program under exec, such as kubelogin or gke-gcloud-auth-plugin"
         )
-    return Anonymous()
+    return FixedHeader()
 
 
 def _header_text(text: str, where: str) -> str:

@@ -31,21 +31,13 @@ class Credentials(Protocol):
         ...
 
 
-class Anonymous:
-    """No header: plain HTTP in tests, or a client certificate that says it all."""
-
-    async def header(self) -> str | None:
-        """Send nothing."""
-        return None
-
-    def reject(self, header: str | None) -> None:
-        """Nothing can be read again."""
-
-
 class FixedHeader:
-    """A header that never changes: a token or a password written in a kubeconfig."""
+    """A header that never changes: a token or a password written in a kubeconfig.
 
-    def __init__(self, header: str) -> None:
+    None sends none: plain HTTP in tests, or a client certificate that says it all.
+    """
+
+    def __init__(self, header: str | None = None) -> None:
         self._header = header
 
     async def header(self) -> str | None:

@@ -145,7 +145,7 @@ def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
     """
     name = context or config.current_context
     if not name:
-        raise ConfigError(f"{config.words} sets no current-context: choose one of {_known(config.contexts)}")
+        raise ConfigError(f"{config.words} sets no current-context: choose one of {known_names(config.contexts)}")
     entry = _find("context", name, config.contexts, config)
     chosen = entry.value
     cluster = _find("cluster", chosen.cluster, config.clusters, config)
@@ -167,11 +167,12 @@ def _first(parts: Iterable[dict[str, Placed[E]]]) -> dict[str, Placed[E]]:
 def _find(kind: str, name: str, entries: dict[str, Placed[E]], config: Kubeconfig) -> Placed[E]:
     found = entries.get(name)
     if found is None:
-        raise ConfigError(f"{kind} {name!r} is not in {config.words}; known: {_known(entries)}")
+        raise ConfigError(f"{kind} {name!r} is not in {config.words}; known: {known_names(entries)}")
     return found
 
 
-def _known(entries: Iterable[str]) -> str:
+def known_names(entries: Iterable[str]) -> str:
+    """List what there is, for messages."""
     return ", ".join(repr(name) for name in sorted(entries)) or "none"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube.connection.kubeconfig import Cluster, Context, Kubeconfig, Placed, User
+from gcushare.kube.connection.kubeconfig import Cluster, Context, Kubeconfig, Placed, User, known_names
 
 _BY_FLAGS = "flags"
 """The context's name in messages where the flags alone say where the server is."""
@@ -70,7 +70,7 @@ def override(config: Kubeconfig, context: str | None, wanted: Overrides) -> Kube
         user=wanted.user or before.value.user or _BY_FLAGS,
     )
     if wanted.user is not None and wanted.user not in config.users:
-        raise ConfigError(f"user {wanted.user!r} is not in {config.words}; known: {_known(config.users)}")
+        raise ConfigError(f"user {wanted.user!r} is not in {config.words}; known: {known_names(config.users)}")
     return replace(
         config,
         current_context=config.current_context or name,
@@ -114,7 +114,3 @@ def _with_user(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str, Pl
 def _file(key: str, path: Path) -> dict[str, str | None]:
     """A file in the place of whatever the kubeconfig has, as a path or as data."""
     return {key: str(path.absolute()), f"{key}_data": None}
-
-
-def _known(names: dict[str, Placed[User]]) -> str:
-    return ", ".join(repr(name) for name in sorted(names)) or "none"

@@ -75,10 +75,9 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A nested settings class, the prefix of its names here, and the defaults that this program changes."""
+    """A nested settings class, and the defaults that this program changes."""
 
     cls: type
-    prefix: str
     defaults: Mapping[str, Any]
 
 
@@ -121,8 +120,8 @@ def setting(
     return dataclasses.field(default=default, metadata={_SETTING: spec})
 
 
-def group(cls: type[T], *, prefix: str = "", **defaults: Any) -> T:
-    """Nest a shared settings class; ``prefix`` goes before its names, ``defaults`` replace its own by field name.
+def group(cls: type[T], **defaults: Any) -> T:
+    """Nest a shared settings class; ``defaults`` replace its own by field name.
 
     Raises:
         TypeError: a default names no field of ``cls``.
@@ -131,7 +130,7 @@ def group(cls: type[T], *, prefix: str = "", **defaults: Any) -> T:
     unknown = sorted(set(defaults) - {field.name for field in fields})
     if unknown:
         raise TypeError(f"{cls.__name__} has no setting {', '.join(unknown)}")
-    nested = {_GROUP: Group(cls, prefix, defaults)}
+    nested = {_GROUP: Group(cls, defaults)}
     field: Any = dataclasses.field(default_factory=lambda: cls(**defaults), metadata=nested)
     return cast(T, field)
 
@@ -155,12 +154,12 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
         TypeError: two settings share a name or variable, a field is neither a setting nor a group, or a switch that
             changes something may be given by the environment.
     """
-    specs = tuple(_walk(Group(cls, "", {}), ()))
+    specs = tuple(_walk(Group(cls, {}), ()))
     aliases = [spec.alias.removeprefix("--") for spec in specs if spec.alias]
     for words in ([*(spec.name for spec in specs), *aliases], [spec.env for spec in specs if spec.env]):
         doubled = sorted({word for word in words if words.count(word) > 1})
         if doubled:
-            raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once; give a group a prefix")
+            raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once")
     for spec in specs:
         if spec.parser.is_switch and not spec.is_typed and _WORDS_OF_CHANGE & set(spec.name.split("-")):
             raise TypeError(f"{cls.__name__} lets {spec.env} change something: declare {spec.name} with typed=True")
@@ -174,11 +173,10 @@ def _walk(node: Group, field_path: tuple[str, ...]) -> Iterable[Spec]:
         inner = group_of(field)
         spec: Spec | None = field.metadata.get(_SETTING)
         if inner is not None:
-            prefix = "-".join(filter(None, (node.prefix, inner.prefix)))
-            yield from _walk(dataclasses.replace(inner, prefix=prefix), here)
+            yield from _walk(inner, here)
         elif spec is not None:
             # A field may end in "_" where its name is a word of Python, such as for_.
-            name = "-".join(filter(None, (node.prefix, field.name.rstrip("_").replace("_", "-"))))
+            name = field.name.rstrip("_").replace("_", "-")
             default = node.defaults.get(field.name, field.default)
             yield dataclasses.replace(spec, name=name, concern=concern, field_path=here, default=default)
         else:

@@ -1,0 +1,41 @@
+"""Settings that several commands for people have."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Any
+
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting
+
+
+class TextOrJson(enum.Enum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def text_or_json(help: str) -> Any:
+    """Declare ``-o text|json``; ``help`` says what each holds."""
+    return setting(parsers.choice(TextOrJson), default=TextOrJson.TEXT, short="-o", help=help)
+
+
+def color() -> Any:
+    """Declare ``--color`` and ``--no-color``."""
+    return setting(
+        parsers.maybe_boolean(),
+        default=None,
+        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
+    )
+
+
+def optional_text(metavar: str, unset: str, accepted: str = parsers.ANY_TEXT) -> parsers.Parser[str | None]:
+    """Read text; ``unset`` is what holds without it."""
+    return parsers.optional(parsers.text(metavar, accepted=accepted), unset)
+
+
+def optional_file(unset: str) -> parsers.Parser[Path | None]:
+    """Read the path of a file; ``unset`` is what holds without it."""
+    return parsers.optional(parsers.path("FILE"), unset)

@@ -96,6 +96,8 @@ class _Drawing:
             yield from self._stale_lists(from_s, until_s)
         elif self._rng.random() < 0.35:
             yield from self._late_lists(from_s, until_s)
+        elif self._rng.random() < 0.35:
+            yield from self._missed_terms(from_s, until_s)
         yield from self._stretch(from_s, until_s, STORM)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
@@ -144,6 +146,24 @@ class _Drawing:
             while at_s < until_s:
                 yield Action(round(at_s, 3), "expire", {"process": process})
                 at_s += rng.expovariate(1 / pace_s)
+
+    def _missed_terms(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """One replica ends; those that are left have heard nothing of what it bound last, and pods go on coming."""
+        rng = self._rng
+        names = [f"extender-{number}" for number in range(self._settings.replicas)]
+        pace_s = rng.choice([10.0, 40.0])
+        at_s = from_s + rng.expovariate(1 / pace_s)
+        while at_s < until_s:
+            ends, end_s = rng.choice(names), at_s + rng.uniform(1.0, 8.0)
+            for name in names:
+                if name != ends:
+                    yield Action(round(at_s, 3), "half open", {"process": name})
+            for _ in range(rng.choice([2, 6])):
+                yield Action(round(rng.uniform(at_s, end_s + 8.0), 3), "create", self._create())
+            how: dict[str, Any] = rng.choice([{}, {"steps": 0}])
+            args = {"process": ends, **how, "for_s": rng.choice([3.0, 30.0])}
+            yield Action(round(end_s, 3), "kill" if how else "roll out extender", args)
+            at_s = end_s + rng.expovariate(1 / pace_s)
 
     def _replica(self) -> str:
         return f"extender-{self._rng.randrange(self._settings.replicas)}"

@@ -39,6 +39,10 @@ class Invariants:
         self._seen: dict[tuple[str, int], dict[str, str]] = {}
         """The version up to which a replica had followed a kind of object, by its name and start: at the latest write
         at which it knew one, for it forgets it while it lists again, and what it believes stays."""
+        self._elected: dict[str, int] = {}
+        """The version at which a replica became the Lease's holder, by its name."""
+        self._led_from: dict[tuple[str, int], int] = {}
+        """The same by name and start, once it leads: what stood there then it has to know."""
         self.sizes: dict[str, dict[int, int]] = {}
         """Units of each card, by node: what the inventories say."""
         self.lost: set[str] = set()
@@ -54,6 +58,8 @@ class Invariants:
             self._take_pod(change)
         elif change.new.plural == "nodes":
             self._take_node(change)
+        elif change.new.plural == "leases":
+            self._take_lease(change)
 
     def _note_seen(self) -> None:
         for replica in self._world.extenders:
@@ -63,6 +69,11 @@ class Invariants:
                     seen["pods"] = followers.pods.version
                 if followers.nodes.version:
                     seen["nodes"] = followers.nodes.version
+
+    def _take_lease(self, change: Change) -> None:
+        before = change.old.doc["spec"].get("holderIdentity") if change.old is not None else None
+        if change.new.doc["spec"].get("holderIdentity") != before:
+            self._elected[change.by] = change.version
 
     def _take_node(self, change: Change) -> None:
         inventory = self._inventory_of(change.new)
@@ -149,13 +160,16 @@ class Invariants:
         sender = next((each for each in self._world.extenders if each.name == by), None)
         if sender is None or not sender.is_up:
             return sender is None
-        seen = self._seen.get((by, sender.starts), {})
-        return version > min(int(seen.get(plural, "0")) for plural in ("pods", "nodes"))
+        start = (by, sender.starts)
+        seen = self._seen.get(start, {})
+        known = max(self._led_from.get(start, 0), min(int(seen.get(plural, "0")) for plural in ("pods", "nodes")))
+        return version > known
 
     # At each step
 
     def check_one_leader(self, replica: ExtenderReplica) -> None:
-        """No two replicas may serve."""
+        """No two replicas may serve; called when one begins to."""
+        self._led_from[replica.name, replica.starts] = self._elected.get(replica.name, 0)
         for other in self._world.extenders:
             if other is not replica and other.is_up and other.app.leadership.is_leader:
                 self._world.fail("one leader serves", f"{replica.name} and {other.name} lead at the same time")

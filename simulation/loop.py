@@ -24,6 +24,8 @@ Ts = TypeVarTuple("Ts")
 START_S = 1000.0
 _SETTLING = Handle(lambda: None, (), copy_context(), None)
 """What a timer is called that need not be cancelled: it does nothing to a future that has ended."""
+_STEP = object()
+"""In place of a result: what is due is a step to take."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -48,8 +50,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self._on_failure = on_failure
         self._ready: deque[Handle] = deque()
-        self._timers: list[tuple[float, int, Handle | asyncio.Future[Any], object]] = []
-        """When, in which order, and what: a step to take, or a future with the result that it gets."""
+        self._timers: list[tuple[float, int, Any, object]] = []
+        """When, in which order, and what: a ``Handle`` with ``_STEP``, or a future with the result that it gets."""
         self._sequence = 0
         self._numbers = 0
         self._is_running = False
@@ -76,7 +78,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         at_s = when if process is None else (when - process.offset_s) / process.rate
         handle = TimedHandle(callback, args, context, process)
         handle.when_s = when
-        self._put(at_s, handle, None)
+        self._put(at_s, handle, _STEP)
         return handle
 
     def call_later(  # type: ignore[override]
@@ -89,7 +91,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         context = context or copy_context()
         process = context.get(CURRENT)
         handle = Handle(callback, args, context, process)
-        self._put(self.now_s + (delay if process is None else delay / process.rate), handle, None)
+        self._put(self.now_s + (delay if process is None else delay / process.rate), handle, _STEP)
         return handle
 
     def settle_later(self, delay: float, future: asyncio.Future[T], result: T) -> None:
@@ -106,9 +108,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_world(self, delay_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """Have the world do something after some true seconds, whatever becomes of the process that asks."""
-        self._put(self.now_s + delay_s, Handle(callback, args, self.world, None), None)
+        self._put(self.now_s + delay_s, Handle(callback, args, self.world, None), _STEP)
 
-    def _put(self, at_s: float, due: Handle | asyncio.Future[Any], result: object) -> None:
+    def _put(self, at_s: float, due: object, result: object) -> None:
         self._sequence += 1
         now_s = self.now_s
         heappush(self._timers, (at_s if at_s > now_s else now_s, self._sequence, due, result))
@@ -180,7 +182,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 handle = ready.popleft()
             elif timers and timers[0][0] <= until_s:
                 self.now_s, _, due, result = heappop(timers)
-                if not isinstance(due, Handle):
+                if result is not _STEP:
                     if not due.done():
                         due.set_result(result)
                     continue

@@ -95,9 +95,25 @@ def room_heard_of_late() -> tuple[Action, ...]:
     return (*created(3, 8), *weather(40.0, 40.0, lag_s=20.0), Action(50.0, "force", {"which": 0.0}))
 
 
+def led_by_one_that_missed_it() -> tuple[Action, ...]:
+    """Two replicas hear no more of what the third binds, which then ends: one of them has to lead.
+
+    The two were killed before, so that the third is the leader.
+    """
+    behind = EXTENDERS[1:]
+    return (
+        *(Action(21.0, "kill", {"process": name, "steps": 0, "for_s": 15.0}) for name in behind),
+        *(Action(55.0, "half open", {"process": name}) for name in behind),
+        *(create(56.0 + 0.1 * number, f"p{number}", 8) for number in range(4)),
+        Action(60.0, "roll out extender", {"process": EXTENDERS[0], "for_s": 20.0}),
+        *(create(65.0 + 0.1 * number, f"q{number}", 8) for number in range(4)),
+    )
+
+
 STORMS = {
     "believes old words": Storm(ONE_CARD_GIVEN_TWICE, late_lists(), EIGHT_CARDS),
     "forgets reservations": Storm(ONE_CARD_GIVEN_TWICE, late_lists(), EIGHT_CARDS),
+    "leads uncurrent": Storm(ONE_CARD_GIVEN_TWICE, led_by_one_that_missed_it(), EIGHT_CARDS),
     "never settles": Storm(LEDGER_IS_TRUE, pods_gone_while_in_doubt()),
     "never wakes": Storm(PODS_ARE_BOUND, room_heard_of_late()),
     "leads too long": Storm(

@@ -38,6 +38,8 @@ class LinkTable:
             if (card_a.uuid, card_b.uuid) not in self._levels:
                 self._levels[card_a.uuid, card_b.uuid] = await self._ask(card_a, card_b)
         groups = link_groups(report.cards, self._levels)
+        if not any(groups.values()):
+            return report
         return replace(report, cards=tuple(replace(card, link_group=groups[card.uuid]) for card in report.cards))
 
     async def _ask(self, card_a: Card, card_b: Card) -> LinkLevel | None:

@@ -42,6 +42,16 @@ def test_cards_that_are_held_whole_first_keep_large_shares_out() -> None:
     assert compute_bounds(nodes(2), [LARGE, WHOLE, WHOLE]).acceptance == 1.81 / 2
 
 
+def test_what_shares_leave_of_a_card_is_lost_even_where_there_are_many() -> None:
+    assert compute_bounds(nodes(2), [Demand(1, 470)] * 4 + [Demand(1, 600)]).acceptance == 2 * 940 / 2000
+
+
+def test_a_share_that_fills_a_card_does_so_as_often_as_it_is_there() -> None:
+    # At best 650 + 300, once 400 + 300 + 300, and 300 three times on the two others.
+    pods = [Demand(1, 400), *[Demand(1, 300)] * 20, Demand(1, 650)]
+    assert 3750 / 4000 <= compute_bounds(nodes(4), pods).acceptance <= 3760 / 4000
+
+
 def test_cpu_of_the_whole_cluster_bounds_what_can_be_used() -> None:
     pods = [Demand(1, 0, True, 1000)] * 4
     assert compute_bounds(nodes(4, cpu=2000), pods).resources == 0.5

@@ -4,13 +4,8 @@ Two bounds, the smaller holds. Both count card units and assume cards of one siz
 
 *Resources*: the most card units whose pods' CPU (or memory) the whole cluster has, as if it were one node.
 
-*Acceptance*: a pod that fits somewhere is placed, for that is what kube-scheduler does. Take one demand *k* for a share
-of more than half a card. Say that the first pod like it is refused after ``t`` arrivals. All before it were accepted,
-one per card: ``n`` cards with a share of *k*, and what is left beside them can be used by smaller shares only, of which
-the workload has so much and no more. Nor was any other card free for *k* at ``t``: each is held whole, of which at most
-``w`` were asked for until then, or in use by other shares, or on a node too short of CPU or memory. Those, at least
-``cards - n - w``, are filled by other shares alone (or by pods that need less CPU or memory than *k*). Free room never
-grows, so no *k* is accepted later. The bound is the best over all ``t``, and the least over all *k*.
+*Acceptance*: a pod that fits somewhere is placed, so shares that leave room for nothing cannot be refused; see
+``acceptance``.
 """
 
 from __future__ import annotations
@@ -18,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gcushare.cli.simulate.acceptance import AcceptanceBound
 from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.packing.expected_fill import Demand
 
@@ -51,7 +47,7 @@ def compute_bounds(nodes: Sequence[NodeSpec], workload: Sequence[Demand]) -> Bou
     cpu = _fractional([(pod.cpu_milli, units_of(pod, card)) for pod in workload], sum(n.cpu_milli for n in nodes))
     memory = _fractional([(pod.memory_mib, units_of(pod, card)) for pod in workload], sum(n.memory_mib for n in nodes))
     kinds = {pod for pod in workload if pod.cards == 1 and 2 * pod.units > card and not pod.models}
-    accepted = min((_accepted(workload, kind, cards, card) for kind in kinds), default=total)
+    accepted = _accepted([AcceptanceBound(workload, kind, cards, card) for kind in sorted(kinds)], total)
     return Bounds(min(1.0, demanded / total), min(1.0, cpu / total, memory / total), min(1.0, accepted / total))
 
 
@@ -66,35 +62,10 @@ def _fractional(pods: Sequence[tuple[int, int]], supply: int) -> float:
     return gained
 
 
-def _accepted(workload: Sequence[Demand], kind: Demand, cards: int, card: int) -> int:
-    shares = [pod for pod in workload if pod.cards and not pod.whole and pod != kind]
-    beside = sum(pod.units * pod.cards for pod in shares if pod.units <= card - kind.units)
-    frugal = (
-        units_of(pod, card)
-        for pod in workload
-        if pod.whole and (pod.cpu_milli < kind.cpu_milli or pod.memory_mib < kind.memory_mib)
-    )
-    others = sum(pod.units * pod.cards for pod in shares) + sum(frugal)
-    best = taken = whole = 0
-    for pod in workload:
-        if pod == kind:
-            best = max(best, _filled(cards, card, kind.units, (taken, whole), (beside, others)))
-            if taken == cards:
-                return best
-            taken += 1
-        elif pod.whole:
-            whole += pod.cards
-    return max(best, _filled(cards, card, kind.units, (taken, cards), (beside, others)))
-
-
-def _filled(cards: int, card: int, units: int, arrived: tuple[int, int], supply: tuple[int, int]) -> int:
-    """Units in use at most, where so many of the kind were taken and so many cards whole asked for before a refusal."""
-    taken, whole = arrived
-    beside, others = supply
-    open_cards = max(0, cards - taken - whole)
-    return (
-        (cards - taken - open_cards) * card
-        + taken * units
-        + min(taken * (card - units), beside)
-        + min(open_cards * card, others)
-    )
+def _accepted(bounds: Sequence[AcceptanceBound], total: int) -> int:
+    """The least of the bounds, of which the one that is least already is worth improving."""
+    least = min(bounds, key=lambda each: each.units, default=None)
+    if least is None:
+        return total
+    least.improve()
+    return least.units

@@ -52,6 +52,25 @@ def test_a_file_that_describes_no_cards_but_fills_the_memory_is_refused(tmp_path
         SimulatedSource(path)
 
 
+async def test_a_card_falls_sick_and_recovers_with_its_file(path: Path, source: SimulatedSource) -> None:
+    first, second = (await source.list_cards()).cards
+    write(path, "cards: [{memory: 16GiB}, {memory: 16GiB, health: unhealthy, reason: too hot}]")
+    assert await source.wait_event(EVENT_TIMEOUT_S)
+    assert (await source.health(first)).healthy
+    assert (await source.health(second)).reason == "too hot"
+    write(path, "{count: 2, memory: 16GiB}")
+    assert await source.wait_event(EVENT_TIMEOUT_S)
+    assert (await source.health(second)).healthy
+
+
+async def test_a_card_that_left_the_file_is_lost(path: Path, source: SimulatedSource) -> None:
+    second = (await source.list_cards()).cards[1]
+    write(path, "{count: 1, memory: 16GiB}")
+    assert len((await source.list_cards()).cards) == 1
+    reading = await source.health(second)
+    assert (reading.healthy, reading.lost) == (False, True)
+
+
 @pytest.mark.parametrize("broken", ["{count: 2, mem", "{count: two, memory: 1GiB}", ""])
 async def test_a_half_written_file_keeps_the_last_good_state_and_is_reported_once(
     path: Path, source: SimulatedSource, broken: str, caplog: pytest.LogCaptureFixture

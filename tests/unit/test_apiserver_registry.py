@@ -29,6 +29,15 @@ def _bind(registry: Registry, **metadata: Any) -> None:
     bind(registry, KEY, {"metadata": metadata, "target": {"kind": "Node", "name": "n1"}}, dry_run=False)
 
 
+def test_an_update_meant_for_a_predecessor_of_the_same_name_conflicts(registry: Registry) -> None:
+    registry.put(config_map("c"))
+    stale = config_map("c", a="2")
+    stale["metadata"]["uid"] = "another"
+    with pytest.raises(ApiFailure, match="UID in precondition: another") as caught:
+        registry.update(BY_NAME["configmaps"], Key("default", "c"), lambda _: stale)
+    assert caught.value.code == 409
+
+
 def test_the_main_resource_keeps_status_and_the_status_subresource_keeps_spec(registry: Registry) -> None:
     registry.put(pod())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
-from gcushare.kube.connection.credentials import TokenFile, token_expiry
+from gcushare.kube.connection.credentials import TokenFile
 from tests.protocol.kube_certificates import Authority
 from tests.unit.kube_time import VirtualTime
 
@@ -59,11 +58,6 @@ def load(tmp_path: Path, *, environ: Mapping[str, str] | None = None, **sources:
             **sources,
         )
     )
-
-
-def token_expiring(seconds_since_epoch: int | str) -> str:
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": seconds_since_epoch}).encode()).decode().rstrip("=")
-    return f"head.{claims}.signature"
 
 
 async def header_of(config: KubeConfig) -> str | None:
@@ -185,24 +179,12 @@ def test_a_line_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:
         pytest.param(
             {"tokenFile": "token", "token": "not this"}, "Bearer from-file", id="token file, beside its kubeconfig"
         ),
-        pytest.param({"token": token_expiring(4_000_000_000)}, f"Bearer {token_expiring(4_000_000_000)}", id="fresh"),
     ],
 )
 async def test_each_kind_of_user_has_its_header(tmp_path: Path, user: JsonObject, header: str | None) -> None:
     write(tmp_path / "token", "from-file\n")
     config = load(tmp_path, kubeconfig=write(tmp_path / "config", kubeconfig(user=user)))
     assert await header_of(config) == header
-
-
-def test_an_expired_token_is_refused_at_the_start(tmp_path: Path) -> None:
-    path = write(tmp_path / "config", kubeconfig(user={"token": token_expiring(1_600_000_000)}))
-    with pytest.raises(ConfigError, match=r"user 'lab-u'.*expired at 2020-09-13T12:26:40Z: get a new one"):
-        load(tmp_path, kubeconfig=path)
-
-
-@pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "a.%%%.c", token_expiring("soon"), token_expiring(10**30)])
-def test_a_token_that_does_not_say_when_it_expires_is_taken_as_it_is(token: str) -> None:
-    assert token_expiry(token) is None
 
 
 def service_account(tmp_path: Path, authority: str) -> dict[str, str]:

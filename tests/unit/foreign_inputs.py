@@ -27,7 +27,6 @@ from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refuse
 from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_FILE, read_checkpoint, read_registered
 from gcushare.device_plugin.mps.state import MPS_STATE
 from gcushare.kube.client import PAGE, object_decoder
-from gcushare.kube.connection.credentials import CLAIMS, token_expiry
 from gcushare.kube.connection.exec_plugin import CREDENTIAL
 from gcushare.kube.connection.kubeconfig import parse_kubeconfig
 from gcushare.kube.connection.watch_lines import EVENT
@@ -260,7 +259,6 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     CREDENTIAL: encoded(
         {"apiVersion": "v1", "kind": "K", "status": {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}}
     ),
-    CLAIMS: b'{"exp": 1.5}',
     CHECKPOINT_FILE: encoded(CHECKPOINT),
     REQUEST: b'{"operation": "use", "slot": 1}',
     ANSWER: b'{"result": 3}',
@@ -321,7 +319,6 @@ DECODERS: dict[str, Decoder] = {
         lambda body: error_of_answer(KubeAttempt("GET /", False), HttpFailure(429, b"", body.decode("latin-1"))),
         (b"1", "²".encode("latin-1")),
     ),
-    "token": Decoder(text_of(token_expiry), (b"a.eyJleHAiOiAxfQ.c",)),
     "certificate": Decoder(first_end, ()),
     "control group": Decoder(text_of(find_pod_uid), (b"0::/kubepods/pod12345678-1234-1234-1234-123456789abc/x\n",)),
     "YAML": Decoder(any_text(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),

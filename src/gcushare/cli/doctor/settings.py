@@ -146,9 +146,6 @@ class BundleSettings:
     log_lines: int = setting(
         parsers.integer(0, 1_000_000), default=5000, help="Last lines of each container's log; 0 leaves logs out."
     )
-    log_size: int = setting(
-        parsers.size_bytes(1024, 1 << 30), default=4 << 20, help="Most bytes of each container's log."
-    )
     where: WhereSettings = group(WhereSettings)
     kube: KubeSettings = group(KubeSettings)
 

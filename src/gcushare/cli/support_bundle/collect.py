@@ -66,14 +66,8 @@ _MOST_EVENTS = 2000
 _MOST_EXPLAINED = 50
 _LOGS_AT_ONCE = 8
 _LOG_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class LogLimits:
-    """How much of each log."""
-
-    lines: int
-    size_bytes: int
+_LOG_BYTES = 4 << 20
+"""Most of one log: thousands of lines."""
 
 
 @dataclass(slots=True)
@@ -91,7 +85,7 @@ class Collector:
     redactor: Redactor
     names: frozenset[str] = frozenset()
 
-    async def collect(self, findings: Sequence[Finding], logs: LogLimits) -> None:
+    async def collect(self, findings: Sequence[Finding], log_lines: int) -> None:
         """Fill the archive, the most telling first."""
         self.names = known_names(self.facts)
         pods = await self._list("cluster/pods.json", _PODS)
@@ -102,8 +96,8 @@ class Collector:
         self._add_pods(raw_pods)
         await self._add_objects()
         await self._add_programs()
-        if logs.lines:
-            await self._add_logs(logs)
+        if log_lines:
+            await self._add_logs(log_lines)
 
     async def _own_secrets(self) -> list[str]:
         """What the caller shows the API server: it must not be in the bundle, whoever logged it."""
@@ -185,12 +179,12 @@ class Collector:
             return
         self.archive.add(path, self.redactor.text(text).encode(), f"its answer to {page}")
 
-    async def _add_logs(self, limits: LogLimits) -> None:
+    async def _add_logs(self, lines: int) -> None:
         wanted = list(self._logs())
         for start in range(0, len(wanted), _LOGS_AT_ONCE):
             self.progress(f"reading logs: {start} of {len(wanted)}")
             batch = wanted[start : start + _LOGS_AT_ONCE]
-            texts = await asyncio.gather(*(self._read_log(*each, limits) for each in batch))
+            texts = await asyncio.gather(*(self._read_log(*each, lines) for each in batch))
             for (pod, container, is_previous), text in zip(batch, texts, strict=True):
                 if text is not None:
                     self.archive.add(_log_path(pod, container, is_previous), text, "log")
@@ -206,8 +200,8 @@ class Collector:
                 if any(each.restart_count for each in pod.status.container_statuses if each.name == container.name):
                     yield pod, container.name, True
 
-    async def _read_log(self, pod: SeenPod, container: str, is_previous: bool, limits: LogLimits) -> bytes | None:
-        query = {"container": container, "tailLines": str(limits.lines), "limitBytes": str(limits.size_bytes)}
+    async def _read_log(self, pod: SeenPod, container: str, is_previous: bool, lines: int) -> bytes | None:
+        query = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
         if is_previous:
             query["previous"] = "true"
         path = _PODS.path(pod.metadata.name, namespace=pod.metadata.namespace, subresource="log")
@@ -267,7 +261,7 @@ async def _make_bundle(settings: BundleSettings, around: Surroundings) -> int:
         with new_archive(path, began, settings.max_size) as archive:
             facts = await gather(client, settings.where, clock, progress)
             collector = Collector(client, facts, archive, progress, Redactor())
-            await collector.collect(examine(facts), LogLimits(settings.log_lines, settings.log_size))
+            await collector.collect(examine(facts), settings.log_lines)
             archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
     around.stdout.write(_summary(path, archive, began))
     return DONE

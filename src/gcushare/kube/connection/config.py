@@ -15,7 +15,7 @@ import msgspec
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.credentials import Credentials, FixedHeader, TokenFile, require_fresh
+from gcushare.kube.connection.credentials import Credentials, FixedHeader, TokenFile
 from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
 from gcushare.kube.connection.kubeconfig import Kubeconfig, Placed, Resolved, User, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
@@ -192,7 +192,6 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
     if user.token_file:
         return TokenFile(placed.file.parent / user.token_file)
     if user.token:
-        require_fresh(user.token, where, clock.now)
         return FixedHeader(_header_text(f"Bearer {user.token.strip()}", where))
     if user.username is not None and user.password is not None:
         pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()

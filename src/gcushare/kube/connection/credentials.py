@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
-from gcushare.core.errors import ConfigError, RemoteContractError
-from gcushare.wire.foreign import BoundedJsonDecoder
+from gcushare.core.errors import ConfigError
 
 
 class Credentials(Protocol):
@@ -82,36 +75,3 @@ def _read_token(path: Path) -> str:
     if not token or any(not 32 < ord(char) < 127 for char in token):
         raise ConfigError(f"the token file {str(path)!r} holds no token: expected one line of visible ASCII characters")
     return token
-
-
-class _Claims(msgspec.Struct):
-    exp: float | None = None
-
-
-CLAIMS = BoundedJsonDecoder(_Claims, "a token's claims", limit_bytes=1024 * 1024)
-
-
-def token_expiry(token: str) -> datetime | None:
-    """Read when a JSON Web Token expires; None when it does not say, or is another kind of token.
-
-    Not a verification: the API server does that. It only turns a refusal into words a person can act on.
-    """
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        claims = CLAIMS.read(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return None if claims.exp is None else datetime.fromtimestamp(claims.exp, UTC)
-    except (RemoteContractError, binascii.Error, ValueError, OverflowError, OSError):
-        return None
-
-
-def require_fresh(token: str, where: str, now: Callable[[], datetime]) -> None:
-    """Refuse a token that has expired already.
-
-    Raises:
-        ConfigError: it has; says when and where it came from.
-    """
-    expiry = token_expiry(token)
-    if expiry is not None and expiry <= now():
-        raise ConfigError(f"the token in {where} expired at {expiry:%Y-%m-%dT%H:%M:%SZ}: get a new one")

@@ -164,12 +164,17 @@ def decode_answer(body: bytes, result_type: type[T]) -> T:
 def _raised(failure: Failure) -> DeviceError:
     if failure.call:
         return LibraryCallError(
-            failure.call[:_MAX_WORDS],
+            _line(failure.call),
             failure.code,
-            failure.code_name[:_MAX_WORDS],
-            detail=failure.detail[:_MAX_WORDS],
+            _line(failure.code_name),
+            detail=_line(failure.detail),
             is_unsupported=failure.is_unsupported,
             is_lost=failure.is_lost,
         )
-    message = failure.message[:_MAX_WORDS]
+    message = _line(failure.message)
     return LibraryMissingError(message) if failure.is_missing else DeviceError(message)
+
+
+def _line(text: str) -> str:
+    """The words of a worker, or of the library in it, on one line that is not too long."""
+    return " ".join(text[:_MAX_WORDS].split())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from gcushare.config_manager.scheduler_config.versions import Version
+from gcushare.core.errors import Refused
 
 CONFIG = "config"
 POLICY_FILE = "policy-config-file"
@@ -61,6 +62,19 @@ def parse_flags(arguments: Sequence[str]) -> tuple[Flag, ...]:
 def effective(flags: Sequence[Flag], name: str) -> Flag | None:
     """Find the flag that counts: the last one of that name."""
     return next((flag for flag in reversed(flags) if flag.name == name), None)
+
+
+def check_added(flags: Sequence[Flag], name: str, file: str) -> None:
+    """Check that a flag added at the end of a command line is read as one.
+
+    Raises:
+        Refused: the flag before it has no value, and which flags of other versions need one is not known.
+    """
+    if effective(flags, name) is None:
+        raise Refused(
+            f"{file}: --{flags[-1].name} stands at the end without a value, and --{name} added after it could be taken "
+            "for that: write the value with '='"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from gcushare.config_manager.host.launch import (
     Flag,
     HealthEndpoint,
     Trace,
+    check_added,
     default_health,
     effective,
     own_flag,
@@ -180,7 +181,9 @@ class PodManifest:
             if listed is not None and not (isinstance(listed, Scalar) and listed.is_null):
                 if not isinstance(listed, Sequence):
                     raise Refused(f"{self.yaml.name}: the container's {node!r} is not a list written where it is used")
-                return self._edited(self.yaml.appended(listed, f"--{name}={path}"))
+                edited = self._edited(self.yaml.appended(listed, f"--{name}={path}"))
+                check_added(edited.flags, name, self.yaml.name)
+                return edited
         raise Refused(f"{self.yaml.name}: the container has no command and no args to add --{name} to")
 
     def _with_flag_value(self, flag: Flag, value: str) -> Self:

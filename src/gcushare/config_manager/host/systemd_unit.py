@@ -12,6 +12,7 @@ from gcushare.config_manager.host.launch import (
     Flag,
     HealthEndpoint,
     Trace,
+    check_added,
     default_health,
     effective,
     own_flag,
@@ -79,7 +80,9 @@ class UnitFile:
                 f"{self.name}: flags of kube-scheduler come from {', '.join(expanded)}, where --{target.flag} may "
                 f"stand already: add --{target.flag}={target.path} there, to the file that `render` prints"
             )
-        return self._appended(f"--{target.flag}={target.path}")
+        edited = self._appended(f"--{target.flag}={target.path}")
+        check_added(edited.flags, target.flag, self.name)
+        return edited
 
     def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
         flag = own_flag(self.flags, own_paths)

@@ -12,7 +12,7 @@ from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNET
 FIRST_WITHOUT_POLICY = (1, 23)
 """kube-scheduler dropped ``--policy-config-file`` in 1.23."""
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?((?:[-+_.][0-9A-Za-z.+_-]*)?)\Z")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?((?:[-+_.][0-9A-Za-z.+_-]*)?)\Z")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -82,6 +82,6 @@ def parse_command_line(program: str, specs: Sequence[Spec], argv: Sequence[str])
             positional.append(word)
     arguments = [spec.name for spec in specs if spec.is_argument]
     if len(positional) > len(arguments):
-        raise refuse(f"Got unexpected extra argument ({' '.join(positional[len(arguments) :])}).")
+        raise refuse(f"Got unexpected extra argument ({' '.join(map(repr, positional[len(arguments) :]))}).")
     line.values.update(zip(arguments, positional, strict=False))
     return line

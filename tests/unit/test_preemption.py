@@ -135,6 +135,39 @@ def test_a_pod_of_two_cards_ends_before_two_pods_of_one() -> None:
     assert names(choose_victims(node, asks(8, 2), victims_of(node, "wide"))) == ["a", "b"]
 
 
+def test_of_two_pods_of_several_cards_the_younger_ends() -> None:
+    wide = {"old": "2026-01-01T00:00:00Z", "young": "2026-01-02T00:00:00Z"}
+    for order in (("old", "young"), ("young", "old")):
+        held = (holds(name, (0, 8), (1, 8), created=wide[name]) for name in order)
+        node = node_with(cards(16, 16), *held)
+
+        assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["young"]
+
+
+def test_one_pod_of_one_card_ends_before_two_of_several() -> None:
+    node = node_with(cards(16, 16, 16), holds("one", (0, 8)), holds("w1", (0, 1), (1, 6)), holds("w2", (0, 1), (1, 6)))
+
+    assert names(choose_victims(node, asks(12, 2), victims_of(node))) == ["one"]
+
+
+SMALL = Victim(PodRef("uid-a", "default", "a", "2026-01-02T00:00:00Z", 1))
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [
+        pytest.param([replace(SMALL, violates=True)], id="breaks a budget"),
+        pytest.param([replace(SMALL, pod=replace(SMALL.pod, priority=2))], id="more important"),
+        pytest.param([SMALL, replace(SMALL, pod=replace(SMALL.pod, uid="uid-b", priority=0))], id="two pods"),
+        pytest.param([replace(SMALL, pod=replace(SMALL.pod, created="2026-01-01T00:00:00Z"))], id="older"),
+        pytest.param([replace(SMALL, pod=replace(SMALL.pod, uid="uid-0"))], id="of the same second"),
+    ],
+)
+def test_sets_are_ordered_by_each_criterion_in_turn(worse: list[Victim]) -> None:
+    assert rank_victims([]) < rank_victims([SMALL]) < rank_victims(worse)
+    assert not rank_victims([SMALL]) < rank_victims([SMALL])
+
+
 def test_units_freed_on_several_cards_do_not_add_up() -> None:
     node = node_with(cards(16, 16), holds("a", (0, 10)), holds("b", (1, 10)), holds("c", (0, 6)), holds("d", (1, 6)))
 
@@ -198,6 +231,8 @@ def test_a_whole_card_is_freed_only_when_everybody_on_it_ends() -> None:
 
     assert names(choose_victims(node, asks_whole(), victims_of(node))) == ["c"]
     assert names(choose_victims(node, asks_whole(), victims_of(node)[:1])) is None
+    large = node_with(cards(16), holds("a", (0, 4)), holds("b", (0, 4)))
+    assert names(choose_victims(large, asks_whole(), victims_of(large)[:1])) is None, "pods count, not their units"
 
 
 @pytest.mark.parametrize(("request_", "served"), [(asks_whole(), SERVES_MEMORY), (asks(4), SERVES_WHOLE)])

@@ -120,6 +120,7 @@ class _Search:
             for state in node.cards.values()
             if _could_hold(state, request)
         }
+        """What has to come free of each card: pods where all of them have to go, else units."""
         held = ((victim, node.assignments.get(victim.pod.uid)) for victim in victims)
         holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
         self._holders = [holder for holder in holders if holder.shares]
@@ -128,14 +129,16 @@ class _Search:
         shares: dict[int, int] = {}
         for grant in grants:
             if (need := self._needs.get(grant.index)) is not None:
-                shares[grant.index] = shares.get(grant.index, 0) + (1 if need[1] else grant.units)
+                shares[grant.index] = 1 if need[1] else shares.get(grant.index, 0) + grant.units
         return tuple(shares.items())
 
     def run(self) -> tuple[Victim, ...] | None:
         """Return the best set, or None when there is none."""
-        is_wide = [self._count > 1 and len(holder.shares) > 1 for holder in self._holders]
-        wide = [holder for holder, widely in zip(self._holders, is_wide, strict=True) if widely]
-        narrow = tuple(holder for holder, widely in zip(self._holders, is_wide, strict=True) if not widely)
+        wide: list[_Holder] = []
+        others: list[_Holder] = []
+        for holder in self._holders:
+            (wide if self._count > 1 and len(holder.shares) > 1 else others).append(holder)
+        narrow = tuple(others)
         found = [outline for ended in self._combine(wide, narrow) if (outline := self._outline(ended, narrow))]
         best = min((outline.rank for outline in found), default=None)
         sets = [self._name(outline) for outline in found if outline.rank == best]
@@ -210,9 +213,7 @@ class _Search:
         return tuple(holder.victim for holder in chosen)
 
     def _covers(self, ended: Iterable[_Holder], pool: Iterable[_Holder]) -> dict[int, PreemptionCost]:
-        covers = {
-            index: PreemptionCost(need, counts_pods=counts_pods) for index, (need, counts_pods) in self._needs.items()
-        }
+        covers = {index: PreemptionCost(need) for index, (need, _) in self._needs.items()}
         for holder in ended:
             for index, amount in holder.shares:
                 covers[index].lessen(amount)
@@ -240,15 +241,13 @@ Cost: TypeAlias = tuple[int, int]
 class PreemptionCost:
     """One card and the victims on it that may end. ``need`` is what has to come free, in the unit of the amounts.
 
-    Of victims only amounts are kept: two that hold as much are as good as each other here. ``counts_pods``: the card
-    is free enough only when no pod is left on it, as for a request for the whole card; then amounts count pods.
+    Of victims only amounts are kept: two that hold as much are as good as each other here.
     """
 
-    __slots__ = ("_counts_pods", "_need", "_others", "_others_sum", "_violators", "_violators_sum")
+    __slots__ = ("_need", "_others", "_others_sum", "_violators", "_violators_sum")
 
-    def __init__(self, need: int, *, counts_pods: bool = False) -> None:
+    def __init__(self, need: int) -> None:
         self._need = need
-        self._counts_pods = counts_pods
         self._violators: list[int] = []
         self._others: list[int] = []
         self._violators_sum = self._others_sum = 0
@@ -282,8 +281,6 @@ class PreemptionCost:
             return (0, 0)
         if need > self._violators_sum + self._others_sum:
             return None
-        if self._counts_pods:
-            return (len(self._violators), len(self._others))
         violators, freed = _count_largest(self._violators, need - self._others_sum)
         others, _ = _count_largest(self._others, need - freed)
         return (violators, others)

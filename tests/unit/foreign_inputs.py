@@ -46,14 +46,14 @@ from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items
 from gcushare.wire.extender_preempt import decode_preempt_arguments
-from gcushare.wire.foreign import BoundedJsonDecoder
-from gcushare.wire.foreign_yaml import load_yaml
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
 from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
+from gcushare.wire.untrusted_json import BoundedJsonDecoder
+from gcushare.wire.untrusted_yaml import load_yaml
 
 
 @dataclass(frozen=True, slots=True)

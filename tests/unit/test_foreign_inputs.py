@@ -19,9 +19,9 @@ from gcushare.kube.client import PAGE
 from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.resources import Resource
 from gcushare.wire.annotations.inventory import decode_inventory
-from gcushare.wire.foreign import ANNOTATION_BYTES, MAX_DEPTH, OBJECT_DEPTH, BoundedJsonDecoder, Int
-from gcushare.wire.foreign_yaml import MAX_YAML_DEPTH, load_yaml
 from gcushare.wire.objects import HEAD, POD
+from gcushare.wire.untrusted_json import ANNOTATION_BYTES, MAX_DEPTH, OBJECT_DEPTH, BoundedJsonDecoder, Int
+from gcushare.wire.untrusted_yaml import MAX_YAML_DEPTH, load_yaml
 from tests.unit.foreign_inputs import DECODERS, JSON_DECODERS
 
 T = TypeVar("T")
@@ -32,13 +32,13 @@ DECODES = re.compile(
     r"json\.loads?\(|msgspec\.(?:json|yaml|toml|msgpack)\.(?:decode|Decoder)|msgspec\.convert|\bYAML\(|safe_load"
     r"|\.json\(\)|ParseFromString|\.FromString\(|tomllib|pickle|marshal\."
 )
-IN_WIRE = {"wire/foreign.py", "wire/foreign_yaml.py"}
+IN_WIRE = {"wire/untrusted_json.py", "wire/untrusted_yaml.py"}
 ELSEWHERE = {
     "wire/extender_api.py": "the scheduler's calls: cut by hand for speed; one function turns what the parser raises",
     "wire/extender_preempt.py": "as above, with the same function",
     "wire/kubelet/device_lists.py": "protobuf messages of the kubelet; DecodeError is all that parsing raises",
     "cards/worker/main.py": "its own command line, written by its parent",
-    "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.foreign_yaml",
+    "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.untrusted_yaml",
     "cli/terminal/documents.py": "writes YAML, reads none",
 }
 """Decoders elsewhere, each with its reason; their functions stand among the decoders of the tests all the same."""
@@ -67,7 +67,7 @@ def test_no_program_decodes_foreign_bytes_beside_the_decoders() -> None:
         for path in SOURCE.rglob("*.py")
         if any(DECODES.search(line.partition("#")[0]) for line in path.read_text().splitlines())
     }
-    assert found - IN_WIRE == ELSEWHERE.keys(), "read it through wire.foreign or wire.foreign_yaml"
+    assert found - IN_WIRE == ELSEWHERE.keys(), "read it through wire.untrusted_json or wire.untrusted_yaml"
 
 
 def numbers_without_bounds(kind: msgspec.inspect.Type, where: str, seen: set[int]) -> Iterator[str]:

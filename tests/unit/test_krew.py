@@ -12,7 +12,7 @@ import pytest
 from scripts import krew, single_files
 
 from gcushare._version import __version__
-from gcushare.wire.foreign_yaml import load_yaml
+from gcushare.wire.untrusted_yaml import load_yaml
 
 BASE = "https://example.invalid/releases/v1"
 CONTENT = b"#!/usr/bin/env python3\nprint('a command')\n"

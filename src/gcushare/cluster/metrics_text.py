@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.foreign import reason_of
+from gcushare.wire.untrusted_json import reason_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from msgspec import field
 
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
-from gcushare.wire.foreign import Int
 from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 from gcushare.wire.pods import is_finished
+from gcushare.wire.untrusted_json import Int
 
 VENDOR_LABEL = "gcushare.io/vendor"
 """On the plugin's pods, by the chart."""

@@ -14,8 +14,8 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import GoneError
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.foreign import BoundedJsonDecoder
 from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
+from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ from gcushare.kube.patches import (
     eviction,
 )
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
-from gcushare.wire.foreign import BoundedJsonDecoder
 from gcushare.wire.objects import Event, ListOf, Node, Pod
+from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS
 from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.http.request_memory import LARGEST
+from gcushare.runtime.http.body_limits import LARGEST
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import (

@@ -7,9 +7,9 @@ from msgspec import field
 
 from gcushare.core.other_resources import effective_requests
 from gcushare.core.requests import ContainerKind
-from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 from gcushare.wire.objects import Container, RawQuantity, ResourceRequirements
 from gcushare.wire.pods import init_kind
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 
 class DemandSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):

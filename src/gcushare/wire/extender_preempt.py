@@ -12,7 +12,7 @@ import msgspec
 
 from gcushare.core.nodes import PodRef
 from gcushare.wire.extender_api import ABSENT, PodHead, check_size, decode_call, encode_json, too_many_nodes
-from gcushare.wire.foreign import Int
+from gcushare.wire.untrusted_json import Int
 
 MAX_PREEMPT_BYTES = 4 << 20
 """65,536 uids of victims and a pod."""

@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import field
 
-from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder, Int
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX, MAX_STATE
 from gcushare.cards.ports import CardReport, HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import ConfigError, RemoteContractError
-from gcushare.wire.foreign_yaml import load_yaml
+from gcushare.wire.untrusted_yaml import load_yaml
 
 MAX_FILE_BYTES = 4 << 20
 MAX_CARDS = 1024

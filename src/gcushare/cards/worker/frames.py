@@ -15,7 +15,7 @@ from gcushare.cards.errors import LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import HealthEvent, LinkLevel
 from gcushare.core.cards import Card, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
-from gcushare.wire.foreign import BoundedJsonDecoder, Int
+from gcushare.wire.untrusted_json import BoundedJsonDecoder, Int
 
 HEADER = struct.Struct("!I")
 MAX_FRAME_BYTES = 1 << 20

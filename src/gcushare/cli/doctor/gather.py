@@ -31,8 +31,8 @@ from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.documents.plugin_status import parse_plugin_status
-from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
 from gcushare.wire.objects import NODE, Lease, Node
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from gcushare.cluster.programs import SeenPod, flag, main_container
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.foreign_yaml import load_yaml
+from gcushare.wire.untrusted_yaml import load_yaml
 
 CONFIG_MAP_WORD = "ConfigMap "
 """How the source of a configuration begins that comes from the API server."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder
+from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
 
 LOG_LINE = BoundedJsonDecoder(dict[str, Any], "a line of a log", limit_bytes=ANNOTATION_BYTES)
 

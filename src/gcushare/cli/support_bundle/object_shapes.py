@@ -35,7 +35,7 @@ from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations import keys
 from gcushare.wire.annotations.record import record_keys
-from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder
+from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
 
 PLAIN_INVENTORY = BoundedJsonDecoder(dict[str, Any], "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
 PLAIN_OVER_USE = BoundedJsonDecoder(dict[str, Any], f"annotation {keys.OVER_USE}", limit_bytes=ANNOTATION_BYTES)

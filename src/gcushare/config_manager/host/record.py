@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from gcushare.core.errors import ConfigError, RemoteContractError
-from gcushare.wire.foreign import BoundedJsonDecoder
+from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 
 def sha256(content: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ruamel.yaml import YAML
 
 from gcushare.core.errors import ConfigError
-from gcushare.wire.foreign_yaml import MAX_YAML_BYTES, check_count, check_depth, check_size, yaml_reason
+from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, check_count, check_depth, check_size, yaml_reason
 
 _NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE_WORDS = frozenset({"true", "True", "TRUE"})

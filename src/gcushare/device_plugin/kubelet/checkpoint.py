@@ -11,8 +11,8 @@ import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
-from gcushare.wire.foreign import BoundedJsonDecoder, read_bounded
 from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.untrusted_json import BoundedJsonDecoder, read_bounded
 
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 

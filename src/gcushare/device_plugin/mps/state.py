@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.foreign import BoundedJsonDecoder, read_bounded
+from gcushare.wire.untrusted_json import BoundedJsonDecoder, read_bounded
 
 STATE_BYTES = 1 << 16
 FRESH_S = 15.0

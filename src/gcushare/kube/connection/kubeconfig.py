@@ -21,8 +21,8 @@ import msgspec
 
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.kube.connection.exec_plugin import ExecSpec
-from gcushare.wire.foreign import read_bounded
-from gcushare.wire.foreign_yaml import MAX_YAML_BYTES, load_as
+from gcushare.wire.untrusted_json import read_bounded
+from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, load_as
 
 
 class Cluster(msgspec.Struct, frozen=True, rename="kebab"):

@@ -9,8 +9,8 @@ import msgspec
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.errors import Attempt, error_of_status
-from gcushare.wire.foreign import BoundedJsonDecoder
 from gcushare.wire.objects import STATUS, WatchEvent
+from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 RawWatchEvent: TypeAlias = WatchEvent[msgspec.Raw]
 

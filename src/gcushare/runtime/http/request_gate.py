@@ -11,10 +11,10 @@ from contextlib import closing
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
 from gcushare.runtime.http.connections import GuardedConnection
 from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure, respond_to_http
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
-from gcushare.runtime.http.request_memory import BodyBudget, BodyShare
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
 from gcushare.runtime.settings.groups import ServeSettings

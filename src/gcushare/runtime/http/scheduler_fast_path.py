@@ -22,9 +22,9 @@ from typing import Protocol, TypeAlias
 
 from aiohttp import web
 
+from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
 from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
-from gcushare.runtime.http.request_memory import BodyBudget, BodyShare
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
 

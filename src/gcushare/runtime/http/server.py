@@ -11,10 +11,10 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from gcushare.core.errors import ConfigError
+from gcushare.runtime.http.body_limits import LARGEST, BodyBudget
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.request_gate import make_gate
-from gcushare.runtime.http.request_memory import LARGEST, BodyBudget
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathContext
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
 from gcushare.runtime.http.turn_budget import TurnBudget

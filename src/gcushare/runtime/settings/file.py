@@ -17,7 +17,9 @@ def parse_settings_file(path: str, content: str, known: Sequence[str], problems:
     Effects: one entry of ``problems`` per unknown version, unknown key or value that is no scalar; the keys that have
     none are returned all the same, so that their values are checked as well.
     """
-    from gcushare.wire.foreign_yaml import load_yaml  # here: few programs are given a file, and all are asked for help
+    from gcushare.wire.untrusted_yaml import (
+        load_yaml,  # here: few programs are given a file, and all are asked for help
+    )
 
     try:
         document = load_yaml(content, f"file {path}")

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gcushare.kube.client import KubeClient
-from gcushare.runtime.http.request_memory import LARGEST
+from gcushare.runtime.http.body_limits import LARGEST
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import HasCertificates

@@ -23,8 +23,8 @@ from gcushare.core.cards import (
 )
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.units import parse_memory_unit
-from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder, Count, Int
 from gcushare.wire.kubelet.device_ids import MAX_CARDS, check_fits_kubelet
+from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder, Count, Int
 
 INVENTORY_VERSION = 1
 MAX_UNRECORDED = 64

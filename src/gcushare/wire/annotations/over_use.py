@@ -16,8 +16,8 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import Figures, OverUse, describe_over_use
 from gcushare.core.wording import utc_text
 from gcushare.wire.annotations.keys import OVER_USE
-from gcushare.wire.foreign import ANNOTATION_BYTES, BoundedJsonDecoder, Count
 from gcushare.wire.kubelet.device_ids import MAX_CARDS
+from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder, Count
 
 _MAX_TIME = 40
 

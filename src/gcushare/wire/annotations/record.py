@@ -13,7 +13,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.core.requests import MAX_POD_UNITS
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import CARD_MODE, MODE_WHOLE
-from gcushare.wire.foreign import MAX_INT
+from gcushare.wire.untrusted_json import MAX_INT
 
 MAX_RECORD_CARDS = 64
 MAX_RECORD_UNITS = MAX_POD_UNITS

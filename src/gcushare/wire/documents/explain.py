@@ -12,8 +12,8 @@ from gcushare.core.explain.text import describe_asked, describe_help, describe_r
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.wire.annotations.keys import CARDS
-from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder, Int
 from gcushare.wire.pods import MAX_CARDS_PER_POD
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -19,7 +19,7 @@ from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.inventory import ClosureDocument
-from gcushare.wire.foreign import BoundedJsonDecoder, Count
+from gcushare.wire.untrusted_json import BoundedJsonDecoder, Count
 
 T = TypeVar("T", bound=msgspec.Struct)
 Field = tuple[str, Any] | tuple[str, Any, Any]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.contracts import REPORT_KEY_PREFIX, Calls
-from gcushare.wire.foreign import OBJECT_BYTES, BoundedJsonDecoder
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 NODE_REPORT = BoundedJsonDecoder(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
 """A node's report: ``state``, ``reason`` and ``calls``."""

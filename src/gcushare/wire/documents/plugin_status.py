@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
-from gcushare.wire.foreign import BoundedJsonDecoder, Count
+from gcushare.wire.untrusted_json import BoundedJsonDecoder, Count
 
 MAX_STATUS_BYTES = 64 << 20
 """Far above the status of a node that is full of pods (some 300 KB): what never ends is no status."""

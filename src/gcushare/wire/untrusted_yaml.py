@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.foreign import MAX_INT, reason_of
+from gcushare.wire.untrusted_json import MAX_INT, reason_of
 
 N = TypeVar("N")
 

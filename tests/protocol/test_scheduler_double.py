@@ -74,8 +74,11 @@ async def test_the_schedulers_own_filters_come_first(
 
 
 async def test_keys_of_an_answer_are_read_in_any_case_as_go_does(rig: SchedulerRig) -> None:
+    async def answer(_arguments: dict[str, Any]) -> Any:
+        return {"nodenames": ["node-1"]}
+
     await rig.add_node("node-1")
-    rig.extender.answers["filter"] = always({"nodenames": ["node-1"]})
+    rig.extender.answers["filter"] = answer
     assert await rig.wait_bound(await rig.add_pod("p")) == "node-1"
 
 

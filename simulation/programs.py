@@ -16,7 +16,7 @@ from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings

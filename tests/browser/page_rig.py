@@ -12,7 +12,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.runtime.http.server import RunningServer, start_server
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext
 from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings

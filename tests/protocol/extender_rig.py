@@ -17,7 +17,8 @@ import aiohttp
 from gcushare.core.nodes import Assignment
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.runtime.settings.groups import LogSettings, ServeSettings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.settings import (

@@ -24,7 +24,9 @@ from gcushare.device_plugin.reporting.status import problems
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig

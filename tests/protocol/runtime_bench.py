@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.server import RunningServer, start_server
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 
 SETTINGS = ServeSettings(listen_address="127.0.0.1", max_request_size=64 * 1024, request_timeout=20.0)
 IMPATIENT = replace(SETTINGS, request_timeout=0.1)

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from gcushare.cluster.metrics_text import Figures, parse_figures
 from gcushare.runtime.http.tls import FollowedTls, Purpose, TlsFiles
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_bench import SETTINGS

@@ -15,7 +15,7 @@ from gcushare.cli.top.memory_use import DRIVER_SHARE
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.over_use.settings import Action
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.builders import card

@@ -17,7 +17,8 @@ import asyncio, logging, sys
 from aiohttp import web
 from gcushare._version import __version__
 from gcushare.runtime.entry import run_program
-from gcushare.runtime.settings.groups import LogSettings, ServeSettings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.server import start_server
 from gcushare.runtime.settings.declare import Program, group, settings

@@ -21,7 +21,7 @@ from gcushare.runtime.health import Health
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.http.tls import FollowedTls, TlsFiles
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from tests.protocol.runtime_bench import IMPATIENT, SETTINGS, connected, serving
 from tests.protocol.runtime_certificates import Authority, Issued, trusting
 

@@ -19,7 +19,7 @@ from gcushare.runtime.http.rejected import Cause
 from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler, read_head
 from gcushare.runtime.http.server import RunningServer, start_server
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
 
 _Given = TypeVarTuple("_Given")

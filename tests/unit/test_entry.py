@@ -26,7 +26,7 @@ from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import EXIT_STATUS, exit_code_for
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
-from gcushare.runtime.settings.groups import LogSettings
+from gcushare.runtime.settings.log import LogSettings
 
 
 @settings

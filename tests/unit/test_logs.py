@@ -12,7 +12,7 @@ import pytest
 
 from gcushare.runtime.log_lines import escape, fields, quote
 from gcushare.runtime.logs import setup_logging
-from gcushare.runtime.settings.groups import LogFormat, LogLevel, LogSettings
+from gcushare.runtime.settings.log import LogFormat, LogLevel, LogSettings
 from tests.limits import small_files
 
 log = logging.getLogger("example-program")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.groups import LogLevel
+from gcushare.runtime.settings.log import LogLevel
 from gcushare.runtime.settings.parsers import Parser
 
 

@@ -11,8 +11,10 @@ import pytest
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, list_specs, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.loading import Answered, load_settings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.serving import ServeSettings
 
 
 class Policy(enum.Enum):

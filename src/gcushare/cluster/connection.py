@@ -9,7 +9,7 @@ from gcushare.cluster.settings import ClusterFlags
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, Limits, find_api_server
 from gcushare.kube.connection.overrides import Overrides
-from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 
 
 def open_cluster(kube: KubeSettings, environ: Mapping[str, str], *, program: str) -> KubeClient:

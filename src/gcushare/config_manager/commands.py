@@ -37,7 +37,7 @@ from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.server import start_server
-from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.shutdown import Shutdown, root_tasks
 from gcushare.wire.contracts import CONFIG_MANAGER
 

@@ -12,7 +12,9 @@ from gcushare.config_manager.scheduler_config.versions import Version, accepted_
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
 

@@ -14,7 +14,7 @@ from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
 from gcushare.device_plugin.pods.reconciler import KubeletRecordSource
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.runtime.http.server import RunningServer, start_server
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 
 
 class RecordReader(KubeletRecordSource, Protocol):

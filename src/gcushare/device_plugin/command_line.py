@@ -13,8 +13,9 @@ from gcushare.device_plugin.settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
-from gcushare.runtime.settings.groups import LogLevel, LogSettings, ServeSettings
+from gcushare.runtime.settings.log import LogLevel, LogSettings
 from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag, left_out, refused, refused_switch
+from gcushare.runtime.settings.serving import ServeSettings
 
 PROGRAM = Program(
     name=COMPONENT,

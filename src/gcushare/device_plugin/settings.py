@@ -24,7 +24,9 @@ from gcushare.device_plugin.mps.settings import MPS_LIBRARY, MemoryLimit, MpsSet
 from gcushare.device_plugin.over_use.settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 

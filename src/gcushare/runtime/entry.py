@@ -15,8 +15,8 @@ from gcushare.runtime.exit_codes import DONE, INTERNAL_ERROR, SIGNALLED, exit_co
 from gcushare.runtime.pipes import CLOSED_PIPE, is_closed_pipe, leave_closed_pipes
 from gcushare.runtime.settings.command_line import COMMON_FLAGS
 from gcushare.runtime.settings.declare import Program, list_specs
-from gcushare.runtime.settings.groups import LogSettings
 from gcushare.runtime.settings.loading import Answered, load_settings
+from gcushare.runtime.settings.log import LogSettings
 
 if TYPE_CHECKING:
     from gcushare.runtime.settings.old_flags import OldFlag

@@ -15,7 +15,7 @@ from typing import TextIO
 from gcushare.runtime.log_file import LocalLogFile
 from gcushare.runtime.log_lines import Fields, JsonFormatter, TextFormatter, fields
 from gcushare.runtime.safe_directory import UnsafePathError
-from gcushare.runtime.settings.groups import LogFormat, LogSettings
+from gcushare.runtime.settings.log import LogFormat, LogSettings
 
 __all__ = ["Fields", "LogHandle", "fields", "setup_logging"]
 

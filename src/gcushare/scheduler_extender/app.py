@@ -32,7 +32,7 @@ from gcushare.runtime.metrics import (
     make_registry,
     metrics_route,
 )
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext

@@ -10,8 +10,10 @@ from gcushare._version import __version__
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES, NamedNodes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings, LogSettings, ServeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.parsers import Parser
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.settings import DashboardSettings
 from gcushare.scheduler_extender.mutual_tls.settings import VerbsSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor

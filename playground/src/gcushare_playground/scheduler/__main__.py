@@ -16,7 +16,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 from gcushare.runtime.health import Health
 from gcushare.runtime.http.server import start_server
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.scheduler.configuration import load_scheduler_settings
 from gcushare_playground.scheduler.scheduler import SchedulerDouble
 from gcushare_playground.scheduler.settings import UNSCHEDULABLE_S, SchedulerSettings

@@ -11,7 +11,7 @@ from gcushare.cli.terminal import options
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 
 CARDS = "gcushare cards"
 DEFAULT_PLUGIN = "http://127.0.0.1:32767"

@@ -13,7 +13,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 
 DOCTOR, BUNDLE = "gcushare doctor", "gcushare support-bundle"
 

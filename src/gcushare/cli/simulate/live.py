@@ -12,7 +12,7 @@ from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import demand_of
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
-from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import NODE, POD, Node, Pod

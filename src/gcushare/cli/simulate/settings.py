@@ -13,7 +13,7 @@ from gcushare.cli.terminal.options import TextOrJson, optional_file
 from gcushare.core import placement
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
-from gcushare.runtime.settings.groups import KubeSettings
+from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
 SIMULATE = "gcushare simulate"

@@ -17,7 +17,7 @@ from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_respon
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathContex
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 
 log = logging.getLogger(__name__)
 

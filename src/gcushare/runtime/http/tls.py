@@ -17,7 +17,7 @@ import watchfiles
 
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.runtime.logs import fields
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.certificates import first_end
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from gcushare.runtime.http.body_limits import LARGEST
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import HasCertificates
-from gcushare.runtime.settings.groups import ServeSettings
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.mutual_tls.migration import FirstPort, MovingNodes, NodeNames
 from gcushare.scheduler_extender.mutual_tls.settings import Verbs, VerbsSettings

@@ -1,0 +1,57 @@
+"""Settings of every program's log: level, format, and the local file."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting, settings
+
+
+class LogLevel(enum.Enum):
+    """How much a program tells."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(enum.Enum):
+    """What a log line looks like."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@settings
+class LogSettings:
+    """Log."""
+
+    log_level: LogLevel = setting(
+        parsers.choice(LogLevel),
+        default=LogLevel.INFO,
+        help="The least important lines that are written; debug adds the rejected candidates of every decision.",
+    )
+    log_format: LogFormat = setting(
+        parsers.choice(LogFormat),
+        default=LogFormat.TEXT,
+        help="Lines for people (time, level, place, message, key=value) or one JSON object per line for collectors.",
+    )
+    log_dir: Path | None = setting(
+        parsers.optional(parsers.path("DIR"), "no file is written"),
+        default=Path("/var/log/topscloud/gcushare"),
+        help="Directory of the local log file, which survives the container; the file is named after the program. "
+        "A directory that cannot be written, or that others can write, is a warning, not an error.",
+    )
+    log_file_size: int = setting(
+        parsers.size_bytes(64 * 1024, 1 << 30),
+        default=16 << 20,
+        help="Size at which the local log file is rotated. With the default count a program keeps at most 80Mi.",
+    )
+    log_file_count: int = setting(
+        parsers.integer(1, 100),
+        default=4,
+        help="How many rotated log files are kept beside the current one.",
+    )

@@ -169,7 +169,7 @@ async def test_a_picture_that_catches_up_holds_what_was_written_before(client: K
 
 
 async def test_a_lease_is_taken_kept_and_handed_over(server: ApiServer, client: KubeClient) -> None:
-    times = LeaseTimes(duration_s=2, renew_deadline_s=1.5, retry_s=0.02)
+    times = LeaseTimes(duration_s=15, renew_deadline_s=10, retry_s=0.02)
     changes: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
 
     def elector(identity: str) -> LeaderElector:

@@ -16,6 +16,7 @@ import pytest_asyncio
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.units import GIB
 from gcushare.runtime.entry import Surroundings
+from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import POD_OBJECTS, poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import Census, manifest
@@ -95,7 +96,8 @@ async def test_a_bundle_of_it_holds_what_the_programs_know(census: Census, tmp_p
         names = {name.partition("/")[2]: name for name in tar.getnames()}
         member = tar.extractfile(names["extender/gcushare-scheduler-extender-1/enflame-inspect.json"])
         assert member is not None
-        assert sum(node["usedGCU"] for node in json.load(member)["nodes"]) == 24
+        cards = [card for node in json.load(member)["nodes"] for card in node[ENFLAME.inspect.cards]]
+        assert sum(pod["usedGCU"] for card in cards for pod in card["pods"] or ()) == 24
     assert "plugins/n1/gcushare-device-plugin-1/metrics.txt" in names
     assert "logs/kube-system/gcushare-device-plugin-1/gcushare-device-plugin.log" in names
 

@@ -81,13 +81,6 @@ async def test_its_library_is_opened_in_a_process_of_its_own() -> None:
     await source.close()
 
 
-def test_its_simulated_cards_are_shown_by_the_command_of_the_node(tmp_path: Path) -> None:
-    (tmp_path / "cards.json").write_text('{"count": 2, "memory": "16GiB", "model": "A1"}')
-    ran = run("gcushare", "cards", "--cards", f"simulated:{tmp_path}/cards.json")
-    assert ran.count("A1") == 2
-    assert "acmeml" in run("gcushare", "cards", "--help")
-
-
 def test_every_program_accepts_its_name() -> None:
     for program in ("gcushare.device_plugin", "gcushare.scheduler_extender"):
         assert "acme" in run(program, "--vendor", "acme", "--print-config")

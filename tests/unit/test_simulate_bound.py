@@ -65,6 +65,6 @@ def test_cards_of_different_sizes_are_refused() -> None:
 
 def test_no_choice_exceeds_the_bound() -> None:
     rooms = (Room(0, 0, (), (1000,)), Room(0, 0, (), (1000, 1000)))
-    for pods in itertools.product((LARGE, SMALL, WHOLE, Demand(1, 500)), repeat=4):
+    for pods in itertools.product((LARGE, SMALL, WHOLE, Demand(1, 500)), repeat=5):
         bound = compute_bounds(nodes(1, 2), list(pods)).least
         assert best_of_all(rooms, pods) <= bound * 3000 + 1e-6, pods

@@ -46,7 +46,7 @@ async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
 
 @pytest.mark.parametrize("nodes", [500, 5000])
 async def test_pods_per_second(scheduling: Scheduling, figures: Figures, nodes: int) -> None:
-    """Rounds alternate, so that whatever else the machine does meets both; how they compare is shown, not judged.
+    """Rounds alternate, so that whatever else the machine does meets both; how they compare is shown, not asserted.
 
     Both sides bind the same pods, created before the clock starts. Without the extender none runs at all: one that only
     follows makes the API server write every event once more, for it.

@@ -48,7 +48,7 @@ class Archive:
         self.left_out[path] = why
 
     def finish(self, about: dict[str, Any]) -> None:
-        """Write the manifest, which is outside the bounds: without it the rest cannot be judged."""
+        """Write the manifest, which is outside the bounds: without it no one knows what the rest is."""
         manifest = {
             "version": _MANIFEST_VERSION,
             "time": self.time.isoformat(),

@@ -60,7 +60,7 @@ class ConflictingPluginWatch:
         return conflicting
 
     def _evaluate(self, ids: tuple[str, ...]) -> str:
-        """Judge by what the kubelet was last sent; without any id, by whose the resource was before."""
+        """Go by what the kubelet was last sent; without any id, by whose the resource was before."""
         counts = self._node.counts(self._resource)
         foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]
         if foreign:

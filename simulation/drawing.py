@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from gcushare.device_plugin.choices import Mode
@@ -72,8 +73,12 @@ def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, plan
     for _ in range(rounds):
         stretches = [(rng.uniform(*STORM_S), drawing.storm), *[(HOUR_S - CALM_S, drawing.quiet)] * quiet_hours]
         for length_s, draw in stretches:
-            actions += sorted(draw(now_s, now_s + length_s), key=lambda action: action.at_s)
-            ends.append((now_s + length_s, now_s + length_s + CALM_S))
+            end_s = now_s + length_s
+            # What follows from something late in a stretch, or was rounded, still happens in it: calm is calm.
+            latest_s = round(end_s - 0.001, 3)
+            drawn = [replace(each, at_s=max(now_s, min(each.at_s, latest_s))) for each in draw(now_s, end_s)]
+            actions += sorted(drawn, key=lambda action: action.at_s)
+            ends.append((end_s, end_s + CALM_S))
             now_s += length_s + CALM_S
     return Schedule(settings, tuple(actions), tuple(ends), planted)
 

@@ -158,7 +158,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # Running
 
     def run(self, until_s: float) -> None:
-        """Let things happen until a moment of true time."""
+        """Let things happen until a moment of true time, which must not be over: ValueError."""
+        if until_s < self.now_s:
+            raise ValueError(f"cannot run until {until_s:.3f} s: it is {self.now_s:.3f} s already")
         with self.entered():
             self._run_until(until_s)
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +34,13 @@ def main(arguments: list[str] | None = None) -> int:
         options.first
     )  # fmt: skip
     deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
-    draw = partial(make_any_schedule, rounds=options.rounds, quiet_hours=options.quiet_hours, planted=options.bug)
+    draw = partial(
+        make_any_schedule,
+        rounds=options.rounds,
+        quiet_hours=options.quiet_hours,
+        planted=options.bug,
+        lease=tuple(options.lease) if options.lease else None,
+    )
     tasks = map(draw, _until(seeds, deadline))
     total = Totals()
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=200) as pool:
@@ -50,11 +57,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if total.failed else 0
 
 
-def make_any_schedule(seed: int, *, rounds: int, quiet_hours: int, planted: str) -> AnySchedule:
-    """The run of a seed: each fifth one is of the hosts, the others are of the cluster."""
+def make_any_schedule(
+    seed: int, *, rounds: int, quiet_hours: int, planted: str, lease: tuple[float, float, float] | None = None
+) -> AnySchedule:
+    """The run of a seed: each fifth one is of the hosts, the others are of the cluster, with ``lease`` if given."""
     if planted in HOST_BUGS or (not planted and seed % 5 == 4):
         return make_host_schedule(seed, rounds=rounds, quiet=quiet_hours > 0, planted=planted)
-    return make_schedule(seed, rounds=rounds, quiet_hours=quiet_hours, planted=planted)
+    schedule = make_schedule(seed, rounds=rounds, quiet_hours=quiet_hours, planted=planted)
+    return schedule if lease is None else replace(schedule, settings=replace(schedule.settings, lease=lease))
 
 
 class Totals:
@@ -145,6 +155,13 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--rounds", type=int, default=1, help="storms, each followed by calm, in a run")
     parser.add_argument("--quiet-hours", type=int, default=3, help="hours after each storm in which little happens")
+    parser.add_argument(
+        "--lease",
+        type=float,
+        nargs=3,
+        metavar=("DURATION", "DEADLINE", "RETRY"),
+        help="seconds of the extender's election in every run, not as drawn: it is half of a quiet hour's CPU",
+    )
     parser.add_argument("--results", type=Path, help="a file to which each run's outcome is added, one JSON a line")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at once")
     parser.add_argument(

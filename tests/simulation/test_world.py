@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from simulation.drawing import ADMINS, FAULTS, USERS, make_schedule
 from simulation.host_schedule import KINDS, make_host_schedule
+from simulation.loop import START_S, SimulatedLoop
 from simulation.run import run
-from simulation.schedule import Action
+from simulation.schedule import FIRST_S, Action
 from simulation.shrink import shrink
 
 from tests.simulation.planted_storms import STORMS, create, digest_of_a_short_run, planned
@@ -78,6 +79,22 @@ def test_every_kind_of_action_can_be_drawn_and_left_out() -> None:
     drawn = {action.kind for seed in range(60) for action in make_schedule(seed).actions}
     assert drawn == {*USERS, *ADMINS, *FAULTS}
     assert run(planned(())).violation is None
+
+
+def test_what_is_drawn_happens_before_the_calm_after_it() -> None:
+    # In seed 200013 an action of the calm took the clock back by two minutes: two replicas led at one moment.
+    for schedule in (make_schedule(seed, rounds=2, quiet_hours=1) for seed in (*range(40), 200013)):
+        starts = [FIRST_S, *(calm_end_s for _, calm_end_s in schedule.rounds)]
+        stretches = [(start_s, end_s) for start_s, (end_s, _) in zip(starts, schedule.rounds, strict=False)]
+        for action in schedule.actions:
+            assert any(start_s <= action.at_s < end_s for start_s, end_s in stretches), (schedule.seed, action.words())
+
+
+def test_simulated_time_does_not_go_back() -> None:
+    loop = SimulatedLoop(pytest.fail)
+    loop.run(START_S + 10.0)
+    with pytest.raises(ValueError, match=r"cannot run until 1005\.000 s: it is 1010\.000 s already"):
+        loop.run(START_S + 5.0)
 
 
 @pytest.mark.timeout(300)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -196,3 +196,20 @@ async def test_a_crash_while_waiting_is_noticed_and_a_bad_change_undone_by_the_n
     with pytest.raises(RolledBackError, match="rolled back"):
         await host.apply(MOVED_EXTENDER)
     assert host.tree() == before
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+async def test_what_several_runs_in_a_row_did_not_get_to_write_is_not_taken_for_edited(
+    tmp_path: Path, number: int
+) -> None:
+    host = await _fresh_config(tmp_path)
+    before = host.tree()
+    await host.apply()
+    for address in ("10.96.200.8", "10.96.200.9", "10.96.200.10"):
+        host.files = BreakingFiles(HostFiles(tmp_path), crash_at(number, tmp_path))
+        with pytest.raises(Crash):
+            await host.apply(replace(MOVED_EXTENDER, url=f"http://{address}:32766"))
+    host.files = HostFiles(tmp_path)
+    lines = await host.recover()
+    assert host.tree() == before
+    assert not any("edited" in line for line in lines), lines

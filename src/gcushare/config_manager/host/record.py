@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Of the target as it was; the backup has the same."""
     after_sha256: tuple[str, ...]
     """Of the target as we wrote it, and before that, newest last: the record is written before the target, so a
-    crash leaves the older one. Another sum means that someone else edited it since."""
+    crash leaves an older one. Another sum means that someone else edited it since."""
     flag: str
     """Name of the flag that was set, without dashes."""
     flag_was: str | None

@@ -230,18 +230,22 @@ def _record(observed: Observed, wanted: Wanted, target: ConfigTarget, config: by
     return Record(
         target=observed.layout.target,
         before_sha256=sha256(observed.pristine.text.encode()),
-        after_sha256=_with_newest(before.after_sha256 if before else (), sha256(edited)),
+        after_sha256=_with_newest(before.after_sha256 if before else (), observed.target_state, sha256(edited)),
         flag=target.flag,
         flag_was=was[-1] if was else None,
         config=target.path,
-        config_sha256=_with_newest(before.config_sha256 if before else (), sha256(config)),
+        config_sha256=_with_newest(
+            before.config_sha256 if before else (), observed.snapshot.get(target.path), sha256(config)
+        ),
         scheduler_version=str(wanted.version),
         is_proven=not wanted.restart,
     )
 
 
-def _with_newest(sums: tuple[str, ...], newest: str) -> tuple[str, ...]:
-    return (*(item for item in sums[-1:] if item != newest), newest)
+def _with_newest(sums: tuple[str, ...], file: FileState | None, newest: str) -> tuple[str, ...]:
+    """Add what is to be written; what stands there now stays ours until then, however many runs were cut off before."""
+    stands = None if file is None else sha256(file.content)
+    return (*(item for item in sums if item != newest and item in (sums[-1], stands)), newest)
 
 
 def _stale(observed: Observed, path: str) -> tuple[Step, ...]:

@@ -26,7 +26,9 @@ async def call_plugin(world: World, socket: PluginSocket, method: str, body: byt
         if not socket.answers:
             fail()
         else:
-            loop.create_task(serve(), context=socket.process.context)
+            call = loop.create_task(serve(), context=socket.process.context)
+            socket.calls.add(call)
+            call.add_done_callback(socket.calls.discard)
 
     def settle(result: bytes, failure: CallFailed | None) -> None:
         if answer.done():
@@ -41,6 +43,9 @@ async def call_plugin(world: World, socket: PluginSocket, method: str, body: byt
             result = await socket.call(method, body)
         except CallFailed as error:
             loop.call_world(_WAY_S, settle, b"", error)
+        except asyncio.CancelledError:
+            loop.call_world(_WAY_S, settle, b"", CallFailed("rpc error: code = Unavailable desc = the server ends"))
+            raise
         else:
             loop.call_world(_WAY_S, settle, result, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ class PluginSocket:
     handler: grpc.GenericRpcHandler
     identity: tuple[int, int]
     is_served: bool = True
+    calls: set[asyncio.Task[None]] = field(default_factory=set)
+    """Those under way."""
 
     @property
     def answers(self) -> bool:
@@ -54,8 +57,15 @@ class PluginSocket:
         return self.handler.service(SimpleNamespace(method=_SERVICE + method))
 
     async def stop(self, grace: float | None) -> None:
-        """Stop serving."""
+        """Stop serving: calls under way have ``grace`` seconds to end, then they are cancelled, as gRPC does it."""
         self.is_served = False
+        left = {call for call in self.calls if not call.done()}
+        if left and grace:
+            _, left = await asyncio.wait(left, timeout=grace)
+        for call in left:
+            call.cancel()
+        if left:
+            await asyncio.wait(left)
 
 
 class Registrar(Protocol):

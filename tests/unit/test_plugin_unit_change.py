@@ -10,9 +10,11 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.node.inventory import Holders, check_unit_change
+from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from tests.unit.test_plugin_node_agent import Rig, make_rig
+from tests.unit.test_plugin_pod_store import pod
 
 
 def published(tmp_path: Path, unit: str) -> str:
@@ -84,6 +86,20 @@ def test_a_node_that_is_seen_late_ends_what_was_offered_in_another_unit_without_
     assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 0), "0.1")
     rig.node(inventory=published(tmp_path, "0.1"))
     assert rig.listed() == (160, 160), "given out once the extender counts in it"
+
+
+async def test_records_are_kept_true_while_another_unit_is_refused(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="0.1")
+    rig.node(inventory=published(tmp_path, "1"))
+    rig.agent.pod_changed(pod("a", 4, card=0))
+    rig.hold(a=device_ids_of_card(0, 4))
+    rig.see(16)
+    assert "changes from '1' to '0.1'" in rig.agent.problem
+    assert not rig.agent.offered.is_set()
+    async with asyncio.TaskGroup() as writers:
+        rig.parts.reconciler.writer.start_due(writers)
+    (record,) = rig.away.asked
+    assert (record[ENFLAME.record.assigned], record[ENFLAME.record.card_units]) == ("true", "16")
 
 
 def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_path: Path) -> None:

@@ -178,6 +178,7 @@ class NodeAgent:
             inventory = self._plan(self._cards)
         except Refused as refusal:
             self._refuse("MemoryUnitRefused", str(refusal))
+            self._go_on_recording(self._cards)
             return
         was_doubted, doubt = self._doubt.unit is not None, self._doubt.resolve(inventory, self._holders)
         before, self.inventory = self.inventory, inventory
@@ -257,6 +258,18 @@ class NodeAgent:
         """Have the kubelet's calls and the records served from these cards."""
         self._parts.allocator.set_inventory(inventory)
         self._parts.whole_allocator.set_inventory(inventory)
+        self._parts.reconciler.writer.set_inventory(inventory)
+
+    def _go_on_recording(self, cards: CardsSnapshot) -> None:
+        """Keep the records of running pods true, in the unit of their ids, while no card is offered in another one."""
+        unit = self._parts.publisher.published_unit()
+        if unit is None:
+            return
+        try:
+            inventory = plan_inventory(cards, replace(self._offer, unit=unit))
+        except Refused as refusal:
+            logger.debug("records are not corrected either %s", fields(unit=unit, reason=refusal))
+            return
         self._parts.reconciler.writer.set_inventory(inventory)
 
     def _have_no_cards(self, cards: CardsSnapshot) -> None:

@@ -55,7 +55,7 @@ def _words(vendor: Vendor) -> dict[str, object]:
         "environment": [{"name": name, "value": value} for name, value in vendor.plugin_environment],
         "urlPrefix": vendor.url_prefix,
         "inventory": vendor.inventory_annotation,
-        "record": ",".join(key for key in record_keys(vendor) if key != keys.CARD_MODE),
+        "record": ",".join(key for key in record_keys(vendor) if key not in (keys.CARD_MODE, keys.UNITS_BY_CARD)),
     }
 
 

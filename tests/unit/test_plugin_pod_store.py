@@ -1,6 +1,7 @@
 """What the plugin believes of its pods, against every order in which the kubelet may really have served them."""
 
 import random
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from gcushare.core.matching import match
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import UNITS_BY_CARD
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_reconcile import reconcile
@@ -34,6 +36,11 @@ def pod(
     metadata = {"name": name, "namespace": "d", "uid": uid or f"uid-{name}", "annotations": annotations}
     document = {"metadata": metadata, "spec": {"nodeName": "n", "containers": containers}, "status": {"phase": phase}}
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def with_annotations(bound: Pod, annotations: Mapping[str, str]) -> Pod:
+    metadata = msgspec.structs.replace(bound.metadata, annotations=dict(annotations))
+    return msgspec.structs.replace(bound, metadata=metadata)
 
 
 def store_of(*pods: Pod) -> PodStore:
@@ -64,6 +71,32 @@ def test_a_pod_on_another_card_than_recorded_is_corrected_and_says_from_where() 
     assert (record.card_indexes, record.assigned, record.assign_time_ns) == ((3,), True, 7)
     assert write.annotations["gcushare.io/corrected"] == "0->3"
     assert write.annotations["gcushare.io/card-uuid"] == "uuid-3"
+
+
+def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> None:
+    store = store_of(pod("a", 2, 3, card=0))
+    reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 3}}})
+    (write,) = store.writes(UUIDS, UNITS, 1)
+    record = decode_record(ENFLAME, write.annotations)
+    assert record is not None
+    assert record.units_by_card(5) == {0: 2, 3: 3}
+    store.apply(with_annotations(pod("a", 2, 3), write.annotations))
+    assert written(store) == {}
+    store.apply(with_annotations(pod("a", 2, 3), {**write.annotations, UNITS_BY_CARD: "4,1"}))
+    (again,) = store.writes(UUIDS, UNITS, 2)
+    assert (again.annotations[UNITS_BY_CARD], again.corrected_from) == ("2,3", ())
+
+
+def test_shares_that_somebody_else_wrote_on_a_pod_with_equal_ones_are_taken_away() -> None:
+    store = store_of(pod("a", 2, 2, card=0))
+    reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 2}}})
+    (write,) = store.writes(UUIDS, UNITS, 1)
+    assert UNITS_BY_CARD not in write.annotations
+    store.apply(with_annotations(pod("a", 2, 2), {**write.annotations, UNITS_BY_CARD: "3,1"}))
+    (again,) = store.writes(UUIDS, UNITS, 2)
+    assert again.annotations[UNITS_BY_CARD] == ""
+    store.apply(with_annotations(pod("a", 2, 2), again.annotations))
+    assert written(store) == {}
 
 
 def test_a_true_record_is_left_alone() -> None:

@@ -58,6 +58,9 @@ def test_memory_over_several_cards_is_divided_over_the_record() -> None:
     assignment = pod_assignment(pod(8, annotations=annotations), ENFLAME)
     assert assignment is not None
     assert assignment.grants == (CardGrant(1, 4), CardGrant(3, 4))
+    torn = pod_assignment(pod(8, annotations={**annotations, "gcushare.io/units-by-card": "2,6"}), ENFLAME)
+    assert torn is not None
+    assert torn.grants == (CardGrant(1, 6), CardGrant(3, 2))
 
 
 def test_a_whole_card_is_held_whole() -> None:

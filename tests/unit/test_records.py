@@ -4,11 +4,13 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
+from gcushare.wire.annotations.keys import UNITS_BY_CARD
 from gcushare.wire.annotations.record import PodRecord, decode_record, encode_record, record_keys
 
+CARDS = st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple)
 RECORDS = st.builds(
     PodRecord,
-    card_indexes=st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple),
+    card_indexes=CARDS,
     card_units=st.integers(0, 10**6),
     pod_units=st.integers(0, 10**6),
     assigned=st.booleans(),
@@ -64,3 +66,29 @@ def test_units_that_no_node_has_are_refused(key: str) -> None:
 def test_a_card_named_twice_is_refused() -> None:
     with pytest.raises(RemoteContractError, match="names a card twice"):
         decode_record(ENFLAME, {"enflame.com/gcu-device-id": "2,2"})
+
+
+@given(CARDS, st.data())
+def test_unequal_shares_survive_too_and_are_believed_of_a_pod_that_was_served(
+    cards: tuple[int, ...], data: st.DataObject
+) -> None:
+    shares = tuple(data.draw(st.integers(1, 100)) for _ in cards)
+    served = PodRecord(card_indexes=cards, card_units=200, pod_units=sum(shares), assigned=True, card_shares=shares)
+    assert decode_record(ENFLAME, encode_record(ENFLAME, served)) == served
+    assert served.units_by_card(sum(shares)) == dict(zip(cards, shares, strict=True))
+
+
+@pytest.mark.parametrize(
+    "forged", ["", "1", "1,2,3", "0,4", "1,5", "-1,6", "x,2", "5", "1;4", "9" * 40 + ",1", "\u0661,4"]
+)
+def test_shares_that_do_not_add_up_to_the_request_say_nothing(forged: str) -> None:
+    annotations = {"enflame.com/gcu-device-id": "1,3", "enflame.com/gcu-device-assigned": "true", UNITS_BY_CARD: forged}
+    record = decode_record(ENFLAME, annotations)
+    assert record is not None
+    assert record.units_by_card(5) == {1: 3, 3: 2}
+
+
+def test_shares_are_not_believed_before_the_plugin_wrote_the_record() -> None:
+    record = decode_record(ENFLAME, {"enflame.com/gcu-device-id": "1,3", UNITS_BY_CARD: "1,4"})
+    assert record is not None
+    assert record.units_by_card(5) == {1: 3, 3: 2}

@@ -19,7 +19,6 @@ from gcushare.core.requests import (
     PodRequest,
     ResourceNames,
     parse_pod_request,
-    split_over_cards,
 )
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
@@ -232,7 +231,7 @@ def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
 
 
 def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
-    """A pod's grants: the record's cards, with the units that its request puts on each.
+    """A pod's grants: the record's cards, with the units of its request that are on each.
 
     Raises:
         RemoteContractError: the record names another number of whole cards than the pod asks for.
@@ -243,7 +242,7 @@ def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
                 f"the record names {len(record.card_indexes)} whole cards, and the pod asks for {request.cards.cards}"
             )
         return tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
-    shares = split_over_cards(request.total_units, record.card_indexes)
+    shares = record.units_by_card(request.total_units)
     return tuple(CardGrant(index, units) for index, units in shares.items())
 
 

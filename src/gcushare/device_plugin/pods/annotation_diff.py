@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gcushare.core.nodes import PodRef
+from gcushare.core.requests import split_over_cards
 from gcushare.core.wording import index_text
-from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
+from gcushare.device_plugin.pods.pod import CardCounts, PodEntry, peak_per_card
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED
+from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, UNITS_BY_CARD
 from gcushare.wire.annotations.record import PodRecord, encode_record
 
 
@@ -41,17 +42,26 @@ def compute_write(
     is_served = entry.is_complete
     cards = entry.taken_cards if is_served else entry.promise
     moved = bool(recorded) and set(recorded) != set(cards)
-    if not cards or not (moved or (is_served and (record is None or not record.assigned))):
+    if not cards or not (moved or is_served):
         return None
+    is_recorded = record is not None and record.assigned and not moved
+    if is_recorded and (entry.is_whole or len(cards) == 1):
+        return None
+    total = entry.request.total_units
     truth = replace(
         record or PodRecord(card_indexes=cards, card_units=0, pod_units=0, assign_time_ns=now_ns),
         card_indexes=cards,
         card_units=max(units.get(index, 0) for index in cards) if entry.is_whole else units.get(cards[0], 0),
-        pod_units=sum(units.get(i, 0) for i in cards) if entry.is_whole else entry.request.total_units,
+        pod_units=sum(units.get(i, 0) for i in cards) if entry.is_whole else total,
         assigned=is_served,
         whole=entry.is_whole,
+        card_shares=_unequal_shares(entry, cards) if is_served else (),
     )
+    if record is not None and is_recorded and record.units_by_card(total) == truth.units_by_card(total):
+        return None
     annotations = encode_record(vendor, truth)
+    if not truth.card_shares and UNITS_BY_CARD in entry.annotations:
+        annotations[UNITS_BY_CARD] = ""
     annotations[CARD_UUID] = ",".join(uuids.get(index, "") for index in cards)
     if moved:
         annotations[CORRECTED] = f"{index_text(recorded)}->{index_text(cards)}"
@@ -64,3 +74,15 @@ def compute_write(
         placed_here=not recorded and not entry.record_error,
         repaired=entry.record_error,
     )
+
+
+def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:
+    """The units that a served pod has on each of its cards, where they are not an equal split; else empty.
+
+    Those of ordinary init containers are not shown: where what is shown is not all, an equal split is the best guess.
+    """
+    if entry.is_whole or len(cards) < 2:
+        return ()
+    total, counts = entry.request.total_units, peak_per_card(entry)
+    is_known = sum(counts.values()) == total and counts != split_over_cards(total, cards)
+    return tuple(counts[index] for index in cards) if is_known else ()

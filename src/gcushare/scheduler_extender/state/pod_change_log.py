@@ -13,7 +13,7 @@ from itertools import chain
 
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.keys import CARD_MODE, CARD_UUID, CORRECTED
+from gcushare.wire.annotations.keys import CARD_MODE, CARD_UUID, CORRECTED, UNITS_BY_CARD
 from gcushare.wire.objects import Pod
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class PodChangeLog:
 
     def __init__(self, vendors: Sequence[Vendor]) -> None:
         records = (astuple(vendor.record) for vendor in vendors)
-        self._keys = frozenset((*chain.from_iterable(records), CARD_UUID, CARD_MODE, CORRECTED))
+        self._keys = frozenset((*chain.from_iterable(records), CARD_UUID, CARD_MODE, UNITS_BY_CARD, CORRECTED))
         self._resources = [name for each in vendors for name in (each.memory_resource, each.whole_card_resource)]
         self._seen: dict[str, _Seen] = {}
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.requests import MAX_POD_UNITS
+from gcushare.core.requests import MAX_POD_UNITS, split_over_cards
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.keys import CARD_MODE, MODE_WHOLE
+from gcushare.wire.annotations.keys import CARD_MODE, MODE_WHOLE, UNITS_BY_CARD
 from gcushare.wire.untrusted_json import MAX_INT
 
 MAX_RECORD_CARDS = 64
@@ -26,7 +26,8 @@ class PodRecord:
     """The allocation as the pod's annotations say it. ``card_units`` is one card's size, ``pod_units`` the pod's sum.
 
     ``assigned``: whether the node side has handed the card out; ``assign_time_ns``: when the card was chosen, in
-    nanoseconds since the epoch on the extender's clock.
+    nanoseconds since the epoch on the extender's clock; ``card_shares``: the units on each card where they are not an
+    equal split, in the order of the indexes.
     """
 
     card_indexes: tuple[int, ...]
@@ -35,6 +36,16 @@ class PodRecord:
     assigned: bool = False
     assign_time_ns: int = 0
     whole: bool = False
+    card_shares: tuple[int, ...] = ()
+
+    def units_by_card(self, total: int) -> dict[int, int]:
+        """Say where the ``total`` units are that a pod asks for as memory.
+
+        Shares are believed of a pod that was served, for the plugin has written them; none makes a pod hold less.
+        """
+        if self.card_shares and self.assigned and sum(self.card_shares) == total:
+            return dict(sorted(zip(self.card_indexes, self.card_shares, strict=True)))
+        return split_over_cards(total, self.card_indexes)
 
 
 def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
@@ -49,6 +60,8 @@ def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
     }
     if record.whole:
         annotations[CARD_MODE] = MODE_WHOLE
+    if record.card_shares:
+        annotations[UNITS_BY_CARD] = ",".join(str(units) for units in record.card_shares)
     return annotations
 
 
@@ -76,13 +89,22 @@ def decode_record(vendor: Vendor, annotations: Mapping[str, str]) -> PodRecord |
         assigned=annotations.get(keys.assigned) == "true",
         assign_time_ns=_parse_number(keys.assign_time, annotations.get(keys.assign_time, "0")),
         whole=annotations.get(CARD_MODE) == MODE_WHOLE,
+        card_shares=_parse_shares(annotations.get(UNITS_BY_CARD, ""), len(indexes)),
     )
 
 
 def record_keys(vendor: Vendor) -> tuple[str, ...]:
     """Every annotation key that only our programs may write on a pod."""
     keys = vendor.record
-    return (keys.card_index, keys.card_units, keys.pod_units, keys.assigned, keys.assign_time, CARD_MODE)
+    return (keys.card_index, keys.card_units, keys.pod_units, keys.assigned, keys.assign_time, CARD_MODE, UNITS_BY_CARD)
+
+
+def _parse_shares(text: str, cards: int) -> tuple[int, ...]:
+    """Read the units on each card; a text that is none of the plugin's says nothing, and the plugin writes its own."""
+    words = text.split(",", cards)
+    if len(words) != cards or not all(word.isascii() and word.isdigit() and len(word) <= 10 for word in words):
+        return ()
+    return tuple(int(word) for word in words)
 
 
 def _parse_units(key: str, annotations: Mapping[str, str]) -> int:

@@ -18,39 +18,39 @@ async def call_plugin(world: World, socket: PluginSocket, method: str, body: byt
     loop = world.loop
     answer: asyncio.Future[bytes] = loop.create_future()
 
-    def fail() -> None:
+    def fail(failure: CallFailed) -> None:
         if not answer.done():
-            answer.set_exception(CallFailed("rpc error: code = Unavailable desc = connection lost"))
+            answer.set_exception(failure)
+            answer.exception()  # Seen: the kubelet that called may have been killed meanwhile.
+
+    def lose() -> None:
+        fail(CallFailed("rpc error: code = Unavailable desc = connection lost"))
 
     def arrive() -> None:
         if not socket.answers:
-            fail()
+            lose()
         else:
             call = loop.create_task(serve(), context=socket.process.context)
             socket.calls.add(call)
             call.add_done_callback(socket.calls.discard)
 
-    def settle(result: bytes, failure: CallFailed | None) -> None:
-        if answer.done():
-            return
-        if failure is not None:
-            answer.set_exception(failure)
-        else:
+    def settle(result: bytes) -> None:
+        if not answer.done():
             answer.set_result(result)
 
     async def serve() -> None:
         try:
             result = await socket.call(method, body)
         except CallFailed as error:
-            loop.call_world(_WAY_S, settle, b"", error)
+            loop.call_world(_WAY_S, fail, error)
         except asyncio.CancelledError:
-            loop.call_world(_WAY_S, settle, b"", CallFailed("rpc error: code = Unavailable desc = the server ends"))
+            loop.call_world(_WAY_S, fail, CallFailed("rpc error: code = Unavailable desc = the server ends"))
             raise
         else:
-            loop.call_world(_WAY_S, settle, result, None)
+            loop.call_world(_WAY_S, settle, result)
 
     number = world.next_number()
-    socket.process.on_end[number] = fail
+    socket.process.on_end[number] = lose
     loop.call_world(_WAY_S, arrive)
     try:
         return await answer

@@ -100,8 +100,8 @@ class Happenings:
         program.stop()
 
         def start() -> None:
-            if program.is_up and not program.process.is_paused:
-                # What has not ended by then is killed, as by the kubelet.
+            if program.is_ending:
+                # What has not ended by then is killed, as by the kubelet; one that was paused may end right after this.
                 self._world.loop.call_world(30.0, self._start_again, program, program.process)
             program.start()
 

@@ -116,6 +116,11 @@ class Program:
         self.process.context.run(self._build)
         self.world.loop.create_task(self._live(self.process), context=self.process.context)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was asked to end and has not yet."""
+        return self.is_up and self._shutdown is not None and self._shutdown.is_requested
+
     def stop(self) -> None:
         """Ask it to end."""
         if self.is_up and self._shutdown is not None:

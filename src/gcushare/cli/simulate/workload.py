@@ -22,6 +22,9 @@ from gcushare.core.packing.expected_fill import Demand
 CARD_UNITS = 1000
 """Units of one card: the trace counts thousandths."""
 
+_MOST_DIGITS = 15
+"""Of a number: more MiB than all memory there is."""
+
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 
@@ -111,9 +114,10 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
 
 
 def _count(path: Path, line: int, row: Mapping[str, str], column: str) -> int:
-    text = row[column] or ""
-    if not text.strip().isdecimal():
-        raise ConfigError(f"{str(path)!r} line {line}: {column} {text!r} is not a whole number from 0")
+    text = (row[column] or "").strip()
+    if not (text.isdecimal() and len(text) <= _MOST_DIGITS):
+        accepted = f"a whole number from 0 of at most {_MOST_DIGITS} digits"
+        raise ConfigError(f"{str(path)!r} line {line}: {column} {text[:40]!r} is not {accepted}")
     return int(text)
 
 

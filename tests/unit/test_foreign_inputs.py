@@ -192,6 +192,12 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
         pytest.param("[" * 5000, f"deeper than {MAX_YAML_DEPTH} levels", id="deep"),
         pytest.param("a: .inf", "line 1 is not finite", id="infinite"),
         pytest.param("a: 1e999", "line 1 is not finite", id="infinite by size"),
+        pytest.param(chr(34) + "\\ud800" + chr(34), "line 1 holds half of a surrogate pair", id="half a character"),
+        pytest.param(
+            "a: 1\n" + chr(34) + "\\udfff" + chr(34) + ": 2",
+            "line 2 holds half of a surrogate pair",
+            id="half a character of a key",
+        ),
         pytest.param("a: 9223372036854775808", "line 1 is beyond", id="beyond int64"),
         pytest.param("token: s3cret\ntoken: s3cret", r"found duplicate key \"token\" \(line 2\)$", id="a token twice"),
     ],

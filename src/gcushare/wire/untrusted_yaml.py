@@ -47,7 +47,8 @@ def load_yaml(text: str, what: str, *, limit_bytes: int = MAX_YAML_BYTES) -> obj
 
     Raises:
         RemoteContractError: too large, not YAML, several documents, nested too deeply, more than ``MAX_YAML_NODES``
-            values, or with a number that is not finite or beyond int64; quotes nothing of the text but names a line.
+            values, with a number that is not finite or beyond int64, or a text that cannot be written as UTF-8; quotes
+            nothing of the text but names a line.
     """
     if len(text) > limit_bytes:
         raise RemoteContractError(f"{what} has {len(text)} characters; at most {limit_bytes} are accepted")
@@ -161,6 +162,13 @@ def _bounded_classes() -> tuple[Any, Any]:
                 raise OutOfBoundsError(f"the number in line {node.start_mark.line + 1} is not finite")
             return value
 
+        def construct_whole_text(self, node: Any) -> str:
+            value: str = self.construct_yaml_str(node)
+            if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+                raise OutOfBoundsError(f"the text in line {node.start_mark.line + 1} holds half of a surrogate pair")
+            return value
+
+    BoundedConstructor.add_constructor("tag:yaml.org,2002:str", BoundedConstructor.construct_whole_text)
     BoundedConstructor.add_constructor("tag:yaml.org,2002:int", BoundedConstructor.construct_bounded_int)
     BoundedConstructor.add_constructor("tag:yaml.org,2002:float", BoundedConstructor.construct_finite_float)
     return BoundedComposer, BoundedConstructor

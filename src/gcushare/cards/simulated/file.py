@@ -257,7 +257,8 @@ class _Reader:
         fields: dict[str, Any] = {}
         for key, value in document.items():
             if key not in keys:
-                self.problems.append(f"{self._name}: key {where}{key} is not known; accepted: {', '.join(keys)}")
+                word = str(key) if str(key).isprintable() else repr(key)
+                self.problems.append(f"{self._name}: key {where}{word} is not known; accepted: {', '.join(keys)}")
                 continue
             try:
                 fields[key] = keys[key](value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from gcushare.cluster.programs import SeenPod, flag, main_container
 from gcushare.core.errors import RemoteContractError
@@ -26,17 +26,24 @@ class ConfiguredExtender:
     binds: bool = False
 
     @property
+    def _parts(self) -> SplitResult:
+        try:
+            return urlsplit(self.url)
+        except ValueError:
+            return urlsplit("")  # What is no URL leads nowhere.
+
+    @property
     def host(self) -> str:
-        return urlsplit(self.url).hostname or ""
+        return self._parts.hostname or ""
 
     @property
     def port(self) -> int:
-        parts = urlsplit(self.url)
+        parts = self._parts
         return parts.port or (443 if parts.scheme == "https" else 80)
 
     @property
     def path(self) -> str:
-        return urlsplit(self.url).path.rstrip("/")
+        return self._parts.path.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,8 +68,13 @@ def check_added(flags: Sequence[Flag], name: str, file: str) -> None:
     """Check that a flag added at the end of a command line is read as one.
 
     Raises:
-        Refused: the flag before it has no value, and which flags of other versions need one is not known.
+        Refused: the flag before it has no value, and which flags of other versions need one is not known; or what
+            stands at the end takes it in.
     """
+    if not flags:
+        raise Refused(
+            f"{file}: --{name} at the end of the command line would not be read as a flag: end it with a word"
+        )
     if effective(flags, name) is None:
         raise Refused(
             f"{file}: --{flags[-1].name} stands at the end without a value, and --{name} added after it could be taken "

@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence as SequenceType
 from dataclasses import dataclass
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 from gcushare.config_manager.host.launch import CONFIG, POLICY_CONFIGMAP, POLICY_FILE, Flag, effective
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours, path_called
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, parse_format, written_format
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
@@ -131,7 +130,7 @@ def calls_of(text: str, name: str) -> Calls:
 
 def _is_known(entry: dict[str, object]) -> bool:
     """Whether an entry is of one of the vendors' extenders."""
-    return urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/") in {vendor.url_prefix for vendor in VENDORS}
+    return path_called(entry) in {vendor.url_prefix for vendor in VENDORS}
 
 
 def _updated(yaml: YamlText, index: int, entry: dict[str, Value]) -> YamlText:

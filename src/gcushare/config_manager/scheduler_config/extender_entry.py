@@ -112,12 +112,19 @@ def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
 
     Not by whole cards: an extender of someone else may manage those.
     """
-    path = urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
-    if path in {vendor.url_prefix for vendor in settings.vendors}:
+    if path_called(entry) in {vendor.url_prefix for vendor in settings.vendors}:
         return True
     managed = entry.get("managedResources")
     names = {item.get("name") for item in managed if isinstance(item, dict)} if isinstance(managed, list) else set()
     return not names.isdisjoint(settings.memory_resources)
+
+
+def path_called(entry: dict[str, object]) -> str:
+    """The path of an existing entry's URL, without a slash at its end; "" of one that is no URL."""
+    try:
+        return urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
+    except ValueError:
+        return ""
 
 
 def _duration(seconds: float, written: ConfigFormat) -> Value:

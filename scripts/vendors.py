@@ -13,12 +13,12 @@ import json
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import astuple
 from pathlib import Path
 
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, Vendor
 from gcushare.wire.annotations import keys
-from gcushare.wire.annotations.record import record_keys
 
 ROOT = Path(__file__).parents[1]
 BOTH = "both"
@@ -55,7 +55,7 @@ def _words(vendor: Vendor) -> dict[str, object]:
         "environment": [{"name": name, "value": value} for name, value in vendor.plugin_environment],
         "urlPrefix": vendor.url_prefix,
         "inventory": vendor.inventory_annotation,
-        "record": ",".join(key for key in record_keys(vendor) if key not in (keys.CARD_MODE, keys.UNITS_BY_CARD)),
+        "record": ",".join(astuple(vendor.record)),
     }
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import chain
 
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.keys import CARD_MODE, CARD_UUID, CORRECTED, UNITS_BY_CARD
+from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED
+from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.objects import Pod
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,7 @@ class PodChangeLog:
     """One of those who learn of pods; decides nothing."""
 
     def __init__(self, vendors: Sequence[Vendor]) -> None:
-        records = (astuple(vendor.record) for vendor in vendors)
-        self._keys = frozenset((*chain.from_iterable(records), CARD_UUID, CARD_MODE, UNITS_BY_CARD, CORRECTED))
+        self._keys = frozenset((*chain.from_iterable(map(record_keys, vendors)), CARD_UUID, CORRECTED))
         self._resources = [name for each in vendors for name in (each.memory_resource, each.whole_card_resource)]
         self._seen: dict[str, _Seen] = {}
 

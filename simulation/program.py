@@ -53,6 +53,7 @@ class SilentServer(RunningServer):
     def __init__(self) -> None:
         self.host, self.port = "simulated", 0
         self.is_listening = True
+        self.calls: set[asyncio.Task[None]] = set()
 
     @property
     def connection_count(self) -> int:
@@ -75,8 +76,20 @@ class SilentServer(RunningServer):
         return "http://simulated"
 
     async def stop(self, drain_s: float) -> None:
-        """Stop answering."""
+        """Stop answering: calls under way have so many seconds to end, then they are cut, as the real one does it."""
         self.is_listening = False
+        left = {call for call in self.calls if not call.done()}
+        if left and drain_s:
+            _, left = await asyncio.wait(left, timeout=drain_s)
+        for call in left:
+            call.cancel()
+        if left:
+            await asyncio.wait(left)
+
+    def hold(self, call: asyncio.Task[None]) -> None:
+        """Take in a call under way."""
+        self.calls.add(call)
+        call.add_done_callback(self.calls.discard)
 
     async def probe(self, path: str = "/healthz") -> str | None:
         """It is not probed."""

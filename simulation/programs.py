@@ -39,6 +39,7 @@ class ExtenderReplica(Program):
 
     app: Extender
     handlers: dict[str, FastPathHandler]
+    server: SilentServer
     is_ready = False
     _led = False
 
@@ -86,7 +87,8 @@ class ExtenderReplica(Program):
 
     async def _serve(self, app: web.Application, _settings: ServeSettings) -> RunningServer:
         self.handlers = dict(app[FAST_PATHS].items())
-        return SilentServer()
+        self.server = SilentServer()
+        return self.server
 
     def _check_leaders(self) -> None:
         """Two can only begin to lead at the same time in a step of the second.

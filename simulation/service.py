@@ -42,17 +42,21 @@ class Service:
                 answer.set_result(reply)
 
         async def serve() -> None:
-            reply = await replica.answer(path, body)
+            try:
+                reply = await replica.answer(path, body)
+            except asyncio.CancelledError:
+                loop.call_world(weather.way_s(), fail)
+                raise
             if fate not in (Fate.LOST_AFTER, Fate.RESET_AFTER, Fate.FAILED_AFTER):
                 loop.call_world(weather.way_s(), deliver, reply)
             elif fate is not Fate.LOST_AFTER:
                 loop.call_world(weather.way_s(), fail)
 
         def arrive() -> None:
-            if not process.is_alive or not replica.handlers:
+            if not process.is_alive or not replica.handlers or not replica.server.is_listening:
                 fail()
             elif not answer.done():
-                loop.create_task(serve(), context=process.context)
+                replica.server.hold(loop.create_task(serve(), context=process.context))
 
         process = replica.process
         if fate is Fate.RESET_BEFORE:

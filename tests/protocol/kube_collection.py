@@ -45,6 +45,8 @@ class CollectionServer:
     """Lists tell versions that are no numbers; watches from there begin now."""
     gone_after_page: bool = False
     """Every continue token has expired by the time it comes back."""
+    _states: dict[int, list[JsonObject]] = field(default_factory=dict)
+    """The objects as they stood at each version."""
     _snapshots: dict[str, tuple[str, list[JsonObject]]] = field(default_factory=dict)
     """What a list holds by its continue token's number: the version that all its pages tell, and its objects."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -71,6 +73,16 @@ class CollectionServer:
         """Put bytes into the streams as they are."""
         self.version += 1
         await self._append(raw)
+
+    def restore(self, version: int, *names: str) -> None:
+        """Go back to an earlier version, as a restored etcd does: versions seen since lie in the future."""
+        self.version, self.history = version, []
+        metadata = {"namespace": "ns", "resourceVersion": str(version)}
+        self.objects = {
+            name: {"metadata": {**metadata, "name": name, "uid": f"uid-{name}"}, "spec": {"containers": []}}
+            for name in names
+        }
+        self.cut_streams()
 
     def forget(self, name: str) -> None:
         """Delete a pod without telling anybody, as when the watch was down."""
@@ -102,6 +114,7 @@ class CollectionServer:
             del self.objects[name]
         elif kind != "BOOKMARK":
             self.objects[name] = obj
+        self._states[self.version] = [self.objects[each] for each in sorted(self.objects)]
         await self._append(json.dumps({"type": kind, "object": obj}).encode())
 
     async def _append(self, line: bytes) -> None:
@@ -129,8 +142,15 @@ class CollectionServer:
             number, _, position = token.partition(":")
             start = int(position)
         else:
+            asked = int(query.get("resourceVersion") or 0)
+            if asked > self.version:
+                return await status(504, "Timeout")(request)
             reported = f"list-{number}" if self.opaque else str(self.version)
-            self._snapshots[number] = reported, [self.objects[name] for name in sorted(self.objects)]
+            objects = [self.objects[name] for name in sorted(self.objects)]
+            if asked and "limit" in query:
+                # So Kubernetes takes it: that version exactly, not one that is at least as new.
+                reported, objects = str(asked), self._states[asked]
+            self._snapshots[number] = reported, objects
         reported, objects = self._snapshots[number]
         end = start + int(query.get("limit") or len(objects) or 1)
         metadata: dict[str, Any] = {"resourceVersion": reported}
@@ -142,6 +162,8 @@ class CollectionServer:
         if self.refuse_watches:
             code, reason = self.refuse_watches.pop(0)
             return await status(code, reason)(request)
+        if version > self.version:
+            return await status(504, "Timeout")(request)
         response = web.StreamResponse()
         response.enable_chunked_encoding()
         await response.prepare(request)

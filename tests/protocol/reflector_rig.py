@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
 from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS, Selector
@@ -87,6 +88,7 @@ async def following(
     *,
     settings: ReflectorSettings | None = None,
     decode: Callable[[msgspec.Raw], Pod] = DECODER.decode,
+    clock: Clock | None = None,
 ) -> AsyncIterator[Running]:
     picture = Picture()
     async with KubeClient(server.config()) as client:
@@ -97,6 +99,7 @@ async def following(
             decode=decode,
             selector=Selector(fields="spec.nodeName=n1"),
             settings=settings or ReflectorSettings(backoff=FAST, page_size=2),
+            clock=clock,
             rng=random.Random(7),
         )
         task = asyncio.create_task(reflector.run(), name="reflector under test")

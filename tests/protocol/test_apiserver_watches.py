@@ -56,6 +56,15 @@ async def test_pages_show_one_moment_while_the_collection_changes(api: Api, serv
     }
 
 
+async def test_a_version_with_a_page_size_is_that_version_exactly(api: Api, server: ApiServer) -> None:
+    """Without one it is not older than that; so Kubernetes reads lists that do not say how they mean it."""
+    server.registry.put(config_map("a"))
+    then = server.store.version
+    server.registry.put(config_map("b"))
+    for query, names in (("limit=5&", ["a"]), ("", ["a", "b"])):
+        assert _names((await api.get(f"{CONFIG_MAPS}?{query}resourceVersion={then}")).body) == names
+
+
 async def test_a_page_of_a_forgotten_moment_is_gone(api: Api, server: ApiServer) -> None:
     for name in "abc":
         server.registry.put(config_map(name))

@@ -129,6 +129,18 @@ async def test_an_event_is_written_with_its_kind_and_without_empty_fields(
     }
 
 
+@pytest.mark.parametrize(("server_version", "expected"), [("v1.21.14", "policy/v1beta1"), ("v1.22.0", "policy/v1")])
+async def test_an_eviction_is_sent_in_the_version_that_the_server_reads(
+    server: ScriptedServer, client: KubeClient, server_version: str, expected: str
+) -> None:
+    server.on("GET", "/version", answer(200, {"gitVersion": server_version}))
+    server.on("POST", f"{POD_PATH}/eviction", answer(201, {}), answer(201, {}))
+    await client.evict_pod(POD)
+    await client.evict_pod(POD)
+    assert [each.path for each in server.requests] == ["/version", *[f"{POD_PATH}/eviction"] * 2]
+    assert [each.json["apiVersion"] for each in server.requests[1:]] == [expected] * 2
+
+
 async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: KubeClient) -> None:
     first = {"metadata": {"resourceVersion": "5", "continue": "tok/=&en"}, "items": [POD_JSON, POD_JSON]}
     last = {"metadata": {"resourceVersion": "5"}, "items": [POD_JSON]}
@@ -144,8 +156,18 @@ async def test_a_list_that_may_be_cached_names_its_version_on_the_first_page_onl
 ) -> None:
     first = {"metadata": {"resourceVersion": "5", "continue": "t"}, "items": None}
     server.on("GET", "/api/v1/nodes", answer(200, first), answer(200, {"metadata": {}, "items": None}))
-    assert [page.entries async for page in client.pages(NODES, not_older_than="4")] == [[], []]
-    assert [each.query.get("resourceVersion") for each in server.requests] == ["4", None]
+    assert [page.entries async for page in client.pages(NODES, not_older_than="0")] == [[], []]
+    assert [each.query.get("resourceVersion") for each in server.requests] == ["0", None]
+
+
+async def test_a_version_and_a_page_size_together_are_refused(server: ScriptedServer, client: KubeClient) -> None:
+    """A server takes them for that version exactly, and answers past its cache."""
+    with pytest.raises(ValueError, match="page size 500 with version 4"):
+        async for _ in client.pages(NODES, not_older_than="4"):
+            pass
+    server.on("GET", "/api/v1/nodes", answer(200, {"metadata": {}, "items": None}))
+    assert [page.entries async for page in client.pages(NODES, page_size=None, not_older_than="4")] == [[]]
+    assert server.requests[0].query == {"resourceVersion": "4"}
 
 
 async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedServer, client: KubeClient) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import SystemClock
+from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.wire.objects import Pod
@@ -213,6 +215,53 @@ async def test_a_version_that_never_works_again_is_given_up(server: CollectionSe
     async with following(server) as running:
         await running.until(lambda: running.reflector.counters.watches == 1)
         assert running.reflector.counters.lists == 2
+
+
+@pytest.mark.parametrize("from_cache", [False, True])
+async def test_a_restored_etcd_is_followed_again(server: CollectionServer, from_cache: bool) -> None:
+    async with following(server, settings=ReflectorSettings(from_cache=from_cache, backoff=FAST)) as running:
+        await running.picture.shows("a", "b")
+        await running.streaming()
+        server.restore(900, "b", "c")
+        await running.picture.shows("b", "c")
+        assert running.reflector.version == "900"
+
+
+async def test_a_list_from_the_cache_gets_past_a_deletion_that_cannot_be_read(server: CollectionServer) -> None:
+    def decode(raw: msgspec.Raw) -> Pod:
+        pod = DECODER.decode(raw)
+        if "broken" in pod.metadata.annotations:
+            raise RemoteContractError("cannot be read")
+        return pod
+
+    cached = ReflectorSettings(from_cache=True, page_size=2, backoff=FAST)
+    async with following(server, settings=cached, decode=decode) as running:
+        await running.streaming()
+        await server.put("a", broken="yes")
+        await server.delete("a")
+        await running.picture.shows("b")
+        await server.put("c")
+        await running.picture.shows("b", "c")
+
+
+async def test_a_watch_that_is_never_allowed_has_lists_with_growing_pauses(server: CollectionServer) -> None:
+    """Lists that work are no reason to ask at once again."""
+
+    class Noting(SystemClock):
+        def __init__(self) -> None:
+            self.delays: list[float] = []
+
+        async def sleep(self, delay_s: float) -> None:
+            self.delays.append(delay_s)
+            await asyncio.sleep(0)
+
+    server.refuse_watches = [(403, "Forbidden")] * 1000
+    clock = Noting()
+    settings = ReflectorSettings(backoff=BackoffPolicy(first_s=1.0, cap_s=100.0))
+    async with following(server, settings=settings, clock=clock) as running:
+        await running.until(lambda: len(clock.delays) >= 8)
+        assert min(clock.delays[6:8]) > 10 * max(clock.delays[:2])
+        assert running.reflector.counters.lists >= 7
 
 
 async def test_what_the_sink_raises_ends_the_reflector(server: CollectionServer) -> None:

@@ -248,6 +248,20 @@ async def test_a_deleted_lease_is_made_again() -> None:
         assert world.server.holder == "a"
 
 
+async def test_a_deleted_lease_is_made_by_no_one_else_before_its_holder_must_have_stopped() -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        # Its holder is cut off just then, and goes on leading until its deadline.
+        first.access.cut = True
+        world.server.lease = None
+        await world.pass_watching(TIMES.duration_s + 3)
+        assert world.leaders == ["b"]
+
+
 async def test_a_candidate_stopped_in_the_middle_of_taking_the_lease_gives_it_up() -> None:
     async with cluster() as world:
         first = world.candidate("a")

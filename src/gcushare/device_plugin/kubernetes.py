@@ -8,7 +8,6 @@ from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
-from gcushare.wire.kubernetes_versions import eviction_version
 from gcushare.wire.objects import Node, ObjectReference, Pod
 
 
@@ -37,13 +36,10 @@ class ApiEvictor:
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._version = ""
 
     async def evict(self, pod: PodRef) -> None:
         """Ask for a pod's eviction; exactly this uid's."""
-        if not self._version:
-            self._version = eviction_version(await self._client.version())
-        await self._client.evict_pod(pod, version=self._version)
+        await self._client.evict_pod(pod)
 
 
 class EventAnnouncer:

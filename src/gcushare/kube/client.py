@@ -27,6 +27,7 @@ from gcushare.kube.patches import (
     eviction,
 )
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
+from gcushare.wire.kubernetes_versions import eviction_version
 from gcushare.wire.objects import Event, ListOf, Node, Pod
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
@@ -64,6 +65,7 @@ class KubeClient:
         self._limits = limits or Limits()
         self._transport = transport or Transport(config, f"{program}/{__version__}", self._limits, observer)
         self._decoders: dict[type[Any], BoundedJsonDecoder[Any]] = {}
+        self._eviction_version = ""
         self.config = config
 
     async def __aenter__(self) -> Self:
@@ -113,11 +115,14 @@ class KubeClient:
         """Read a collection page by page, items undecoded; one page is in memory at a time.
 
         ``page_size`` None asks for everything at once. ``not_older_than`` None reads the newest state; a version lets
-        the server answer from its cache ("0": however old it is), which may then ignore the page size.
+        the server answer from its cache ("0": however old that is, in pages or not). Any other version with a page
+        size would be taken for the exact one (k8s.io/apiserver, "Semantics for get and list"), so it is refused here.
 
         Raises:
             GoneError: the pages took so long that the server forgot the version they belong to.
         """
+        if page_size and not_older_than not in (None, "0"):
+            raise ValueError(f"page size {page_size} with version {not_older_than}: only that version would be read")
         query = {**selector.query(), **({"limit": str(page_size)} if page_size else {})}
         first = {} if not_older_than is None else {"resourceVersion": not_older_than}
         token = ""
@@ -266,8 +271,8 @@ class KubeClient:
         body = _ENCODER.encode(binding(pod, node, annotations, resource_version))
         await self._transport.post(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
 
-    async def evict_pod(self, pod: PodRef, *, version: str = "v1") -> None:
-        """Ask for a pod's eviction, which disruption budgets may refuse. ``version`` of policy: v1beta1 below 1.22.
+    async def evict_pod(self, pod: PodRef) -> None:
+        """Ask for a pod's eviction, which disruption budgets may refuse; in the server's version, asked for once.
 
         Raises:
             EvictionRefusedError: a budget does not allow it now, or several budgets cover the pod.
@@ -276,7 +281,9 @@ class KubeClient:
             UnknownOutcomeError: it may be evicted; asking again is safe.
         """
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="eviction")
-        body = _ENCODER.encode(eviction(pod, version))
+        if not self._eviction_version:
+            self._eviction_version = eviction_version(await self.version())
+        body = _ENCODER.encode(eviction(pod, self._eviction_version))
         request = Request("POST", path, "evict", PODS.plural, body, _JSON)
         await self._transport.send(request)
 

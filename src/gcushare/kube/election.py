@@ -176,10 +176,15 @@ class LeaderElector:
         return self._seen
 
     async def _stand(self) -> None:
-        """Look at the record, and write ourselves into it when it is free, over, or ours already."""
+        """Look at the record, and write ourselves into it when it is free, over, or ours already.
+
+        One that was deleted frees nothing: whom it named last goes on leading until its time is over.
+        """
         seen = await self._look()
         if seen is None:
-            await self._create()
+            last = self._seen
+            if last is None or last.holder in ("", self.identity) or last.is_over(self._clock.monotonic()):
+                await self._create()
         elif seen.holder == self.identity or seen.is_over(self._clock.monotonic()):
             try:
                 await self._take(seen)

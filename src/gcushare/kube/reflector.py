@@ -44,7 +44,8 @@ _SLICE = 64
 """Objects handled before other tasks get their turn: about a millisecond, below what a filter request may wait."""
 
 _FAILURES_BEFORE_RELIST = 8
-"""Failed resumes in a row after which the version is no longer trusted (a restored etcd answers timeouts forever)."""
+"""Failures in a row, and each time so many more, after which everything is listed: a restored etcd answers timeouts to
+a version from its future forever."""
 
 _MOMENT_S = 0.2
 """How long a watch is given to reach a version by itself; where events are many it does."""
@@ -242,7 +243,11 @@ class Reflector(Generic[T]):
                 self._page_size = None
             else:
                 self._version = ""
-        if not isinstance(error, RetryableError) or self._backoff.failures >= _FAILURES_BEFORE_RELIST:
+        failures = self._backoff.failures
+        if self._must_list and failures >= _FAILURES_BEFORE_RELIST:
+            # Not even a list reaches the version any more: whatever stands there now is the truth.
+            self._version = ""
+        if not isinstance(error, RetryableError) or (failures and failures % _FAILURES_BEFORE_RELIST == 0):
             self._must_list = True
 
     async def _list(self) -> None:
@@ -251,9 +256,9 @@ class Reflector(Generic[T]):
         uids: set[str] = set()
         version = ""
         oldest_accepted = self._oldest_accepted()
-        pages = self._client.pages(
-            self._resource, self._selector, page_size=self._page_size, not_older_than=oldest_accepted
-        )
+        # With a page size a server takes any version but "0" for the exact one, and reads it past its cache.
+        page_size = self._page_size if oldest_accepted in (None, "0") else None
+        pages = self._client.pages(self._resource, self._selector, page_size=page_size, not_older_than=oldest_accepted)
         async with aclosing(pages):
             async for page in pages:
                 for number, raw in enumerate(page.entries, start=1):
@@ -266,7 +271,6 @@ class Reflector(Generic[T]):
         self._version, self._must_list, self._page_size = version, False, self._settings.page_size
         self.counters.lists += 1
         self._list_took_s = self._clock.monotonic() - started
-        self._backoff.reset()
         self.synced.set()
         self._check_goals(newest_list=number_of_list if oldest_accepted is None else 0)
         logger.info("listed resource=%s objects=%d version=%s", self._resource.plural, len(uids), version)
@@ -280,7 +284,6 @@ class Reflector(Generic[T]):
     async def _follow(self) -> bool:
         """Watch from the version seen last until the server ends the stream; returns whether it was a healthy one."""
         settings = self._settings
-        started = self._clock.monotonic()
         handled = 0
         timeout_s = _ASKING_S if self._asks else settings.watch_s * self._rng.uniform(0.75, 1.25)
         self._asks = False
@@ -292,15 +295,22 @@ class Reflector(Generic[T]):
             stall_s=settings.stall_s,
         ) as events:
             self.counters.watches += 1
+            opened = self._clock.monotonic()
             self._prove_alive()
-            async for event in events:
-                self._prove_alive()
-                self._handle(event)
-                self._backoff.reset()
-                handled += 1
-                if handled % _SLICE == 0:
-                    await asyncio.sleep(0)
-        return handled > 0 or self._clock.monotonic() - started >= _HEALTHY_S
+            try:
+                async for event in events:
+                    self._prove_alive()
+                    self._handle(event)
+                    self._backoff.reset()
+                    handled += 1
+                    if handled % _SLICE == 0:
+                        await asyncio.sleep(0)
+            finally:
+                # Only a stream ends a row of failures: a list may work for ever where no watch does.
+                is_long = self._clock.monotonic() - opened >= _HEALTHY_S
+                if is_long:
+                    self._backoff.reset()
+        return handled > 0 or is_long
 
     def _handle(self, event: RawWatchEvent) -> None:
         meta = self._head(event.object)

@@ -47,7 +47,8 @@ def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> Pag
     asked = None if token else number(query, "resourceVersion")
     if asked is not None and asked > storage.version:
         raise failures.version_too_large(asked, storage.version)
-    exact = query.get("resourceVersionMatch") == "Exact"
+    match = query.get("resourceVersionMatch")
+    exact = match == "Exact" or (limit and match is None)
     version = token.rv if token else asked if exact else None
     if asked == 0:
         # Such lists are answered from the watch cache, which knows no pages.
